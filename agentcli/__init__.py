@@ -1,0 +1,3 @@
+"""A command-line coding assistant."""
+
+__version__ = "0.1.0"

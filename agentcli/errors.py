@@ -1,0 +1,125 @@
+"""The exception tree. Each class carries the exit code that a run ending with it has.
+
+AgentError                      what a person is told in one message, never a traceback
+├── UsageError           (2)    wrong arguments, unknown or locked session
+├── ConfigError          (3)    configuration or credentials
+├── SessionError         (1)    a session that can't be read or written
+├── LLMError             (4)    the provider; `kind` says what, hints say what to do
+│   └── TryAgainLater    (75)   the provider named a time beyond our patience
+├── ToolError            (-)    the model's fault or a tool's failure: told to the model
+└── TurnInterrupted      (130)  BaseException, so that nothing swallows it: ^C, SIGTERM, stdout closed
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class AgentError(Exception):
+    """`hint` says what to do next, in one sentence."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(AgentError):
+    exit_code = 2
+
+
+class ConfigError(AgentError):
+    exit_code = 3
+
+
+class SessionError(AgentError):
+    exit_code = 1
+
+
+class LLMErrorKind(StrEnum):
+    """What went wrong at the provider, in the terms that decide what happens next."""
+
+    AUTH = "auth"
+    AUTH_PERMANENT = "auth_permanent"
+    BILLING = "billing"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    STALLED = "stalled"
+    CONTEXT_OVERFLOW = "context_overflow"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    MODEL_NOT_FOUND = "model_not_found"
+    CONTENT_POLICY = "content_policy"
+    BAD_REQUEST = "bad_request"
+    BAD_RESPONSE = "bad_response"
+    UNKNOWN = "unknown"
+
+
+RETRYABLE = frozenset(
+    {
+        LLMErrorKind.RATE_LIMIT,
+        LLMErrorKind.OVERLOADED,
+        LLMErrorKind.SERVER_ERROR,
+        LLMErrorKind.TIMEOUT,
+        LLMErrorKind.CONNECTION,
+        LLMErrorKind.STALLED,
+        LLMErrorKind.BAD_RESPONSE,
+    }
+)
+
+_CONFIGURATION_KINDS = frozenset(
+    {LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT, LLMErrorKind.MODEL_NOT_FOUND}
+)
+
+
+class LLMError(AgentError):
+    """A failed model call. `retry_after` is in seconds, as the server asked, if it did."""
+
+    def __init__(
+        self,
+        kind: LLMErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        return self.kind in RETRYABLE
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return 3 if self.kind in _CONFIGURATION_KINDS else 4
+
+
+class TryAgainLater(LLMError):  # noqa: N818 - names what to do, as EX_TEMPFAIL does
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return 75
+
+
+class ToolError(AgentError):
+    """Something the model should read and act on; becomes an error observation."""
+
+    def __init__(self, message: str, *, error_id: str = "tool_failed") -> None:
+        super().__init__(message)
+        self.error_id = error_id
+
+
+class TurnInterrupted(BaseException):  # noqa: N818 - an interrupt, not an error
+    """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout)."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code

@@ -1,0 +1,36 @@
+"""What can happen in a session."""
+
+from agentcli.events import actions, observations  # noqa: F401 - registers every class
+from agentcli.events.base import (
+    EVENT_VERSION,
+    Action,
+    Event,
+    LLMMetrics,
+    Observation,
+    OpaqueEvent,
+    OpaqueReplyData,
+    ReplyPart,
+    Risk,
+    Source,
+    ToolCallMetadata,
+    event_from_dict,
+    event_to_dict,
+)
+from agentcli.events.progress import Progress
+
+__all__ = [
+    "EVENT_VERSION",
+    "Action",
+    "Event",
+    "LLMMetrics",
+    "Observation",
+    "OpaqueEvent",
+    "OpaqueReplyData",
+    "Progress",
+    "ReplyPart",
+    "Risk",
+    "Source",
+    "ToolCallMetadata",
+    "event_from_dict",
+    "event_to_dict",
+]

@@ -1,0 +1,333 @@
+"""Every Action: what a person, the agent or the environment may want to be done."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from agentcli.events.base import Action, Risk, register
+
+
+def _first_line(text: str, limit: int = 160) -> str:
+    line = text.strip().split("\n", 1)[0]
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+class SystemMessageAction(Action):
+    """The system text and tool schemas of a session; every later request sends these again."""
+
+    kind: ClassVar[str] = "system"
+    content: str
+    tools: tuple[dict[str, Any], ...] = ()
+    agent_class: str = "CodeAgent"
+
+    @property
+    def message(self) -> str:
+        return f"system prompt, {len(self.tools)} tools"
+
+
+class MessageAction(Action):
+    """Something said. From a user who speaks while the agent works, `delivery` says when it
+    reaches the model: at the next step (steer) or after the turn (queue)."""
+
+    kind: ClassVar[str] = "message"
+    content: str
+    image_urls: tuple[str, ...] = ()
+    file_urls: tuple[str, ...] = ()
+    wait_for_response: bool = False
+    security_risk: Risk = Risk.UNKNOWN
+    delivery: Literal["steer", "queue"] | None = None
+    reasoning: str = ""
+
+    @property
+    def message(self) -> str:
+        return _first_line(self.content)
+
+
+class CmdRunAction(Action):
+    """`is_input` marks text for a command that waits on its standard input."""
+
+    kind: ClassVar[str] = "run"
+    runnable: ClassVar[bool] = True
+    command: str
+    thought: str = ""
+    cwd: str | None = None
+    is_input: bool = False
+    background: bool = False
+    restart: bool = False
+    security_risk: Risk = Risk.UNKNOWN
+
+    @property
+    def message(self) -> str:
+        return f"$ {_first_line(self.command)}"
+
+
+class IPythonRunCellAction(Action):
+    kind: ClassVar[str] = "run_ipython"
+    runnable: ClassVar[bool] = True
+    code: str
+    thought: str = ""
+    security_risk: Risk = Risk.UNKNOWN
+
+    @property
+    def message(self) -> str:
+        return f"python: {_first_line(self.code)}"
+
+
+class FileReadAction(Action):
+    """Lines `start` to `end`, from 1, both included; `end` None reads on as far as limits allow."""
+
+    kind: ClassVar[str] = "read"
+    runnable: ClassVar[bool] = True
+    path: str
+    start: int = 1
+    end: int | None = None
+    thought: str = ""
+
+    @property
+    def message(self) -> str:
+        lines = f":{self.start}-{self.end or ''}" if self.start != 1 or self.end else ""
+        return f"read {self.path}{lines}"
+
+
+class FileWriteAction(Action):
+    kind: ClassVar[str] = "write"
+    runnable: ClassVar[bool] = True
+    path: str
+    content: str
+    thought: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"write {self.path}"
+
+
+class FileEditAction(Action):
+    """`insert_line` is the line after which `new_str` goes; 0 is the top of the file."""
+
+    kind: ClassVar[str] = "edit"
+    runnable: ClassVar[bool] = True
+    path: str
+    command: Literal["str_replace", "insert", "create", "undo_edit", "llm_edit"] = "str_replace"
+    old_str: str | None = None
+    new_str: str | None = None
+    insert_line: int | None = None
+    replace_all: bool = False
+    start: int | None = None
+    end: int | None = None
+    content: str | None = None
+    thought: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"{self.command.replace('_', ' ')} {self.path}"
+
+
+class SearchAction(Action):
+    kind: ClassVar[str] = "grep"
+    runnable: ClassVar[bool] = True
+    pattern: str
+    path: str = "."
+    options: dict[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        return f"grep {self.pattern!r} in {self.path}"
+
+
+class GlobAction(Action):
+    kind: ClassVar[str] = "glob"
+    runnable: ClassVar[bool] = True
+    pattern: str
+    path: str = "."
+    options: dict[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        return f"glob {self.pattern} in {self.path}"
+
+
+class BrowseURLAction(Action):
+    kind: ClassVar[str] = "browse"
+    runnable: ClassVar[bool] = True
+    url: str
+    thought: str = ""
+
+
+class BrowseInteractiveAction(Action):
+    kind: ClassVar[str] = "browse_interactive"
+    runnable: ClassVar[bool] = True
+    steps: tuple[dict[str, Any], ...]
+    thought: str = ""
+
+
+class MCPAction(Action):
+    kind: ClassVar[str] = "call_tool_mcp"
+    runnable: ClassVar[bool] = True
+    server: str
+    name: str
+    arguments: dict[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        return f"{self.server}: {self.name}"
+
+
+class AgentThinkAction(Action):
+    kind: ClassVar[str] = "think"
+    runnable: ClassVar[bool] = True
+    thought: str
+
+    @property
+    def message(self) -> str:
+        return _first_line(self.thought)
+
+
+class AgentFinishAction(Action):
+    """The agent's own word that the task is over, and how it went."""
+
+    kind: ClassVar[str] = "finish"
+    runnable: ClassVar[bool] = True
+    status: Literal["success", "failure"] = "success"
+    final_thought: str = ""
+    outputs: dict[str, Any] = {}
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return f"finished ({self.status}): {_first_line(self.final_thought)}"
+
+
+class AgentRejectAction(Action):
+    kind: ClassVar[str] = "reject"
+    reason: str
+    outputs: dict[str, Any] = {}
+
+
+class AgentDelegateAction(Action):
+    kind: ClassVar[str] = "delegate"
+    runnable: ClassVar[bool] = True
+    agent: str
+    inputs: dict[str, Any]
+    thought: str = ""
+
+
+class RecallAction(Action):
+    kind: ClassVar[str] = "recall"
+    runnable: ClassVar[bool] = True
+    recall_type: Literal["workspace_context", "knowledge", "event", "session"]
+    query: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"recall {self.recall_type.replace('_', ' ')}"
+
+
+class MemoryAction(Action):
+    kind: ClassVar[str] = "memory"
+    runnable: ClassVar[bool] = True
+    command: Literal["add", "replace", "remove"]
+    target: Literal["memory", "user"]
+    text: str
+
+
+class TaskTrackingAction(Action):
+    """`task_list` items: id, title, status (todo, in_progress, done, cancelled), notes."""
+
+    kind: ClassVar[str] = "task_tracking"
+    runnable: ClassVar[bool] = True
+    command: Literal["view", "plan"]
+    task_list: tuple[dict[str, str], ...] = ()
+
+    @property
+    def message(self) -> str:
+        done = sum(item.get("status") == "done" for item in self.task_list)
+        return f"todo: {done}/{len(self.task_list)} done" if self.task_list else "todo"
+
+
+class AskUserAction(Action):
+    kind: ClassVar[str] = "ask"
+    runnable: ClassVar[bool] = True
+    question: str
+    options: tuple[str, ...] = ()
+
+
+class ChangeAgentStateAction(Action):
+    kind: ClassVar[str] = "change_agent_state"
+    agent_state: str
+
+
+class CondensationRequestAction(Action):
+    kind: ClassVar[str] = "condensation_request"
+    focus: str = ""
+
+
+class CondensationAction(Action):
+    """Events taken out of what the model sees, by ids or by a range (exactly one form); a summary,
+    if any, stands at `summary_offset` of what is left."""
+
+    kind: ClassVar[str] = "condensation"
+    forgotten_event_ids: tuple[int, ...] | None = None
+    forgotten_start_id: int | None = None
+    forgotten_end_id: int | None = None
+    summary: str | None = None
+    summary_offset: int | None = None
+    reason: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"condensed: {self.reason}" if self.reason else "condensed"
+
+    def forgets(self, event_id: int) -> bool:
+        if self.forgotten_event_ids is not None:
+            return event_id in self.forgotten_event_ids
+        if self.forgotten_start_id is None or self.forgotten_end_id is None:
+            return False
+        return self.forgotten_start_id <= event_id <= self.forgotten_end_id
+
+
+class ToolCallAction(Action):
+    """A call of a tool without an Action class of its own, or one that could not be parsed."""
+
+    kind: ClassVar[str] = "tool_call"
+    runnable: ClassVar[bool] = True
+    name: str
+    raw_arguments: str
+    error: str | None = None
+    """Why the call can't be run, when it can't."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.name} {_first_line(self.raw_arguments)}"
+
+
+class NullAction(Action):
+    kind: ClassVar[str] = "null"
+
+
+register(
+    SystemMessageAction,
+    MessageAction,
+    CmdRunAction,
+    IPythonRunCellAction,
+    FileReadAction,
+    FileWriteAction,
+    FileEditAction,
+    SearchAction,
+    GlobAction,
+    BrowseURLAction,
+    BrowseInteractiveAction,
+    MCPAction,
+    AgentThinkAction,
+    AgentFinishAction,
+    AgentRejectAction,
+    AgentDelegateAction,
+    RecallAction,
+    MemoryAction,
+    TaskTrackingAction,
+    AskUserAction,
+    ChangeAgentStateAction,
+    CondensationRequestAction,
+    CondensationAction,
+    ToolCallAction,
+    NullAction,
+)

@@ -1,0 +1,193 @@
+"""The common form of everything that can happen, and its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+EVENT_VERSION = 1
+
+
+class Source(StrEnum):
+    USER = "user"
+    AGENT = "agent"
+    ENVIRONMENT = "environment"
+
+
+class Risk(IntEnum):
+    UNKNOWN = -1
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+
+
+class _Value(BaseModel):
+    """Frozen, closed; validators are built on first use, as most runs use a few classes only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class ToolCallMetadata(_Value):
+    """The tool call an action stands for, as the model made it; `raw_arguments` is JSON text."""
+
+    function_name: str
+    tool_call_id: str
+    raw_arguments: str
+
+
+class ReplyPart(_Value):
+    """Place of an event in the model reply it belongs to: `index` of `total`, from 0."""
+
+    id: str
+    index: int
+    total: int
+
+
+class LLMMetrics(_Value):
+    """Cost of one reply: tokens, USD (None: price unknown), seconds."""
+
+    model: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+    latency_s: float = 0.0
+    time_to_first_token_s: float = 0.0
+
+
+class OpaqueReplyData(_Value):
+    """Reply data that only its `provider` understands and wants back."""
+
+    provider: str
+    items: tuple[dict[str, Any], ...]
+
+
+class Event(_Value):
+    """An immutable record. `id` and `timestamp` are set by the session that records it.
+
+    `cause` is the id of the Action an Observation answers; `timeout` is in seconds.
+    """
+
+    kind: ClassVar[str]
+    """The value of `action` or `observation` in the JSON form."""
+
+    id: int = -1
+    timestamp: datetime = datetime.min.replace(tzinfo=UTC)
+    source: Source = Source.ENVIRONMENT
+    cause: int | None = None
+    timeout: float | None = None
+    llm_metrics: LLMMetrics | None = None
+    tool_call_metadata: ToolCallMetadata | None = None
+    reply: ReplyPart | None = None
+    response_id: str | None = None
+    provider_data: OpaqueReplyData | None = None
+    schema_version: int = EVENT_VERSION
+
+    @property
+    def message(self) -> str:
+        """One line for people."""
+        return self.kind
+
+
+COMMON_FIELDS = frozenset(Event.model_fields)
+
+
+class Action(Event):
+    """An intent. `runnable` ones are carried out by a tool and answered by an Observation."""
+
+    runnable: ClassVar[bool] = False
+    source: Source = Source.AGENT
+
+
+class Observation(Event):
+    """What came of an Action, or something that happened."""
+
+    content: str = ""
+
+    @property
+    def message(self) -> str:
+        return self.content.split("\n", 1)[0][:200] or self.kind
+
+
+class OpaqueEvent(Event):
+    """An event of a type this version does not know: kept as it was, never interpreted."""
+
+    kind: ClassVar[str] = "opaque"
+    raw: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        name = self.raw.get("action") or self.raw.get("observation") or "event"
+        return f"{name} (from a newer version)"
+
+
+_ACTIONS: dict[str, type[Action]] = {}
+_OBSERVATIONS: dict[str, type[Observation]] = {}
+
+
+def register(*classes: type[Event]) -> None:
+    """Make classes known to `event_from_dict`. Raises ValueError on a name given twice."""
+    for cls in classes:
+        table: dict[str, Any] = _ACTIONS if issubclass(cls, Action) else _OBSERVATIONS
+        if table.setdefault(cls.kind, cls) is not cls:
+            raise ValueError(f"two event classes are named {cls.kind!r}")
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """The JSON form: common fields flat, an action's own under `args`, an observation's under
+    `extras`. Fields at their defaults are left out."""
+    if isinstance(event, OpaqueEvent):
+        return dict(event.raw)
+    data = event.model_dump(mode="json", exclude_defaults=True)
+    common = {name: data.pop(name) for name in list(data) if name in COMMON_FIELDS}
+    out: dict[str, Any] = {
+        "id": event.id,
+        "timestamp": common.pop("timestamp", None) or event.timestamp.isoformat(),
+        "source": event.source.value,
+    }
+    common.pop("id", None)
+    common.pop("source", None)
+    if isinstance(event, Action):
+        out["action"] = event.kind
+    else:
+        out["observation"] = event.kind
+        out["content"] = data.pop("content", "")
+    out["message"] = event.message
+    out.update(common)
+    if data:
+        out["args" if isinstance(event, Action) else "extras"] = data
+    out["schema_version"] = event.schema_version
+    return out
+
+
+def event_from_dict(data: Mapping[str, Any]) -> Event:
+    """The event `event_to_dict` wrote; of an unknown type or newer version, an OpaqueEvent.
+
+    Raises ValueError when `data` is not an event at all or a known one is damaged.
+    """
+    fields = dict(data)
+    fields.pop("message", None)
+    cls: type[Event] | None
+    if "action" in fields:
+        cls = _ACTIONS.get(fields.pop("action"))
+    else:
+        cls = _OBSERVATIONS.get(fields.pop("observation", ""))
+    if not isinstance(fields.get("id"), int) or "timestamp" not in fields:
+        raise ValueError("not an event: it has no id or no timestamp")
+    newer = fields.get("schema_version", EVENT_VERSION) > EVENT_VERSION
+    if cls is None or newer:
+        return OpaqueEvent(id=fields["id"], timestamp=fields["timestamp"], raw=dict(data))
+    fields.update(fields.pop("args", {}))
+    fields.update(fields.pop("extras", {}))
+    try:
+        return cls.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"damaged {cls.kind} event: {where}: {first['msg']}") from error

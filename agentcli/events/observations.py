@@ -1,0 +1,275 @@
+"""Every Observation: what came of an Action, and what happened by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agentcli.events.base import Observation, Risk, register
+
+
+class CmdMetadata(BaseModel):
+    """`exit_code` None: the command still runs, or waits for input. Times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    exit_code: int | None = None
+    pid: int | None = None
+    cwd: str | None = None
+    duration_s: float = 0.0
+    timed_out: bool = False
+    truncated: bool = False
+    full_output_path: str | None = None
+    waiting_for_input: bool = False
+    job_id: str | None = None
+
+
+class CmdOutputObservation(Observation):
+    kind: ClassVar[str] = "run"
+    command: str = ""
+    metadata: CmdMetadata = CmdMetadata()
+
+    @property
+    def message(self) -> str:
+        if self.metadata.exit_code is None:
+            return "still running"
+        return f"exit {self.metadata.exit_code} in {self.metadata.duration_s:.1f} s"
+
+
+class IPythonRunCellObservation(Observation):
+    kind: ClassVar[str] = "run_ipython"
+    code: str = ""
+    image_urls: tuple[str, ...] = ()
+    error: bool = False
+
+
+class FileReadObservation(Observation):
+    """`digest` is that of the file's bytes as seen; `lines_shown` first and last line, from 1."""
+
+    kind: ClassVar[str] = "read"
+    path: str
+    digest: str = ""
+    lines_shown: tuple[int, int] | None = None
+    lines_total: int | None = None
+    image_urls: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return f"read {self.path}"
+
+
+class FileWriteObservation(Observation):
+    """`digest` is that of the file's bytes as left; `diff` is a unified diff."""
+
+    kind: ClassVar[str] = "write"
+    path: str
+    digest: str = ""
+    diff: str = ""
+    prev_exist: bool = False
+
+    @property
+    def message(self) -> str:
+        return f"wrote {self.path}"
+
+
+class FileEditObservation(Observation):
+    """`old_content` is the replaced text of the whole file, for `undo_edit`; None when new."""
+
+    kind: ClassVar[str] = "edit"
+    path: str
+    digest: str = ""
+    diff: str = ""
+    prev_exist: bool = True
+    old_content: str | None = None
+
+    @property
+    def message(self) -> str:
+        return f"edited {self.path}"
+
+
+class SearchObservation(Observation):
+    kind: ClassVar[str] = "search"
+    matches: int = 0
+    truncated: bool = False
+
+    @property
+    def message(self) -> str:
+        return f"{self.matches} matches" + (" (cut)" if self.truncated else "")
+
+
+class BrowserOutputObservation(Observation):
+    kind: ClassVar[str] = "browse"
+    url: str
+    status_code: int | None = None
+    screenshot: str | None = None
+    error: bool = False
+
+
+class MCPObservation(Observation):
+    kind: ClassVar[str] = "mcp"
+    server: str
+    name: str
+    result: dict[str, Any] = {}
+    error: bool = False
+
+
+class AgentDelegateObservation(Observation):
+    kind: ClassVar[str] = "delegate"
+    session_id: str
+    outputs: dict[str, Any] = {}
+
+
+class RecallObservation(Observation):
+    kind: ClassVar[str] = "recall"
+    recall_type: str = ""
+    result: dict[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        return f"recalled {self.recall_type.replace('_', ' ')}"
+
+
+class AgentThinkObservation(Observation):
+    kind: ClassVar[str] = "think"
+
+
+class TaskTrackingObservation(Observation):
+    kind: ClassVar[str] = "task_tracking"
+    command: str = "view"
+    task_list: tuple[dict[str, str], ...] = ()
+
+
+class MemoryObservation(Observation):
+    kind: ClassVar[str] = "memory"
+    target: str = "memory"
+    entries: int = 0
+
+
+class ToolResultObservation(Observation):
+    """The result of a tool without an Observation class of its own."""
+
+    kind: ClassVar[str] = "tool_result"
+    name: str
+    error: bool = False
+    image_urls: tuple[str, ...] = ()
+    data: dict[str, Any] = {}
+
+
+class AgentCondensationObservation(Observation):
+    kind: ClassVar[str] = "condense"
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class AgentStateChangedObservation(Observation):
+    """`reason` is a stable word (finished, max_turns, interrupted, …), `content` says it in full;
+    `exit_code` is what a run that ends here exits with."""
+
+    kind: ClassVar[str] = "agent_state_changed"
+    agent_state: str
+    reason: str = ""
+    grant: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def message(self) -> str:
+        return self.agent_state + (f": {self.reason}" if self.reason else "")
+
+
+class SessionStartedObservation(Observation):
+    """One for each process that opens the session to write; `resumed` on all but the first."""
+
+    kind: ClassVar[str] = "session_started"
+    version: str
+    session_id: str
+    model: str
+    sandbox: str
+    workspace: str
+    pid: int
+    host: str
+    name: str | None = None
+    resumed: bool = False
+
+    @property
+    def message(self) -> str:
+        return f"session {self.session_id} {'resumed' if self.resumed else 'started'}"
+
+
+class DecisionObservation(Observation):
+    """Whether an action may run, by whom it was decided, and what the user allowed for later."""
+
+    kind: ClassVar[str] = "decision"
+    decision: Literal["allow", "ask", "deny"]
+    by: Literal["policy", "user", "hook"]
+    rule: str = ""
+    risk: Risk = Risk.UNKNOWN
+    reason: str = ""
+    grant: str | None = None
+
+    @property
+    def message(self) -> str:
+        return f"{self.decision} by {self.by}" + (f": {self.reason}" if self.reason else "")
+
+
+class ReplyDiscardedObservation(Observation):
+    """A reply of which only a part was on disk; what there is of it is never shown to a model."""
+
+    kind: ClassVar[str] = "reply_discarded"
+    reply_id: str
+
+    @property
+    def message(self) -> str:
+        return "an incomplete reply was discarded"
+
+
+class UserRejectObservation(Observation):
+    kind: ClassVar[str] = "user_rejected"
+    reason: str = ""
+
+
+class ErrorObservation(Observation):
+    """`error_id` is a stable class name of what went wrong."""
+
+    kind: ClassVar[str] = "error"
+    error_id: str
+    retryable: bool = False
+
+    @property
+    def message(self) -> str:
+        return f"{self.error_id}: " + self.content.split("\n", 1)[0][:200]
+
+
+class SuccessObservation(Observation):
+    kind: ClassVar[str] = "success"
+
+
+class NullObservation(Observation):
+    kind: ClassVar[str] = "null"
+
+
+register(
+    CmdOutputObservation,
+    IPythonRunCellObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    FileEditObservation,
+    SearchObservation,
+    BrowserOutputObservation,
+    MCPObservation,
+    AgentDelegateObservation,
+    RecallObservation,
+    AgentThinkObservation,
+    TaskTrackingObservation,
+    MemoryObservation,
+    ToolResultObservation,
+    AgentCondensationObservation,
+    AgentStateChangedObservation,
+    SessionStartedObservation,
+    DecisionObservation,
+    ReplyDiscardedObservation,
+    UserRejectObservation,
+    ErrorObservation,
+    SuccessObservation,
+    NullObservation,
+)

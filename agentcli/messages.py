@@ -1,0 +1,170 @@
+"""Provider-neutral values: what goes to a model and what comes back.
+
+Nothing here knows a wire format, an event or a tool; every other part may import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ToolChoice(StrEnum):
+    """Whether a reply may, must or must not contain tool calls."""
+
+    NONE = "none"
+    AUTO = "auto"
+    REQUIRED = "required"
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped; anything but STOP and TOOL_CALLS leaves the reply unusable."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model asked for, in the provider's terms; `arguments` is the JSON text as sent."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool as the model is told of it; `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderData:
+    """Opaque reply data (thinking signatures, encrypted reasoning) in the provider's own form.
+
+    It goes back untouched, and only to the `provider` that wrote it.
+    """
+
+    provider: str
+    items: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One entry of the conversation.
+
+    Compared by identity: a message is built once and providers cache its wire form by object.
+    """
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    is_error: bool = False
+    image_urls: tuple[str, ...] = ()
+    provider_data: ProviderData | None = None
+
+    @classmethod
+    def system_message(cls, content: str) -> Message:
+        return cls(Role.SYSTEM, content)
+
+    @classmethod
+    def user_message(cls, content: str, image_urls: Iterable[str] = ()) -> Message:
+        return cls(Role.USER, content, image_urls=tuple(image_urls))
+
+    @classmethod
+    def assistant_message(cls, content: str) -> Message:
+        return cls(Role.ASSISTANT, content)
+
+    @classmethod
+    def from_tool_calls(
+        cls,
+        tool_calls: Iterable[ToolCall],
+        content: str = "",
+        provider_data: ProviderData | None = None,
+    ) -> Message:
+        return cls(
+            Role.ASSISTANT, content, tool_calls=tuple(tool_calls), provider_data=provider_data
+        )
+
+    @classmethod
+    def tool_message(
+        cls, content: str, tool_call_id: str, *, is_error: bool = False, image_urls: Iterable[str] = ()
+    ) -> Message:
+        return cls(
+            Role.TOOL,
+            content,
+            tool_call_id=tool_call_id,
+            is_error=is_error,
+            image_urls=tuple(image_urls),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request; `prompt_tokens` includes the cached ones."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer of a model; partial ones never become a Reply.
+
+    `latency_s` and `time_to_first_token_s` are seconds from sending the request; `cost_usd` is None
+    when the price of the model is not known.
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    model: str
+    response_id: str
+    reasoning: str = ""
+    provider_data: ProviderData | None = None
+    latency_s: float = 0.0
+    time_to_first_token_s: float = 0.0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked. `session_id` lets providers keep a prompt cache per session."""
+
+    messages: tuple[Message, ...] | list[Message]
+    tools: tuple[ToolSchema, ...] = ()
+    tool_choice: ToolChoice = ToolChoice.AUTO
+    max_output_tokens: int = 16_384
+    session_id: str = ""
+    effort: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,158 @@
+"""What a tool is. Each file in this folder that defines `TOOL` is one, named as the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from agentcli.events import Action, Observation
+from agentcli.events.actions import ToolCallAction
+from agentcli.events.observations import ToolResultObservation
+from agentcli.messages import ToolSchema
+
+if TYPE_CHECKING:
+    from agentcli.runtime.files import FileLedger
+    from agentcli.runtime.python import PythonInterpreter
+    from agentcli.runtime.shell import Shell
+
+
+class Effect(StrEnum):
+    """What a call can do at most; the policy decides by it, and read-only calls may run at once."""
+
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    NETWORK = "network"
+
+
+class ToolArguments(BaseModel):
+    """Base of argument models: the docstring of a subclass is the description the model reads."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """`output` is for the model; `data` (exit codes, digests, diffs) for records and screens.
+
+    True unless there is an error. `a + b` joins texts, images and data, later data winning.
+    """
+
+    output: str = ""
+    error: str | None = None
+    images: tuple[str, ...] = ()
+    system: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error_id: str = "tool_failed"
+
+    def __bool__(self) -> bool:
+        return self.error is None
+
+    def __str__(self) -> str:
+        return f"Error: {self.error}" if self.error is not None else self.output
+
+    def __add__(self, other: ToolResult) -> ToolResult:
+        def join(a: str | None, b: str | None) -> str | None:
+            return f"{a}\n{b}" if a and b else a or b
+
+        return ToolResult(
+            output=join(self.output, other.output) or "",
+            error=join(self.error, other.error),
+            images=self.images + other.images,
+            system=join(self.system, other.system),
+            data={**self.data, **other.data},
+            error_id=other.error_id if other.error is not None else self.error_id,
+        )
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """What tools work with. `live_output` takes text for the screen as it comes."""
+
+    workspace: Path
+    outputs: Path
+    files: FileLedger
+    shell: Shell
+    python: PythonInterpreter
+    live_output: Callable[[str], None] = lambda text: None
+    max_output_chars: int = 30_000
+
+    def resolve(self, path: str) -> Path:
+        """`path` made absolute: `~` is the home folder, relative ones start at the workspace."""
+        return self.workspace / Path(path).expanduser()
+
+
+A = TypeVar("A", bound=ToolArguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[A]):
+    """`run` does the work on validated arguments; it may raise ToolError for what the model should
+    read. `to_action` and `to_observation` give the call and its success their recorded form."""
+
+    name: str
+    arguments: type[A]
+    effect: Effect
+    run: Callable[[A, ToolContext], ToolResult]
+    to_action: Callable[[A], Action] | None = None
+    to_observation: Callable[[A, ToolResult], Observation] | None = None
+    interactive: bool = False
+    """Talks to the person, so it never runs beside another call."""
+
+    @property
+    def description(self) -> str:
+        lines = (self.arguments.__doc__ or "").strip().splitlines()
+        return "\n".join(line.strip() for line in lines)
+
+    @property
+    def read_only(self) -> bool:
+        return self.effect is Effect.READ and not self.interactive
+
+    def schema(self) -> ToolSchema:
+        parameters = _plain_schema(self.arguments.model_json_schema())
+        parameters.setdefault("properties", {})
+        return ToolSchema(self.name, self.description, parameters)
+
+    def action(self, arguments: A, raw_arguments: str) -> Action:
+        if self.to_action is not None:
+            return self.to_action(arguments)
+        return ToolCallAction(name=self.name, raw_arguments=raw_arguments)
+
+    def observation(self, arguments: A, result: ToolResult) -> Observation:
+        if self.to_observation is not None:
+            return self.to_observation(arguments, result)
+        return ToolResultObservation(
+            name=self.name, content=result.output, image_urls=result.images, data=dict(result.data)
+        )
+
+
+def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON Schema without what costs tokens and tells a model nothing: titles, the description
+    repeated from the tool, null alternatives and null defaults of optional fields."""
+    definitions = schema.pop("$defs", {})
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, list):
+            return [plain(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return plain(definitions[node["$ref"].rsplit("/", 1)[1]])
+        if "anyOf" in node:
+            options = [option for option in node["anyOf"] if option.get("type") != "null"]
+            if len(options) == 1:
+                node = {**{k: v for k, v in node.items() if k != "anyOf"}, **options[0]}
+        return {
+            key: {name: plain(sub) for name, sub in value.items()} if key == "properties" else plain(value)
+            for key, value in node.items()
+            if key != "title" and not (key == "default" and value is None)
+        }
+
+    schema.pop("description", None)
+    result: dict[str, Any] = plain(schema)
+    return result

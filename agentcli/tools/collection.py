@@ -1,0 +1,153 @@
+"""The tools of a run: from call to Action, from Action to Observation."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+import agentcli.tools
+from agentcli.errors import ToolError
+from agentcli.events import Action, Observation, ToolCallMetadata
+from agentcli.events.actions import ToolCallAction
+from agentcli.events.observations import ErrorObservation
+from agentcli.messages import ToolCall, ToolSchema
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+MAX_PARALLEL_CALLS = 8
+
+
+def built_in_tools() -> Iterator[Tool[Any]]:
+    """Every tool that a file of this package defines, by name."""
+    for module in sorted(pkgutil.iter_modules(agentcli.tools.__path__), key=lambda m: m.name):
+        tool = getattr(importlib.import_module(f"agentcli.tools.{module.name}"), "TOOL", None)
+        if tool is not None:
+            yield tool
+
+
+class ToolCollection:
+    """Raises ValueError when two tools have one name."""
+
+    def __init__(self, tools: Iterable[Tool[Any]], context: ToolContext) -> None:
+        self.tool_map: dict[str, Tool[Any]] = {}
+        self._context = context
+        self.add_tools(*tools)
+
+    def add_tool(self, tool: Tool[Any]) -> None:
+        if tool.name in self.tool_map:
+            raise ValueError(f"two tools are named {tool.name!r}")
+        self.tool_map[tool.name] = tool
+
+    def add_tools(self, *tools: Tool[Any]) -> None:
+        for tool in tools:
+            self.add_tool(tool)
+
+    def get_tool(self, name: str) -> Tool[Any] | None:
+        return self.tool_map.get(name)
+
+    def to_params(self) -> tuple[ToolSchema, ...]:
+        return tuple(tool.schema() for tool in self.tool_map.values())
+
+    def effect(self, action: Action) -> Effect:
+        """What carrying out `action` can do; READ for calls that can't be run at all."""
+        tool = self._tool_of(action)
+        return tool.effect if tool and not _is_faulty(action) else Effect.READ
+
+    def parse(self, call: ToolCall) -> Action:
+        """The Action a call stands for. A call that can't be understood becomes a ToolCallAction
+        whose `error` says what was wrong and what is valid."""
+        metadata = ToolCallMetadata(
+            function_name=call.name, tool_call_id=call.id, raw_arguments=call.arguments
+        )
+        try:
+            tool, arguments = self._validate(call.name, call.arguments)
+            action = tool.action(arguments, call.arguments)
+        except ToolError as error:
+            action = ToolCallAction(
+                name=call.name, raw_arguments=call.arguments, error=error.message
+            )
+        return action.model_copy(update={"tool_call_metadata": metadata})
+
+    def execute(self, action: Action, context: ToolContext | None = None) -> Observation:
+        """Carry out `action`; what the model did wrong comes back as an ErrorObservation."""
+        if isinstance(action, ToolCallAction) and action.error is not None:
+            return ErrorObservation(
+                error_id="invalid_tool_call", content=action.error, cause=action.id
+            )
+        metadata = action.tool_call_metadata
+        assert metadata is not None, "only actions that stand for a tool call can be executed"
+        try:
+            tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
+            result = tool.run(arguments, context or self._context)
+        except ToolError as error:
+            return ErrorObservation(
+                error_id=error.error_id, content=error.message, cause=action.id
+            )
+        if result.error is not None:
+            content = result.error if not result.output else f"{result.error}\n{result.output}"
+            return ErrorObservation(error_id=result.error_id, content=content, cause=action.id)
+        return tool.observation(arguments, result).model_copy(update={"cause": action.id})
+
+    def execute_all(
+        self, actions: Sequence[Action], live_output: Callable[[int, str], None]
+    ) -> Iterator[Observation]:
+        """Observations in the order of `actions`. A sequence of read-only calls runs side by side;
+        anything else runs alone, live output tagged with the action's id."""
+        if len(actions) > 1 and all(self.runs_beside_others(action) for action in actions):
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(min(len(actions), MAX_PARALLEL_CALLS)) as pool:
+                yield from pool.map(self.execute, actions)
+            return
+        for action in actions:
+            self._context.live_output = lambda text, id=action.id: live_output(id, text)  # type: ignore[misc]
+            yield self.execute(action)
+
+    def runs_beside_others(self, action: Action) -> bool:
+        tool = self._tool_of(action)
+        return tool is not None and tool.read_only and not _is_faulty(action)
+
+    def _tool_of(self, action: Action) -> Tool[Any] | None:
+        metadata = action.tool_call_metadata
+        return self.tool_map.get(metadata.function_name) if metadata else None
+
+    def _validate(self, name: str, raw: str) -> tuple[Tool[Any], ToolArguments]:
+        tool = self.tool_map.get(name)
+        if tool is None:
+            known = ", ".join(self.tool_map)
+            raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
+        try:
+            values = json.loads(raw or "{}")
+        except json.JSONDecodeError as error:
+            raise ToolError(
+                f"The arguments of {name} are not valid JSON: {error}. The call was not run."
+            ) from error
+        if not isinstance(values, dict):
+            raise ToolError(f"The arguments of {name} must be a JSON object.")
+        try:
+            return tool, tool.arguments.model_validate(values)
+        except ValidationError as error:
+            raise ToolError(_explain(tool, error)) from error
+
+
+def _is_faulty(action: Action) -> bool:
+    return isinstance(action, ToolCallAction) and action.error is not None
+
+
+def _explain(tool: Tool[Any], error: ValidationError) -> str:
+    faults = "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+        for fault in error.errors()[:5]
+    )
+    fields = ", ".join(
+        name + ("" if info.is_required() else " (optional)")
+        for name, info in tool.arguments.model_fields.items()
+    )
+    return f"{tool.name} was called wrongly: {faults}. Its arguments are: {fields}."
+
+
+__all__ = ["Effect", "ToolCollection", "ToolResult", "built_in_tools"]
