@@ -105,7 +105,12 @@ class Message:
 
     @classmethod
     def tool_message(
-        cls, content: str, tool_call_id: str, *, is_error: bool = False, image_urls: Iterable[str] = ()
+        cls,
+        content: str,
+        tool_call_id: str,
+        *,
+        is_error: bool = False,
+        image_urls: Iterable[str] = (),
     ) -> Message:
         return cls(
             Role.TOOL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from agentcli.events.base import Action, Risk, register
@@ -277,12 +278,12 @@ class CondensationAction(Action):
     def message(self) -> str:
         return f"condensed: {self.reason}" if self.reason else "condensed"
 
-    def forgets(self, event_id: int) -> bool:
+    def forgotten_ids(self) -> Iterable[int]:
         if self.forgotten_event_ids is not None:
-            return event_id in self.forgotten_event_ids
+            return self.forgotten_event_ids
         if self.forgotten_start_id is None or self.forgotten_end_id is None:
-            return False
-        return self.forgotten_start_id <= event_id <= self.forgotten_end_id
+            return ()
+        return range(self.forgotten_start_id, self.forgotten_end_id + 1)
 
 
 class ToolCallAction(Action):

@@ -81,6 +81,8 @@ class ToolContext:
     python: PythonInterpreter
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
+    partial: ToolResult | None = None
+    """What a tool had when it was interrupted, set by it before the interrupt goes on."""
 
     def resolve(self, path: str) -> Path:
         """`path` made absolute: `~` is the home folder, relative ones start at the workspace."""
@@ -148,7 +150,9 @@ def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
             if len(options) == 1:
                 node = {**{k: v for k, v in node.items() if k != "anyOf"}, **options[0]}
         return {
-            key: {name: plain(sub) for name, sub in value.items()} if key == "properties" else plain(value)
+            key: {name: plain(sub) for name, sub in value.items()}
+            if key == "properties"
+            else plain(value)
             for key, value in node.items()
             if key != "title" and not (key == "default" and value is None)
         }

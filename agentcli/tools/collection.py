@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 import agentcli.tools
-from agentcli.errors import ToolError
+from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.messages import ToolCall, ToolSchema
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext
 
 MAX_PARALLEL_CALLS = 8
 
@@ -72,7 +72,7 @@ class ToolCollection:
             )
         return action.model_copy(update={"tool_call_metadata": metadata})
 
-    def execute(self, action: Action, context: ToolContext | None = None) -> Observation:
+    def execute(self, action: Action) -> Observation:
         """Carry out `action`; what the model did wrong comes back as an ErrorObservation."""
         if isinstance(action, ToolCallAction) and action.error is not None:
             return ErrorObservation(
@@ -82,11 +82,9 @@ class ToolCollection:
         assert metadata is not None, "only actions that stand for a tool call can be executed"
         try:
             tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
-            result = tool.run(arguments, context or self._context)
+            result = tool.run(arguments, self._context)
         except ToolError as error:
-            return ErrorObservation(
-                error_id=error.error_id, content=error.message, cause=action.id
-            )
+            return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
         if result.error is not None:
             content = result.error if not result.output else f"{result.error}\n{result.output}"
             return ErrorObservation(error_id=result.error_id, content=content, cause=action.id)
@@ -104,8 +102,24 @@ class ToolCollection:
                 yield from pool.map(self.execute, actions)
             return
         for action in actions:
-            self._context.live_output = lambda text, id=action.id: live_output(id, text)  # type: ignore[misc]
+            yield from self._execute_alone(action, live_output)
+
+    def _execute_alone(
+        self, action: Action, live_output: Callable[[int, str], None]
+    ) -> Iterator[Observation]:
+        """One observation; after an interrupt, what there was by then, and the interrupt goes on."""
+        context = self._context
+        context.partial = None
+        context.live_output = lambda text: live_output(action.id, text)
+        try:
             yield self.execute(action)
+        except TurnInterrupted:
+            metadata = action.tool_call_metadata
+            if context.partial is not None and metadata is not None:
+                tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
+                partial = tool.observation(arguments, context.partial)
+                yield partial.model_copy(update={"cause": action.id})
+            raise
 
     def runs_beside_others(self, action: Action) -> bool:
         tool = self._tool_of(action)
@@ -148,6 +162,3 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
         for name, info in tool.arguments.model_fields.items()
     )
     return f"{tool.name} was called wrongly: {faults}. Its arguments are: {fields}."
-
-
-__all__ = ["Effect", "ToolCollection", "ToolResult", "built_in_tools"]

@@ -1,0 +1,1 @@
+"""How the agent thinks and acts; read `loop.py` first."""

@@ -1,0 +1,100 @@
+"""The parts the loop works with, each named by what it must do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentcli.events import Action, Event, Observation, Progress
+from agentcli.events.actions import CondensationAction
+from agentcli.events.observations import DecisionObservation
+from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
+from agentcli.sessions.state import AgentState, State
+
+
+class LLM(Protocol):
+    def complete(self, request: Request, notify: Callable[[Progress], None]) -> Reply:
+        """A complete reply. Raises LLMError when there is none to be had."""
+
+
+class Memory(Protocol):
+    def window(self, events: list[Event]) -> list[Message]: ...
+    def condense(self, events: list[Event]) -> CondensationAction | None: ...
+    def learn(self, prompt_tokens: int) -> None: ...
+    def slide(self, events: list[Event], target_tokens: float) -> CondensationAction | None: ...
+    def tokens(self, events: list[Event]) -> int: ...
+
+
+class Toolbox(Protocol):
+    def parse(self, call: ToolCall) -> Action: ...
+    def runs_beside_others(self, action: Action) -> bool: ...
+    def execute_all(
+        self, actions: Sequence[Action], live_output: Callable[[int, str], None]
+    ) -> Iterator[Observation]: ...
+
+
+class Policy(Protocol):
+    def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
+        """Whether `action` may run, given what the user allowed for the rest of the session."""
+
+    def grant_for(self, action: Action) -> str:
+        """The grant that would let this and its like run unasked for the rest of the session."""
+
+
+class Approval(Protocol):
+    """What a person answered; `scope` is once or session."""
+
+    @property
+    def allowed(self) -> bool: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Approver(Protocol):
+    def ask(self, action: Action, reason: str) -> Approval: ...
+
+
+class Limits(Protocol):
+    def reached(self, state: State) -> Ending | None: ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a turn ends: the state it leaves, a stable word for the reason, and what to say."""
+
+    agent_state: AgentState
+    reason: str
+    content: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """The outcome of a turn. `answer` is what the agent last said to the person."""
+
+    ending: Ending
+    answer: str
+
+    @property
+    def exit_code(self) -> int:
+        return self.ending.exit_code
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Everything a turn needs. Without an approver, what should be asked is denied."""
+
+    llm: LLM
+    memory: Memory
+    tools: Toolbox
+    schemas: tuple[ToolSchema, ...]
+    policy: Policy
+    limits: Limits
+    approver: Approver | None = None
+    max_output_tokens: int = 16_384
+    effort: str | None = None
+    interactive: bool = False
+    """A plain text reply hands over to the person instead of finishing the task."""

@@ -1,0 +1,137 @@
+"""From a model's reply to recorded events, and from those to whether the turn is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from agentcli.agent.agent import Agent, Ending, Toolbox
+from agentcli.events import (
+    Event,
+    LLMMetrics,
+    OpaqueReplyData,
+    ReplyPart,
+    Source,
+)
+from agentcli.events.actions import AgentFinishAction, MessageAction
+from agentcli.events.observations import (
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.messages import FinishReason, Reply
+from agentcli.sessions.state import AgentState
+
+_USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+_REFUSED = (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER)
+
+
+def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
+    """The events of one reply: its text, then its calls in order, numbered as a group.
+
+    Of a reply that did not end properly only the text is kept; a note tells the model that
+    nothing of it was run.
+    """
+    usable = reply.finish_reason in _USABLE
+    events: list[Event] = []
+    if reply.text.strip() or reply.reasoning:
+        events.append(MessageAction(content=reply.text, reasoning=reply.reasoning))
+    if usable:
+        events += [tools.parse(call) for call in reply.tool_calls]
+    if not events:
+        events.append(MessageAction(content=""))
+    reply_id = uuid4().hex[:16]
+    numbered = [
+        event.model_copy(
+            update={
+                "source": Source.AGENT,
+                "response_id": reply.response_id,
+                "reply": ReplyPart(id=reply_id, index=index, total=len(events)),
+            }
+        )
+        for index, event in enumerate(events)
+    ]
+    data = reply.provider_data if usable else None
+    numbered[0] = numbered[0].model_copy(
+        update={
+            "llm_metrics": _metrics(reply),
+            "provider_data": data and OpaqueReplyData(provider=data.provider, items=data.items),
+        }
+    )
+    if note := _fault(reply):
+        numbered.append(ErrorObservation(error_id="unusable_reply", content=note))
+    return numbered
+
+
+def verdict(events: Sequence[Event], agent: Agent) -> Ending | None:
+    """How the newest reply ends the turn, or None when the turn goes on."""
+    reply = _newest_reply(events)
+    for event in reply:
+        if isinstance(event, AgentFinishAction):
+            if event.status == "failure":
+                return Ending(AgentState.FINISHED, "failure", event.final_thought, exit_code=1)
+            return Ending(AgentState.FINISHED, "finished")
+    if not reply or any(event.tool_call_metadata is not None for event in reply):
+        return None
+    if agent.interactive:
+        return Ending(AgentState.AWAITING_USER_INPUT, "answered")
+    return Ending(AgentState.FINISHED, "finished")
+
+
+def _newest_reply(events: Sequence[Event]) -> list[Event]:
+    """The events of the newest reply, unless something was said to the model after it."""
+    reply: list[Event] = []
+    for event in reversed(events):
+        if event.reply is not None:
+            if reply and reply[0].reply and reply[0].reply.id != event.reply.id:
+                break
+            reply.append(event)
+        elif reply or event.source is Source.USER or _speaks_to_model(event):
+            break
+    return reply
+
+
+def _speaks_to_model(event: Event) -> bool:
+    return event.cause is None and isinstance(
+        event, ErrorObservation | MessageAction | ReplyDiscardedObservation
+    )
+
+
+def last_answer(events: Sequence[Event]) -> str:
+    """What the agent last said in this turn: the word it finished with, else its last text."""
+    for event in reversed(events):
+        if isinstance(event, AgentFinishAction) and event.final_thought:
+            return event.final_thought
+        if isinstance(event, MessageAction):
+            if event.source is Source.USER:
+                return ""
+            if event.content.strip():
+                return event.content
+    return ""
+
+
+def _fault(reply: Reply) -> str:
+    if reply.finish_reason is FinishReason.LENGTH:
+        return (
+            f"Your reply was cut off at {reply.usage.completion_tokens:,} tokens and nothing of it "
+            "was run. Go on in smaller pieces."
+        )
+    if reply.finish_reason in _REFUSED:
+        return "Your reply was stopped by the provider's content filter; nothing of it was run."
+    if not reply.text.strip() and not reply.tool_calls:
+        return "Your reply was empty. Go on with the task, or say what you found."
+    return ""
+
+
+def _metrics(reply: Reply) -> LLMMetrics:
+    usage = reply.usage
+    return LLMMetrics(
+        model=reply.model,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=reply.cost_usd,
+        latency_s=round(reply.latency_s, 4),
+        time_to_first_token_s=round(reply.time_to_first_token_s, 4),
+    )

@@ -1,0 +1,282 @@
+"""Settings: layers of TOML merged key by key, validated once, each value with its origin.
+
+Layers, strongest first: managed file, flags, environment, project file, user file, defaults. A
+project file comes with a cloned repository, so it may tighten what follows and nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentcli.errors import ConfigError
+
+MANAGED_FILE = Path("/etc/agent/config.toml")
+PROJECT_FILE = Path(".agent/config.toml")
+ENVIRONMENT_KEYS = {
+    "AGENT_MODEL": "model.name",
+    "OPENAI_BASE_URL": "providers.openai.base_url",
+    "ANTHROPIC_BASE_URL": "providers.anthropic.base_url",
+}
+Api = Literal["chat_completions", "responses", "anthropic_messages"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class ModelSettings(_Section):
+    name: str = Field("", description="provider/model; empty: chosen by the keys that are set")
+    effort: Literal["", "none", "low", "medium", "high"] = Field(
+        "", description="how much the model reasons; empty: as the provider decides"
+    )
+    max_output_tokens: int = Field(16_384, gt=0, description="cap on one reply")
+    context_tokens: int = Field(0, ge=0, description="window of the model; 0: as catalogued")
+
+
+class LLMSettings(_Section):
+    connect_s: float = Field(10.0, gt=0, description="limit on connecting")
+    first_byte_s: float = Field(120.0, gt=0, description="limit on waiting for an answer to begin")
+    gap_s: float = Field(90.0, gt=0, description="limit on silence within an answer")
+    retries: int = Field(5, ge=0, description="after the first attempt")
+    retry_base_s: float = Field(2.0, ge=0, description="first wait; doubles with each retry")
+    retry_longest_s: float = Field(64.0, ge=0, description="longest wait of our own choice")
+    retry_after_longest_s: float = Field(
+        300.0, ge=0, description="longest wait a server may ask for before the run gives up"
+    )
+
+
+class ProviderSettings(_Section):
+    api: Api | None = Field(None, description="wire format; default chat_completions")
+    base_url: str | None = Field(None, description="address of the API")
+    api_key_env: str | None = Field(None, description="variable that holds the key")
+    api_key_command: str | None = Field(None, description="command that prints the key")
+    headers: dict[str, str] = Field({}, description="sent with each request")
+    extra_body: dict[str, Any] = Field({}, description="members added to each request body")
+    stream: bool = Field(True, description="off for servers that can't stream")
+
+
+class PriceSettings(_Section):
+    input: float = Field(ge=0, description="USD per million tokens")
+    output: float = Field(ge=0, description="USD per million tokens")
+    cache_read: float | None = Field(None, ge=0, description="USD per million; default: input")
+    cache_write: float | None = Field(None, ge=0, description="USD per million; default: input")
+
+
+class AgentSettings(_Section):
+    max_turns: int = Field(100, gt=0, description="model replies to one user message")
+    max_bad_calls: int = Field(5, gt=0, description="calls in a row that can't be understood")
+    max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
+    approval: Literal["ask", "yolo"] = Field(
+        "ask", description="at a terminal: ask before commands and writes outside, or never"
+    )
+
+
+class MemorySettings(_Section):
+    high_water: float = Field(0.75, gt=0, le=1, description="share of the window that slides it")
+    low_water: float = Field(0.5, gt=0, le=1, description="share of the window it slides to")
+
+
+class ToolsSettings(_Section):
+    enable_cmd: bool = Field(True, description="bash")
+    enable_jupyter: bool = Field(True, description="python")
+    enable_editor: bool = Field(True, description="read, write, edit, grep, glob")
+    enable_plan: bool = Field(True, description="todo")
+    enable_think: bool = Field(False, description="think, for models without reasoning")
+    enable_finish: bool = Field(True, description="finish")
+    max_output_chars: int = Field(30_000, ge=1_000, description="of one output; the rest in a file")
+
+
+class InputSettings(_Section):
+    stdin_notice_s: float = Field(1.0, ge=0, description="silence of a pipe before it is mentioned")
+    stdin_limit_s: float = Field(10.0, ge=0, description="silence of a pipe before it is left out")
+    stdin_max_bytes: int = Field(
+        256_000, gt=0, description="of a pipe in the prompt; beyond, the rest is in a file"
+    )
+
+
+class Settings(_Section):
+    model: ModelSettings = ModelSettings()
+    llm: LLMSettings = LLMSettings()
+    providers: dict[str, ProviderSettings] = {}
+    prices: dict[str, PriceSettings] = {}
+    agent: AgentSettings = AgentSettings()
+    memory: MemorySettings = MemorySettings()
+    tools: ToolsSettings = ToolsSettings()
+    input: InputSettings = InputSettings()
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """`origins` maps each key that is not at its default to where it was set; `notices` are lines
+    for the person about what was left out."""
+
+    values: Settings
+    origins: Mapping[str, str]
+    notices: Sequence[str]
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """`$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
+    if chosen := environ.get("AGENT_CONFIG"):
+        return Path(chosen).expanduser()
+    base = environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "agent" / "config.toml"
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
+    if chosen := environ.get("AGENT_HOME"):
+        return Path(chosen).expanduser().absolute()
+    base = environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser().absolute() / "agent"
+
+
+def load_settings(
+    environ: Mapping[str, str], workspace: Path, flags: Mapping[str, Any] | None = None
+) -> LoadedSettings:
+    """Merge all layers; `flags` maps dotted keys to values. Raises ConfigError, naming the layer
+    and the key, for what can't be read, is not known or has a wrong value."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    notices: list[str] = []
+
+    def add(layer: Mapping[str, Any], origin: str) -> None:
+        for key, value in layer.items():
+            _check_known(key, origin)
+            values[key] = value
+            origins[key] = origin
+
+    user = user_file(environ)
+    add(_read(user), str(user))
+    project = workspace / PROJECT_FILE
+    for key, value in _read(project).items():
+        _check_known(key, str(project))
+        if _tightens(key, value, values):
+            add({key: value}, str(project))
+        else:
+            notices.append(f"{project}: {key} is not for a project to set; ignored")
+    add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, "environment")
+    add(flags or {}, "flags")
+    add(_read(MANAGED_FILE), str(MANAGED_FILE))
+    return LoadedSettings(_validate(values, origins), origins, notices)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`key=value` of `--set`; the value is TOML, or else taken as a string."""
+    key, equals, raw = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text}: it must be key=value", hint="e.g. agent.max_turns=20")
+    try:
+        return key.strip(), tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), raw
+
+
+def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key in dotted form with its value."""
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        key = f"{prefix}{name}"
+        if isinstance(value, BaseModel):
+            yield from flatten(value, f"{key}.")
+        elif isinstance(value, dict) and any(isinstance(v, BaseModel) for v in value.values()):
+            for entry, section in value.items():
+                yield from flatten(section, f"{key}.{entry}.")
+        else:
+            yield key, value
+
+
+_KEYED_SECTIONS: dict[str, type[BaseModel]] = {
+    "providers": ProviderSettings,
+    "prices": PriceSettings,
+}
+_FREE_TABLES = ("headers", "extra_body")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The dotted keys of a TOML file; none when there is no such file."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return dict(_dotted(data, ""))
+
+
+def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and name not in _FREE_TABLES:
+            yield from _dotted(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _split(key: str) -> list[str]:
+    """Path of a dotted key; entries of keyed sections may hold dots (model names do)."""
+    section, _, rest = key.partition(".")
+    if section in _KEYED_SECTIONS and "." in rest:
+        entry, _, name = rest.rpartition(".")
+        return [section, entry, name]
+    return [section, rest] if rest else [section]
+
+
+def _check_known(key: str, origin: str) -> None:
+    path = _split(key)
+    if len(path) == 3 and path[2] in _KEYED_SECTIONS[path[0]].model_fields:
+        return
+    known = [name for name, _ in flatten(Settings()) if name not in _KEYED_SECTIONS]
+    if key in known:
+        return
+    if path[0] in _KEYED_SECTIONS:
+        entry = path[1] if len(path) == 3 else "NAME"
+        known = [f"{path[0]}.{entry}.{n}" for n in _KEYED_SECTIONS[path[0]].model_fields]
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    raise ConfigError(
+        f"{origin}: there is no setting {key!r}",
+        hint=f"did you mean {near[0]}?" if near else "all settings: agent config show",
+    )
+
+
+def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
+    """Whether a project may set this: a lower limit, a tool switched off, more questions."""
+    default = dict(flatten(Settings())).get(key)
+    current = lower.get(key, default)
+    if key in ("agent.max_turns", "agent.max_bad_calls", "agent.max_bad_replies"):
+        return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
+    if key.startswith("tools.enable_"):
+        return value is False
+    return key == "agent.approval" and value == "ask"
+
+
+def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        table = nested
+        *parents, name = _split(key)
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[name] = value
+    try:
+        settings = Settings.model_validate(nested)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        origin = origins.get(key, "settings")
+        raise ConfigError(f"{origin}: {key}: {fault['msg']} (it is {fault['input']!r})") from error
+    if settings.memory.low_water >= settings.memory.high_water:
+        raise ConfigError("memory.low_water must be below memory.high_water")
+    return settings

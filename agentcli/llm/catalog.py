@@ -1,0 +1,91 @@
+"""Prices and context windows of models, from genai-prices and the user's own overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from agentcli.messages import Usage
+
+DEFAULT_CONTEXT_TOKENS = 128_000
+LOCAL_CONTEXT_TOKENS = 32_768
+_PER = 1_000_000
+_CATALOGUED = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "openrouter": "openrouter",
+    "gemini": "google",
+}
+_LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp", "scripted")
+
+
+class Price(Protocol):
+    """USD per million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None
+    cache_write: float | None
+
+
+class Catalog:
+    """Answers about `provider/model` names. The catalogue is loaded when first asked."""
+
+    def __init__(self, prices: Mapping[str, Price]) -> None:
+        self._own_prices = prices
+
+    def warm_up(self, name: str) -> None:
+        """Load what `cost` will need, at a moment when nobody waits for it."""
+        if name not in self._own_prices and name.partition("/")[0] in _CATALOGUED:
+            import genai_prices  # noqa: F401
+
+    def cost(self, name: str, usage: Usage) -> float | None:
+        """USD of `usage`; None when the price is not known, never 0 for want of one."""
+        if own := self._own_prices.get(name):
+            return _own_cost(own, usage)
+        provider, _, model = name.partition("/")
+        if provider not in _CATALOGUED:
+            return None
+        from genai_prices import Usage as PricedUsage
+        from genai_prices import calc_price
+
+        priced = PricedUsage(
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        )
+        try:
+            price = calc_price(priced, model_ref=model, provider_id=_CATALOGUED[provider])
+        except (LookupError, ValueError):
+            return None
+        return float(price.total_price)
+
+    def context_tokens(self, name: str) -> int:
+        """Tokens the model takes in; a cautious guess for one that is not catalogued."""
+        provider, _, model = name.partition("/")
+        if provider in _LOCAL:
+            return LOCAL_CONTEXT_TOKENS
+        if provider not in _CATALOGUED:
+            return DEFAULT_CONTEXT_TOKENS
+        from genai_prices.data_snapshot import get_snapshot
+
+        try:
+            _, info = get_snapshot().find_provider_model(model, None, _CATALOGUED[provider], None)
+        except LookupError:
+            return DEFAULT_CONTEXT_TOKENS
+        window: Any = info.context_window
+        return int(window or DEFAULT_CONTEXT_TOKENS)
+
+
+def _own_cost(price: Price, usage: Usage) -> float:
+    plain = usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+    read = price.input if price.cache_read is None else price.cache_read
+    write = price.input if price.cache_write is None else price.cache_write
+    return (
+        plain * price.input
+        + usage.cache_read_tokens * read
+        + usage.cache_write_tokens * write
+        + usage.completion_tokens * price.output
+    ) / _PER

@@ -1,0 +1,177 @@
+"""LLM.complete: one reply, whatever it takes, without ever being deaf to an interrupt."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from agentcli.errors import LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
+from agentcli.events import Progress
+from agentcli.events.progress import ReplyAbandoned, Status
+from agentcli.llm.provider import Provider, StillAlive, StreamItem
+from agentcli.messages import Reply, Request, Usage
+
+_TICK_S = 0.1
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait and how often to try again; all in seconds but `retries`."""
+
+    retries: int = 5
+    retry_base_s: float = 2.0
+    retry_longest_s: float = 64.0
+    retry_after_longest_s: float = 300.0
+    first_byte_s: float = 120.0
+    gap_s: float = 90.0
+
+    def backoff(self, attempt: int) -> float:
+        """Wait before retry number `attempt`, from 1: doubling, between half and all of it."""
+        longest = min(self.retry_longest_s, self.retry_base_s * 2.0 ** (attempt - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+
+class _Stalled(LLMError):
+    """Nothing came for too long; the connection is of no more use."""
+
+
+class LLM:
+    """One model at one endpoint. `price` gives the USD of a reply, None when unknown."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        patience: Patience,
+        price: Callable[[str, Usage], float | None],
+    ) -> None:
+        self.model = model
+        self._provider = provider
+        self._patience = patience
+        self._price = price
+        self._connecting: threading.Thread | None = None
+        self._connect_error: BaseException | None = None
+
+    def warm_up(self) -> None:
+        """Connect in the background, so that the SDK loads while other things are prepared."""
+        self._connecting = threading.Thread(target=self._connect, daemon=True)
+        self._connecting.start()
+
+    def complete(self, request: Request, notify: Callable[[Progress], None]) -> Reply:
+        """A complete reply. Raises LLMError when there is none to be had."""
+        attempt = 0
+        while True:
+            started = time.monotonic()
+            try:
+                reply = self._attempt(request, notify, started)
+                return replace(
+                    reply,
+                    model=self.model,
+                    latency_s=time.monotonic() - started,
+                    cost_usd=self._price(self.model, reply.usage),
+                )
+            except LLMError as error:
+                attempt += 1
+                notify(ReplyAbandoned(error.message))
+                if not error.retryable or attempt > self._patience.retries:
+                    raise
+                self._wait(error, attempt, notify)
+
+    def _attempt(
+        self, request: Request, notify: Callable[[Progress], None], started: float
+    ) -> Reply:
+        """One request, made on a worker thread while this one stays free to be interrupted."""
+        inbox: queue.SimpleQueue[StreamItem | BaseException] = queue.SimpleQueue()
+        worker = threading.Thread(target=self._work, args=(request, inbox), daemon=True)
+        worker.start()
+        first_s = 0.0
+        try:
+            for item in self._receive(inbox, notify):
+                first_s = first_s or time.monotonic() - started
+                if isinstance(item, Reply):
+                    return replace(item, time_to_first_token_s=first_s)
+                if not isinstance(item, StillAlive):
+                    notify(item)
+        except (TurnInterrupted, _Stalled):
+            # The worker may hang in a read: without its connection it ends, and a new one is made.
+            self._provider.abort()
+            self._connecting = None
+            raise
+        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
+
+    def _work(self, request: Request, inbox: queue.SimpleQueue[StreamItem | BaseException]) -> None:
+        try:
+            self._ensure_connected()
+            for item in self._provider.answer(request):
+                inbox.put(item)
+        except BaseException as error:
+            inbox.put(error)
+
+    def _receive(
+        self,
+        inbox: queue.SimpleQueue[StreamItem | BaseException],
+        notify: Callable[[Progress], None],
+    ) -> Iterator[StreamItem]:
+        limit = self._patience.first_byte_s
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                item = inbox.get(timeout=_TICK_S)
+            except queue.Empty:
+                if time.monotonic() > deadline:
+                    raise _Stalled(
+                        LLMErrorKind.STALLED, f"the model sent nothing for {limit:.0f} s"
+                    ) from None
+                notify(Status("thinking"))
+                continue
+            if isinstance(item, LLMError):
+                raise item
+            if isinstance(item, Exception):
+                log.debug("the provider failed", exc_info=item)
+                raise self._provider.translate(item) from item
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            limit = self._patience.gap_s
+            deadline = time.monotonic() + limit
+
+    def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
+        wait = error.retry_after
+        if wait is not None and wait > self._patience.retry_after_longest_s:
+            when = datetime.now().astimezone() + timedelta(seconds=wait)
+            raise TryAgainLater(
+                error.kind,
+                f"{error.message}; it asks to come back in {wait / 60:.0f} minutes",
+                status=error.status,
+                retry_after=wait,
+                hint=f"resume after {when:%H:%M}",
+            ) from error
+        wait = self._patience.backoff(attempt) if wait is None else wait
+        until = time.monotonic() + wait
+        detail = f"{error.message} (retry {attempt} of {self._patience.retries})"
+        while (left := until - time.monotonic()) > 0:
+            notify(Status("retrying", detail, left))
+            time.sleep(min(_TICK_S, left))
+
+    def _ensure_connected(self) -> None:
+        if self._connecting is None:
+            self._connecting = threading.current_thread()
+            self._connect_error = None
+            self._provider.connect()
+        elif self._connecting is not threading.current_thread():
+            self._connecting.join()
+        if self._connect_error is not None:
+            raise self._connect_error
+
+    def _connect(self) -> None:
+        try:
+            self._provider.connect()
+        except BaseException as error:
+            self._connect_error = error

@@ -1,0 +1,351 @@
+"""Anthropic Messages.
+
+Format: https://docs.anthropic.com/en/api/messages. Cache marks go on the system text and tools and
+on the last two messages of the user (at most four are allowed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.classify import classify, connection_error
+from agentcli.llm.lazy_sdk import lazily
+from agentcli.llm.provider import (
+    Endpoint,
+    StillAlive,
+    StreamItem,
+    WireParts,
+    broken_off,
+    check_event_stream,
+    check_object,
+    dump,
+    http_client,
+    join_object,
+    unique_calls,
+    wire_arguments,
+    wire_name,
+)
+from agentcli.messages import (
+    FinishReason,
+    Message,
+    ProviderData,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+
+_CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
+_MARKED_USER_MESSAGES = 2
+_THINKING_TOKENS = {"low": 4_096, "medium": 10_240, "high": 24_576}
+_TOOL_CHOICE = {ToolChoice.NONE: "none", ToolChoice.AUTO: "auto", ToolChoice.REQUIRED: "any"}
+_FINISH_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
+}
+_THINKING = ("thinking", "redacted_thinking")
+
+
+class AnthropicMessages:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._parts = WireParts(self._wire)
+        self._client: Any = None
+
+    def connect(self) -> None:
+        with lazily("anthropic"):
+            import anthropic
+
+            self._client = anthropic.Anthropic(
+                api_key=self._endpoint.api_key or "none",
+                base_url=self._endpoint.base_url,
+                default_headers=dict(self._endpoint.headers),
+                http_client=http_client(self._endpoint),
+                max_retries=0,
+            )
+
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        import anthropic
+
+        body = self._body(request)
+        options = {"headers": {"content-type": "application/json"}}
+        if not self._endpoint.stream:
+            data = self._client.post("/v1/messages", cast_to=object, content=body, options=options)
+            yield parse_reply(check_object(data), self._endpoint.provider)
+            return
+        stream = self._client.post(
+            "/v1/messages",
+            cast_to=object,
+            content=body,
+            options=options,
+            stream=True,
+            stream_cls=anthropic.Stream[object],
+        )
+        with stream:
+            check_event_stream(stream.response.headers.get("content-type", ""))
+            yield from _read((check_object(item) for item in stream), self._endpoint.provider)
+
+    def translate(self, error: Exception) -> LLMError:
+        import anthropic
+        import httpx2
+
+        origin = self._endpoint.base_url
+        if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
+            return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
+        if isinstance(error, anthropic.APIStatusError):
+            status = _status_of(error.body) or error.status_code
+            return classify(status, error.body, error.response.headers, origin)
+        if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
+            return connection_error(origin, error)
+        if isinstance(error, anthropic.APIError):
+            return LLMError(LLMErrorKind.SERVER_ERROR, f"{origin}: {error.message}")
+        if isinstance(error, ValueError | TypeError | KeyError | AttributeError | AssertionError):
+            return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
+        raise error
+
+    def models(self) -> list[str]:
+        data = check_object(self._client.get("/v1/models?limit=1000", cast_to=object))
+        return [str(model["id"]) for model in data.get("data") or [] if "id" in model]
+
+    def abort(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _body(self, request: Request) -> bytes:
+        head: dict[str, Any] = {
+            "model": self._endpoint.model,
+            "max_tokens": request.max_output_tokens,
+        }
+        if self._endpoint.stream:
+            head["stream"] = True
+        if budget := _THINKING_TOKENS.get(request.effort or ""):
+            head["max_tokens"] = max(request.max_output_tokens, budget + 4_096)
+            head["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if request.tools:
+            tools: list[dict[str, Any]] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.parameters,
+                }
+                for tool in request.tools
+            ]
+            tools[-1] |= _CACHE_MARK
+            head["tools"] = tools
+            if request.tool_choice is not ToolChoice.AUTO:
+                head["tool_choice"] = {"type": _TOOL_CHOICE[request.tool_choice]}
+        system = "\n\n".join(m.content for m in request.messages if m.role is Role.SYSTEM)
+        if system:
+            head["system"] = [{"type": "text", "text": system, **_CACHE_MARK}]
+        head |= self._endpoint.extra_body
+        return join_object(head, messages=self._messages(request.messages))
+
+    def _messages(self, messages: Sequence[Message]) -> bytes:
+        """Roles alternate: what is said by one side in a row is one message of several blocks."""
+        groups: list[tuple[bytes, list[bytes]]] = []
+        for message, part in zip(messages, self._parts.of(messages), strict=True):
+            if not part:
+                continue
+            role = b"assistant" if message.role is Role.ASSISTANT else b"user"
+            if groups and groups[-1][0] == role:
+                groups[-1][1].append(part)
+            else:
+                groups.append((role, [part]))
+        if groups and groups[0][0] == b"assistant":
+            groups.insert(0, (b"user", [dump({"type": "text", "text": "(earlier part left out)"})]))
+        for _, parts in [group for group in groups if group[0] == b"user"][-_MARKED_USER_MESSAGES:]:
+            parts[-1] = parts[-1][:-1] + b"," + dump(_CACHE_MARK)[1:]
+        wire = (b'{"role":"%s","content":[%s]}' % (role, b",".join(p)) for role, p in groups)
+        return b"[" + b",".join(wire) + b"]"
+
+    def _wire(self, message: Message) -> list[dict[str, Any]]:
+        """The content blocks of a message; of an assistant's with thinking, in their old order."""
+        if message.role is Role.SYSTEM:
+            return []
+        if message.role is Role.USER:
+            return _content(message.content or " ", message)
+        if message.role is Role.TOOL:
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+            result["content"] = _content(message.content, message)
+            return [result | {"is_error": True} if message.is_error else result]
+        calls = {call.id: _tool_use(call) for call in message.tool_calls}
+        data = message.provider_data
+        if data is None or data.provider != self._endpoint.provider:
+            said = message.content.rstrip()
+            return ([{"type": "text", "text": said}] if said else []) + list(calls.values())
+        out: list[dict[str, Any]] = []
+        for block in data.items:
+            if block["type"] == "text":
+                out.append({"type": "text", "text": block.get("text") or message.content})
+            elif block["type"] == "tool_use":
+                if call := calls.get(block["id"]):
+                    out.append(call)
+            else:
+                out.append(dict(block))
+        return out
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": wire_name(call.name),
+        "input": wire_arguments(call.arguments),
+    }
+
+
+def _content(text: str, message: Message) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text.strip() else []
+    for url in message.image_urls:
+        if url.startswith("data:"):
+            media_type, _, data = url.removeprefix("data:").partition(";base64,")
+            source = {"type": "base64", "media_type": media_type, "data": data}
+        else:
+            source = {"type": "url", "url": url}
+        blocks.append({"type": "image", "source": source})
+    return blocks or [{"type": "text", "text": "(empty)"}]
+
+
+@dataclass
+class _Collected:
+    """A reply as far as it came: finished blocks by index, and the pieces of open ones."""
+
+    provider: str
+    id: str = ""
+    model: str = ""
+    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    arguments: dict[int, str] = field(default_factory=dict)
+    stop_reason: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamItem]:
+        self.blocks[index] = dict(block)
+        if block["type"] == "tool_use":
+            self.arguments[index] = json.dumps(block["input"]) if block.get("input") else ""
+            yield ToolCallStarted(block["name"])
+
+    def take_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
+        block = self.blocks[index]
+        match delta.get("type"):
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta["text"]
+                yield TextDelta(delta["text"])
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+                yield ReasoningDelta(delta["thinking"])
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta["signature"]
+            case "input_json_delta":
+                self.arguments[index] = self.arguments.get(index, "") + delta["partial_json"]
+
+    def reply(self) -> Reply:
+        if self.stop_reason is None:
+            raise broken_off()
+        blocks = [self.blocks[index] for index in sorted(self.blocks)]
+        calls = unique_calls(
+            (
+                ToolCall(block.get("id") or "", block.get("name") or "", self.arguments[index])
+                for index, block in sorted(self.blocks.items())
+                if block["type"] == "tool_use"
+            ),
+            "toolu_",
+        )
+        thought = any(block["type"] in _THINKING for block in blocks)
+        return Reply(
+            text="".join(b.get("text") or "" for b in blocks if b["type"] == "text"),
+            tool_calls=calls,
+            finish_reason=_FINISH_REASONS.get(self.stop_reason, FinishReason.STOP),
+            usage=_usage(self.usage),
+            model=self.model,
+            response_id=self.id,
+            reasoning="".join(b.get("thinking") or "" for b in blocks if b["type"] == "thinking"),
+            provider_data=(
+                ProviderData(self.provider, tuple(_kept(blocks, calls))) if thought else None
+            ),
+        )
+
+
+def _kept(blocks: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """What must come back of a reply with thinking: those blocks whole, and the order of the
+    others. Text is repeated only where several blocks would otherwise merge."""
+    several = sum(block["type"] == "text" for block in blocks) > 1
+    call_ids = iter(calls)
+    kept: list[dict[str, Any]] = []
+    for block in blocks:
+        if block["type"] in _THINKING:
+            kept.append(dict(block))
+        elif block["type"] == "text" and block.get("text"):
+            kept.append({"type": "text", **({"text": block["text"]} if several else {})})
+        elif block["type"] == "tool_use":
+            kept.append({"type": "tool_use", "id": next(call_ids).id})
+    return kept
+
+
+def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
+    collected = _Collected(provider)
+    for event in events:
+        match event.get("type"):
+            case "message_start":
+                message = event["message"]
+                collected.id, collected.model = message.get("id", ""), message.get("model", "")
+                collected.usage |= message.get("usage") or {}
+            case "content_block_start":
+                yield from collected.start(event["index"], event["content_block"])
+            case "content_block_delta":
+                yield from collected.take_delta(event["index"], event["delta"])
+            case "message_delta":
+                collected.stop_reason = event["delta"].get("stop_reason")
+                usage = event.get("usage") or {}
+                collected.usage |= {k: v for k, v in usage.items() if v is not None}
+            case "message_stop":
+                yield collected.reply()
+                return
+        yield StillAlive()
+    raise broken_off()
+
+
+def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+    if data.get("type") != "message" or not isinstance(data.get("content"), list):
+        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server sent a reply without a message")
+    collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
+    for index, block in enumerate(data["content"]):
+        for _ in collected.start(index, block):
+            pass
+    collected.stop_reason = data.get("stop_reason")
+    collected.usage = dict(data.get("usage") or {})
+    return collected.reply()
+
+
+def _status_of(body: object) -> int | None:
+    """The status an error frame inside a stream stands for; the stream itself began with 200."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    kind = error.get("type") if isinstance(error, Mapping) else None
+    return {
+        "overloaded_error": 529,
+        "rate_limit_error": 429,
+        "api_error": 500,
+        "timeout_error": 408,
+    }.get(str(kind))
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    """Anthropic counts cached tokens beside `input_tokens`; here they are part of the prompt."""
+    read = usage.get("cache_read_input_tokens") or 0
+    written = usage.get("cache_creation_input_tokens") or 0
+    return Usage(
+        prompt_tokens=(usage.get("input_tokens") or 0) + read + written,
+        completion_tokens=usage.get("output_tokens") or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )

@@ -1,0 +1,242 @@
+"""OpenAI Chat Completions, spoken by OpenAI and by most other servers.
+
+Format: https://platform.openai.com/docs/api-reference/chat
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.openai_sdk import OpenAIClient
+from agentcli.llm.provider import (
+    Endpoint,
+    StillAlive,
+    StreamItem,
+    WireParts,
+    broken_off,
+    dump,
+    join_object,
+    unique_calls,
+    wire_arguments,
+    wire_name,
+)
+from agentcli.messages import (
+    FinishReason,
+    Message,
+    ProviderData,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+
+_FINISH_REASONS = {
+    "stop": FinishReason.STOP,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+
+class ChatCompletions(OpenAIClient):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._parts = WireParts(self._wire)
+
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        body = self._body(request)
+        if not self._endpoint.stream:
+            yield parse_reply(self.post("/chat/completions", body), self._endpoint.provider)
+            return
+        with self.stream("/chat/completions", body) as chunks:
+            yield from _read(chunks, self._endpoint.provider)
+
+    def _body(self, request: Request) -> bytes:
+        endpoint = self._endpoint
+        genuine = endpoint.provider == "openai-chat"
+        limit = "max_completion_tokens" if genuine else "max_tokens"
+        head: dict[str, Any] = {"model": endpoint.model, limit: request.max_output_tokens}
+        if endpoint.stream:
+            head |= {"stream": True, "stream_options": {"include_usage": True}}
+        if genuine and request.session_id:
+            head["prompt_cache_key"] = request.session_id
+        if request.effort:
+            head["reasoning_effort"] = request.effort
+        if request.tools:
+            head["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
+                }
+                for tool in request.tools
+            ]
+            if request.tool_choice is not ToolChoice.AUTO:
+                head["tool_choice"] = request.tool_choice.value
+        head |= endpoint.extra_body
+        return join_object(head, messages=self._messages(request.messages))
+
+    def _messages(self, messages: Sequence[Message]) -> bytes:
+        """User messages in a row are one message; images of tool results, which tool messages
+        can't hold, follow the results as one of the user."""
+        out: list[bytes] = []
+        blocks: list[bytes] = []
+        for message, part in zip(messages, self._parts.of(messages), strict=True):
+            if message.role is Role.USER:
+                blocks.append(part)
+                continue
+            if blocks and message.role is not Role.TOOL:
+                out.append(_user(blocks))
+                blocks = []
+            out.append(part)
+            if message.role is Role.TOOL and message.image_urls:
+                blocks += [dump(block) for block in _images(message)]
+        if blocks:
+            out.append(_user(blocks))
+        return b"[" + b",".join(out) + b"]"
+
+    def _wire(self, message: Message) -> list[dict[str, Any]]:
+        if message.role is Role.USER:
+            return [{"type": "text", "text": message.content or " "}, *_images(message)]
+        if message.role is Role.TOOL:
+            content = message.content
+            return [{"role": "tool", "tool_call_id": message.tool_call_id, "content": content}]
+        if message.role is Role.SYSTEM:
+            return [{"role": "system", "content": message.content}]
+        item: dict[str, Any] = {"role": "assistant", "content": message.content or None}
+        if message.tool_calls:
+            item["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {
+                        "name": wire_name(call.name),
+                        "arguments": dump(wire_arguments(call.arguments)).decode(),
+                    },
+                }
+                for call in message.tool_calls
+            ]
+        data = message.provider_data
+        if data is not None and data.provider == self._endpoint.provider:
+            for fields in data.items:
+                item |= fields
+        return [item]
+
+
+def _user(blocks: list[bytes]) -> bytes:
+    return b'{"role":"user","content":[' + b",".join(blocks) + b"]}"
+
+
+def _images(message: Message) -> list[dict[str, Any]]:
+    return [{"type": "image_url", "image_url": {"url": url}} for url in message.image_urls]
+
+
+@dataclass
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass
+class _Collected:
+    """A reply as far as it came."""
+
+    provider: str
+    id: str = ""
+    model: str = ""
+    text: str = ""
+    reasoning: str = ""
+    reasoning_details: list[Any] = field(default_factory=list)
+    refusal: str = ""
+    calls: dict[int, _Call] = field(default_factory=dict)
+    finish: str | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+    def take_delta(self, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
+        if text := delta.get("content"):
+            self.text += text
+            yield TextDelta(text)
+        if refusal := delta.get("refusal"):
+            self.refusal += refusal
+        for name in _REASONING_FIELDS:
+            if reasoning := delta.get(name):
+                self.reasoning += reasoning
+                yield ReasoningDelta(reasoning)
+                break
+        self.reasoning_details += delta.get("reasoning_details") or []
+        for position, piece in enumerate(delta.get("tool_calls") or []):
+            index = piece.get("index")
+            call = self.calls.setdefault(position if index is None else index, _Call())
+            function = piece.get("function") or {}
+            call.id = call.id or piece.get("id") or ""
+            if not call.name and function.get("name"):
+                call.name = function["name"]
+                yield ToolCallStarted(call.name)
+            call.arguments += function.get("arguments") or ""
+
+    def reply(self) -> Reply:
+        if self.finish is None:
+            raise broken_off()
+        finish = _FINISH_REASONS.get(self.finish, FinishReason.STOP)
+        if self.refusal and not self.text:
+            finish = FinishReason.REFUSAL
+        calls = [ToolCall(c.id, c.name, c.arguments) for _, c in sorted(self.calls.items())]
+        kept = {"reasoning_details": self.reasoning_details} if self.reasoning_details else None
+        return Reply(
+            text=self.text or self.refusal,
+            tool_calls=unique_calls(calls, "call_"),
+            finish_reason=finish,
+            usage=_usage(self.usage),
+            model=self.model,
+            response_id=self.id,
+            reasoning=self.reasoning,
+            provider_data=ProviderData(self.provider, (kept,)) if kept else None,
+        )
+
+
+def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
+    collected = _Collected(provider)
+    for chunk in chunks:
+        collected.id = collected.id or chunk.get("id") or ""
+        collected.model = collected.model or chunk.get("model") or ""
+        collected.usage = chunk.get("usage") or collected.usage
+        for choice in (chunk.get("choices") or [])[:1]:
+            yield from collected.take_delta(choice.get("delta") or {})
+            collected.finish = choice.get("finish_reason") or collected.finish
+        yield StillAlive()
+    yield collected.reply()
+
+
+def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+    choices = data.get("choices")
+    if not choices or not isinstance(choices[0].get("message"), Mapping):
+        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server sent a reply without a message")
+    collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
+    for _ in collected.take_delta(choices[0]["message"]):
+        pass
+    collected.finish = choices[0].get("finish_reason")
+    collected.usage = data.get("usage") or {}
+    return collected.reply()
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
+    return Usage(
+        prompt_tokens=usage.get("prompt_tokens") or 0,
+        completion_tokens=usage.get("completion_tokens") or 0,
+        cache_read_tokens=prompt.get("cached_tokens") or 0,
+        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+    )

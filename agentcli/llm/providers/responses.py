@@ -1,0 +1,271 @@
+"""OpenAI Responses, stateless: nothing is stored there, encrypted reasoning travels along.
+
+Format: https://platform.openai.com/docs/api-reference/responses
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.openai_sdk import OpenAIClient
+from agentcli.llm.provider import (
+    Endpoint,
+    StillAlive,
+    StreamItem,
+    WireParts,
+    broken_off,
+    check_object,
+    dump,
+    join_object,
+    unique_calls,
+    wire_arguments,
+    wire_name,
+)
+from agentcli.messages import (
+    FinishReason,
+    Message,
+    ProviderData,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_OVERLOADED_CODES = ("rate_limit_exceeded", "server_is_overloaded", "slow_down")
+
+
+class Responses(OpenAIClient):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._parts = WireParts(self._wire)
+
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        body = self._body(request)
+        if not self._endpoint.stream:
+            yield parse_reply(self.post("/responses", body), self._endpoint.provider)
+            return
+        with self.stream("/responses", body) as events:
+            yield from self._read(events)
+
+    def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
+        items: list[Mapping[str, Any]] = []
+        for event in events:
+            kind = event.get("type", "")
+            if kind == "response.output_text.delta":
+                yield TextDelta(event["delta"])
+            elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+                yield ReasoningDelta(event["delta"])
+            elif kind == "response.output_item.added" and event["item"]["type"] == "function_call":
+                yield ToolCallStarted(event["item"].get("name") or "")
+            elif kind == "response.output_item.done":
+                items.append(event["item"])
+            elif kind == "error":
+                raise _failure(event)
+            elif kind in _ENDS:
+                data = dict(check_object(event.get("response")))
+                data["output"] = data.get("output") or items
+                yield parse_reply(data, self._endpoint.provider)
+                return
+            yield StillAlive()
+        raise broken_off()
+
+    def _body(self, request: Request) -> bytes:
+        endpoint = self._endpoint
+        head: dict[str, Any] = {
+            "model": endpoint.model,
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "max_output_tokens": request.max_output_tokens,
+        }
+        if endpoint.stream:
+            head["stream"] = True
+        if request.session_id:
+            head["prompt_cache_key"] = request.session_id
+        if request.effort:
+            head["reasoning"] = {"effort": request.effort, "summary": "auto"}
+        if request.tools:
+            head["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in request.tools
+            ]
+            if request.tool_choice is not ToolChoice.AUTO:
+                head["tool_choice"] = request.tool_choice.value
+        system = [m.content for m in request.messages if m.role is Role.SYSTEM]
+        if system:
+            head["instructions"] = "\n\n".join(system)
+        head |= endpoint.extra_body
+        return join_object(head, input=self._input(request.messages))
+
+    def _input(self, messages: Sequence[Message]) -> bytes:
+        """One item after another; user messages in a row are one item."""
+        out: list[bytes] = []
+        blocks: list[bytes] = []
+        for message, part in zip(messages, self._parts.of(messages), strict=True):
+            if message.role is Role.USER:
+                blocks.append(part)
+            elif part:
+                if blocks:
+                    out.append(_user(blocks))
+                    blocks = []
+                out.append(part)
+        if blocks:
+            out.append(_user(blocks))
+        return b"[" + b",".join(out) + b"]"
+
+    def _wire(self, message: Message) -> list[dict[str, Any]]:
+        if message.role is Role.SYSTEM:
+            return []
+        if message.role is Role.USER:
+            return _content(message)
+        if message.role is Role.TOOL:
+            output = _content(message) if message.image_urls else message.content
+            call_id = message.tool_call_id
+            return [{"type": "function_call_output", "call_id": call_id, "output": output}]
+        data = message.provider_data
+        if data is not None and data.provider == self._endpoint.provider:
+            return _with_reasoning(message, data.items)
+        items = [_said(message.content)] if message.content else []
+        return items + [_called(call) for call in message.tool_calls]
+
+
+def _user(blocks: list[bytes]) -> bytes:
+    return b'{"type":"message","role":"user","content":[' + b",".join(blocks) + b"]}"
+
+
+def _content(message: Message) -> list[dict[str, Any]]:
+    images = [{"type": "input_image", "image_url": url} for url in message.image_urls]
+    return [{"type": "input_text", "text": message.content or " "}, *images]
+
+
+def _said(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": wire_name(call.name),
+        "arguments": dump(wire_arguments(call.arguments)).decode(),
+    }
+
+
+def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The items of a reply in their order, what `_kept` left out filled in from the message."""
+    calls = {call.id: call for call in message.tool_calls}
+    out: list[dict[str, Any]] = []
+    for item in items:
+        if item["type"] == "message":
+            out.append(_said(item.get("text") or message.content) | _only(item, "id", "status"))
+        elif item["type"] == "function_call":
+            if call := calls.get(item["call_id"]):
+                out.append(_called(call) | _only(item, "id", "status"))
+        else:
+            out.append(dict(item))
+    return out
+
+
+def _kept(items: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """What must come back of a reply with reasoning: its reasoning items, and the order of the
+    others. Text is repeated only where several messages would otherwise merge."""
+    several = sum(item["type"] == "message" for item in items) > 1
+    call_ids = iter(calls)
+    kept: list[dict[str, Any]] = []
+    for item in items:
+        if item["type"] == "reasoning":
+            kept.append({k: v for k, v in item.items() if k != "status"})
+        elif item["type"] == "message":
+            entry = {"type": "message", **_only(item, "id", "status")}
+            kept.append(entry | ({"text": _text_of(item)} if several else {}))
+        elif item["type"] == "function_call":
+            call_id = next(call_ids).id
+            kept.append(
+                {"type": "function_call", "call_id": call_id, **_only(item, "id", "status")}
+            )
+    return kept
+
+
+def _only(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: item[name] for name in names if item.get(name)}
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    parts = item.get("content") or []
+    return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
+
+
+def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+    if data.get("status") == "failed" or data.get("error"):
+        raise _failure(data)
+    if data.get("status") not in ("completed", "incomplete"):
+        raise broken_off()
+    items = [item for item in data.get("output") or [] if isinstance(item, Mapping)]
+    messages = [item for item in items if item.get("type") == "message"]
+    calls = unique_calls(
+        (
+            ToolCall(item.get("call_id") or "", item.get("name") or "", item.get("arguments") or "")
+            for item in items
+            if item.get("type") == "function_call"
+        ),
+        "call_",
+    )
+    reasoning = [item for item in items if item.get("type") == "reasoning"]
+    return Reply(
+        text="".join(_text_of(item) for item in messages),
+        tool_calls=calls,
+        finish_reason=_finish(data, messages, bool(calls)),
+        usage=_usage(data.get("usage") or {}),
+        model=data.get("model") or "",
+        response_id=data.get("id") or "",
+        reasoning="\n\n".join(
+            part.get("text") or "" for item in reasoning for part in item.get("summary") or []
+        ),
+        provider_data=(ProviderData(provider, tuple(_kept(items, calls))) if reasoning else None),
+    )
+
+
+def _finish(
+    data: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], called: bool
+) -> FinishReason:
+    if data.get("status") == "incomplete":
+        reason = (data.get("incomplete_details") or {}).get("reason")
+        filtered = reason == "content_filter"
+        return FinishReason.CONTENT_FILTER if filtered else FinishReason.LENGTH
+    parts = [part for item in messages for part in item.get("content") or []]
+    if parts and all(part.get("type") == "refusal" for part in parts):
+        return FinishReason.REFUSAL
+    return FinishReason.TOOL_CALLS if called else FinishReason.STOP
+
+
+def _failure(data: Mapping[str, Any]) -> LLMError:
+    error = data.get("error") or data
+    code = str(error.get("code") or "")
+    message = error.get("message") or "the server could not finish the reply"
+    if "context_length" in code:
+        return LLMError(LLMErrorKind.CONTEXT_OVERFLOW, message)
+    overloaded = code in _OVERLOADED_CODES
+    return LLMError(LLMErrorKind.OVERLOADED if overloaded else LLMErrorKind.SERVER_ERROR, message)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    prompt = usage.get("input_tokens_details") or {}
+    completion = usage.get("output_tokens_details") or {}
+    return Usage(
+        prompt_tokens=usage.get("input_tokens") or 0,
+        completion_tokens=usage.get("output_tokens") or 0,
+        cache_read_tokens=prompt.get("cached_tokens") or 0,
+        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+    )

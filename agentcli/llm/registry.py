@@ -1,0 +1,236 @@
+"""From a model's name to something that answers: built-in providers, keys, local servers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from agentcli.errors import ConfigError
+from agentcli.llm.provider import Endpoint, Provider
+
+_LOCAL_PROBE_S = 0.2
+_KEY_COMMAND_S = 30
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """`key_env` None: the server wants no key. `default_model` is used when only a key is known."""
+
+    api: str
+    base_url: str
+    key_env: str | None = None
+    default_model: str | None = None
+
+    @property
+    def local(self) -> bool:
+        return self.key_env is None and bool(self.base_url)
+
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "anthropic": BuiltIn(
+        "anthropic_messages", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5"
+    ),
+    "openai": BuiltIn("responses", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5.5"),
+    "openrouter": BuiltIn(
+        "chat_completions",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        "~anthropic/claude-sonnet-latest",
+    ),
+    "gemini": BuiltIn(
+        "chat_completions",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+        "gemini-3.8-flash",
+    ),
+    "openai-chat": BuiltIn("chat_completions", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "ollama": BuiltIn("chat_completions", "http://127.0.0.1:11434/v1"),
+    "lmstudio": BuiltIn("chat_completions", "http://127.0.0.1:1234/v1"),
+    "vllm": BuiltIn("chat_completions", "http://127.0.0.1:8000/v1"),
+    "llamacpp": BuiltIn("chat_completions", "http://127.0.0.1:8080/v1"),
+    "scripted": BuiltIn("scripted", ""),
+}
+
+_APIS = {
+    "chat_completions": "ChatCompletions",
+    "responses": "Responses",
+    "anthropic_messages": "AnthropicMessages",
+    "scripted": "Scripted",
+}
+
+
+class ProviderOptions(Protocol):
+    """What a user may say of a provider."""
+
+    @property
+    def api(self) -> str | None: ...
+    @property
+    def base_url(self) -> str | None: ...
+    @property
+    def api_key_env(self) -> str | None: ...
+    @property
+    def api_key_command(self) -> str | None: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def extra_body(self) -> Mapping[str, object]: ...
+    @property
+    def stream(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Which models can be reached, given what the user configured and the environment holds."""
+
+    configured: Mapping[str, ProviderOptions]
+    environ: Mapping[str, str]
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 120.0
+
+    def choose(self, wanted: str) -> str:
+        """The full name of the model to use: `wanted`, or else the first that a key or a running
+        local server offers. Raises ConfigError when there is none."""
+        if wanted:
+            return self.full_name(wanted)
+        for name, provider in BUILT_IN.items():
+            if provider.default_model and provider.key_env and self.environ.get(provider.key_env):
+                return f"{name}/{provider.default_model}"
+        if local := next(self.local_models(), None):
+            return local
+        raise ConfigError(
+            "no model to work with: no key is set and no local server answers",
+            hint="set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY;\n"
+            "  or start a local server (ollama, LM Studio, vLLM, llama.cpp);\n"
+            "  or see agent at work without any: agent demo",
+        )
+
+    def full_name(self, wanted: str) -> str:
+        """`wanted` as provider/model. Raises ConfigError when the provider is not known."""
+        provider, slash, model = wanted.partition("/")
+        known = {**BUILT_IN, **self.configured}
+        if slash and provider in known and model:
+            return wanted
+        if provider in known:
+            default = BUILT_IN[provider].default_model if provider in BUILT_IN else None
+            if default:
+                return f"{provider}/{default}"
+            raise ConfigError(
+                f"{provider} is a provider; name its model too",
+                hint=f"e.g. -m {provider}/MODEL; see agent models",
+            )
+        raise ConfigError(
+            f"no provider for model {wanted!r}",
+            hint=f"name it provider/model, with one of: {', '.join(known)}",
+        )
+
+    def endpoint(self, name: str) -> Endpoint:
+        """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
+        provider, _, model = name.partition("/")
+        options = self.configured.get(provider)
+        built_in = BUILT_IN.get(provider)
+        base_url = (options and options.base_url) or (built_in and built_in.base_url) or ""
+        if provider == "openai-chat" and not (options and options.base_url):
+            openai = self.configured.get("openai")
+            base_url = (openai and openai.base_url) or base_url
+        if not base_url and provider != "scripted":
+            raise ConfigError(
+                f"provider {provider} has no base_url",
+                hint=f'[providers.{provider}] base_url = "https://…"',
+            )
+        if base_url and urlsplit(base_url).scheme not in ("http", "https"):
+            raise ConfigError(f"provider {provider}: {base_url!r} is not an address of a server")
+        return Endpoint(
+            provider=provider,
+            model=model,
+            base_url=base_url,
+            api_key=self._key(provider, options, built_in),
+            headers=dict(options.headers) if options else {},
+            extra_body=dict(options.extra_body) if options else {},
+            stream=options.stream if options else True,
+            connect_timeout_s=self.connect_timeout_s,
+            read_timeout_s=self.read_timeout_s,
+        )
+
+    def provider(self, endpoint: Endpoint) -> Provider:
+        """What speaks the endpoint's wire format; nothing is imported or sent yet."""
+        options = self.configured.get(endpoint.provider)
+        built_in = BUILT_IN.get(endpoint.provider)
+        api = (options and options.api) or (built_in and built_in.api) or _guess(endpoint.base_url)
+        module = importlib.import_module(f"agentcli.llm.providers.{api}")
+        provider: Provider = getattr(module, _APIS[api])(endpoint)
+        return provider
+
+    def key_variables(self) -> set[str]:
+        """Variables that hold keys of models: nothing a command should see."""
+        names = {built_in.key_env for built_in in BUILT_IN.values()}
+        names |= {options.api_key_env for options in self.configured.values()}
+        return {name for name in names if name}
+
+    def keys(self) -> set[str]:
+        return {self.environ[name] for name in self.key_variables() if self.environ.get(name)}
+
+    def local_models(self) -> Iterator[str]:
+        """Full names of the models of local servers that answer within 0.2 s."""
+        local = [name for name, built_in in BUILT_IN.items() if built_in.local]
+        addresses = [
+            (options.base_url if (options := self.configured.get(name)) else None)
+            or BUILT_IN[name].base_url
+            for name in local
+        ]
+        with ThreadPoolExecutor(len(local)) as pool:
+            for name, models in zip(local, pool.map(_probe, addresses), strict=True):
+                yield from (f"{name}/{model}" for model in models)
+
+    def _key(
+        self, provider: str, options: ProviderOptions | None, built_in: BuiltIn | None
+    ) -> str | None:
+        if options and options.api_key_command:
+            return _run_key_command(provider, options.api_key_command)
+        variable = (options and options.api_key_env) or (built_in and built_in.key_env)
+        if not variable:
+            return None
+        if key := self.environ.get(variable, "").strip():
+            return key
+        raise ConfigError(
+            f"no key for {provider}: {variable} is not set",
+            hint=f"export {variable}=…, choose another model with -m, or try: agent demo",
+        )
+
+
+def _guess(base_url: str) -> str:
+    return "anthropic_messages" if "anthropic" in base_url else "chat_completions"
+
+
+def _probe(base_url: str) -> list[str]:
+    """Ids of the models a local server offers; none when it does not answer in time."""
+    import http.client
+
+    address = urlsplit(base_url)
+    try:
+        connection = http.client.HTTPConnection(
+            address.hostname or "127.0.0.1", address.port, timeout=_LOCAL_PROBE_S
+        )
+        connection.request("GET", f"{address.path}/models")
+        answer = json.loads(connection.getresponse().read(1_000_000))
+        return [model["id"] for model in answer["data"]]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return []
+
+
+def _run_key_command(provider: str, command: str) -> str:
+    try:
+        done = subprocess.run(
+            shlex.split(command), capture_output=True, text=True, timeout=_KEY_COMMAND_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ConfigError(f"the api_key_command of {provider} failed: {error}") from error
+    if not done.stdout.strip():
+        raise ConfigError(f"the api_key_command of {provider} printed nothing")
+    return done.stdout.strip()

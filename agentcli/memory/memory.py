@@ -1,0 +1,106 @@
+"""Memory: the window of a session that the model is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcli.events import Event
+from agentcli.events.actions import CondensationAction
+from agentcli.memory.projection import Projector, visible
+from agentcli.memory.tokens import TokenEstimator, message_bytes, tools_bytes
+from agentcli.messages import Message, Role, ToolSchema
+
+STEPS_ALWAYS_KEPT = 2
+
+
+@dataclass(frozen=True)
+class WindowLimits:
+    """Tokens the model takes in, and the shares of it at which the window slides and where it
+    slides to: far apart, as each slide gives up the provider's prompt cache."""
+
+    context_tokens: int
+    high_water: float = 0.75
+    low_water: float = 0.5
+
+
+class Memory:
+    """Follows one session's events; each is looked at once, until a condensation."""
+
+    def __init__(self, limits: WindowLimits, tools: tuple[ToolSchema, ...] = ()) -> None:
+        self.limits = limits
+        self.estimator = TokenEstimator()
+        self._tools_bytes = tools_bytes(tools)
+        self._projector = Projector()
+        self._taken = 0
+        self._measured = 0
+        self._bytes = 0
+
+    def window(self, events: list[Event]) -> list[Message]:
+        """The messages for the next request."""
+        new = events[self._taken :]
+        if any(isinstance(event, CondensationAction) for event in new):
+            self._projector = Projector()
+            self._measured = self._bytes = 0
+            new = visible(events)
+        for event in new:
+            self._projector.feed(event)
+        self._taken = len(events)
+        return self._projector.messages()
+
+    def tokens(self, events: list[Event]) -> int:
+        """Estimated tokens of the next request."""
+        messages = self.window(events)
+        self._bytes += sum(message_bytes(message) for message in messages[self._measured :])
+        self._measured = len(messages)
+        return self.estimator.tokens(self._bytes + self._tools_bytes)
+
+    def learn(self, prompt_tokens: int) -> None:
+        """The provider counted this for the request made of the last window."""
+        self.estimator.learn(self._bytes + self._tools_bytes, prompt_tokens)
+
+    def condense(self, events: list[Event]) -> CondensationAction | None:
+        """What to forget now, if the window is over the high-water mark: the oldest whole steps,
+        down to the low-water mark; never what the user said, nor the newest two steps."""
+        before = self.tokens(events)
+        if before <= self.limits.context_tokens * self.limits.high_water:
+            return None
+        return self.slide(events, self.limits.context_tokens * self.limits.low_water)
+
+    def slide(self, events: list[Event], target_tokens: float) -> CondensationAction | None:
+        """Forget oldest steps until about `target_tokens` are left; None when nothing can go."""
+        total = self.tokens(events)
+        messages = self.window(events)
+        steps = self._projector.steps
+        forgotten: list[int] = []
+        left = float(total)
+        for number, (first_id, index) in enumerate(steps[: -STEPS_ALWAYS_KEPT or None]):
+            if left <= target_tokens:
+                break
+            next_id, next_index = (
+                steps[number + 1] if number + 1 < len(steps) else (len(events), len(messages))
+            )
+            gone = [m for m in messages[index:next_index] if m.role in (Role.ASSISTANT, Role.TOOL)]
+            left -= self.estimator.tokens(sum(message_bytes(message) for message in gone))
+            forgotten += [
+                event.id
+                for event in events[first_id:next_id]
+                if event.reply is not None or event.cause is not None
+            ]
+        if not forgotten:
+            return None
+        earlier = [event for event in visible(events) if isinstance(event, CondensationAction)]
+        first = min([forgotten[0], *(event.id for event in earlier), *_starts(earlier)])
+        notice = (
+            f"[Events {first} to {forgotten[-1]} of this session, older work of yours, are no "
+            "longer shown here to save space. What the user said is all here.]"
+        )
+        return CondensationAction(
+            forgotten_event_ids=(*forgotten, *(event.id for event in earlier)),
+            summary=notice,
+            summary_offset=sum(event.id < first for event in visible(events)),
+            reason=f"window: {total:,} tokens, over {self.limits.high_water:.0%} of the context",
+        )
+
+
+def _starts(earlier: list[CondensationAction]) -> list[int]:
+    return [min(event.forgotten_ids()) for event in earlier]

@@ -1,0 +1,195 @@
+"""Events to messages: pure, total, and legal for every provider whatever the history.
+
+A tool result is only ever written underneath the reply that asked for it, so a result without a
+call can't be expressed; a call without a result is given one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import (
+    CondensationAction,
+    MessageAction,
+    SystemMessageAction,
+)
+from agentcli.events.observations import (
+    DecisionObservation,
+    ErrorObservation,
+    FileReadObservation,
+    IPythonRunCellObservation,
+    RecallObservation,
+    ReplyDiscardedObservation,
+    ToolResultObservation,
+    UserRejectObservation,
+)
+from agentcli.messages import Message, ProviderData, ToolCall
+
+MAX_OBSERVATION_CHARS = 30_000
+_NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
+_WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
+
+
+@dataclass
+class _OpenReply:
+    """A reply whose calls may still be answered, with what was said meanwhile."""
+
+    id: str
+    text: str = ""
+    provider_data: ProviderData | None = None
+    calls: dict[int, ToolCall] = field(default_factory=dict)
+    results: dict[int, Message] = field(default_factory=dict)
+    said_meanwhile: list[Message] = field(default_factory=list)
+    first_event_id: int = 0
+
+    @property
+    def answered(self) -> bool:
+        return len(self.results) == len(self.calls)
+
+
+class Projector:
+    """Takes events one by one; `messages` only ever grows at its end, until a condensation.
+
+    `steps` holds, per reply, the id of its first event and the index of its message.
+    """
+
+    def __init__(self) -> None:
+        self._closed: list[Message] = []
+        self._open: _OpenReply | None = None
+        self.steps: list[tuple[int, int]] = []
+
+    def feed(self, event: Event) -> None:
+        if event.reply is not None:
+            self._add_to_reply(event)
+        elif isinstance(event, SystemMessageAction):
+            self._say(Message.system_message(event.content))
+        elif isinstance(event, MessageAction):
+            self._say(_spoken(event))
+        elif isinstance(event, ReplyDiscardedObservation):
+            if self._open is not None and self._open.id == event.reply_id:
+                self._closed += self._open.said_meanwhile
+                self._open = None
+        elif isinstance(event, CondensationAction) and event.summary:
+            self._say(Message.user_message(event.summary))
+        elif isinstance(event, Observation):
+            self._observe(event)
+
+    def messages(self) -> list[Message]:
+        """The conversation so far, every call answered."""
+        if self._open is not None and self._open.answered:
+            self._close()
+        if self._open is None:
+            return self._closed
+        return [*self._closed, *_reply_messages(self._open)]
+
+    def _add_to_reply(self, event: Event) -> None:
+        assert event.reply is not None
+        reply = self._open
+        if reply is None or reply.id != event.reply.id:
+            self._close()
+            reply = self._open = _OpenReply(event.reply.id, first_event_id=event.id)
+        if event.provider_data is not None:
+            data = event.provider_data
+            reply.provider_data = ProviderData(data.provider, data.items)
+        if isinstance(event, MessageAction):
+            reply.text = event.content
+        elif isinstance(event, Action) and event.tool_call_metadata is not None:
+            call = event.tool_call_metadata
+            reply.calls[event.id] = ToolCall(
+                call.tool_call_id, call.function_name, call.raw_arguments
+            )
+
+    def _observe(self, event: Observation) -> None:
+        if isinstance(event, DecisionObservation):
+            return
+        reply = self._open
+        if event.cause is not None and reply is not None and event.cause in reply.calls:
+            call = reply.calls[event.cause]
+            reply.results.setdefault(event.cause, _result(event, call))
+        elif (isinstance(event, ErrorObservation) and event.cause is None) or isinstance(
+            event, RecallObservation
+        ):
+            self._say(Message.user_message(clip(event.content)))
+
+    def _say(self, message: Message) -> None:
+        if self._open is not None and not self._open.answered:
+            self._open.said_meanwhile.append(message)
+            return
+        self._close()
+        self._closed.append(message)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self.steps.append((self._open.first_event_id, len(self._closed)))
+            self._closed += _reply_messages(self._open)
+            self._open = None
+
+
+def project(events: Iterable[Event]) -> list[Message]:
+    """The conversation that `events` amount to, condensed ones left out."""
+    projector = Projector()
+    for event in visible(list(events)):
+        projector.feed(event)
+    return list(projector.messages())
+
+
+def visible(events: list[Event]) -> list[Event]:
+    """Events that no condensation took out of sight; a summary stands where its range stood."""
+    condensations = [event for event in events if isinstance(event, CondensationAction)]
+    if not condensations:
+        return events
+    forgotten = {event_id for action in condensations for event_id in action.forgotten_ids()}
+    kept = [
+        event
+        for event in events
+        if event.id not in forgotten and not isinstance(event, CondensationAction)
+    ]
+    for action in condensations:
+        if action.summary and action.id not in forgotten:
+            kept.insert(min(action.summary_offset or 0, len(kept)), action)
+    return kept
+
+
+def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
+    """`text` with its middle left out at line boundaries where it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    head, tail = text[: limit * 2 // 3], text[-limit // 3 :]
+    head = head[: head.rfind("\n") + 1] or head
+    tail = tail[tail.find("\n") + 1 :] or tail
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}[… {left_out:,} characters left out; ask for a part to see it …]\n{tail}"
+
+
+def _spoken(event: MessageAction) -> Message:
+    if event.source is Source.AGENT:
+        return Message.assistant_message(event.content)
+    return Message.user_message(event.content, event.image_urls)
+
+
+def _reply_messages(reply: _OpenReply) -> list[Message]:
+    calls = list(reply.calls.items())
+    messages = []
+    if reply.text.strip() or calls:
+        messages.append(
+            Message.from_tool_calls((call for _, call in calls), reply.text, reply.provider_data)
+        )
+    for event_id, call in calls:
+        result = reply.results.get(event_id)
+        messages.append(result or Message.tool_message(_NO_RESULT, call.id, is_error=True))
+    return messages + reply.said_meanwhile
+
+
+def _result(event: Observation, call: ToolCall) -> Message:
+    if isinstance(event, UserRejectObservation):
+        content = (
+            f"The user did not allow this.{f' They said: {event.reason}' if event.reason else ''}"
+        )
+        return Message.tool_message(content, call.id, is_error=True)
+    images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
+    failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
+    return Message.tool_message(
+        clip(event.content) or "(no output)", call.id, is_error=failed, image_urls=images
+    )

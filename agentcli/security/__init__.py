@@ -1,0 +1,1 @@
+"""What may run, and what may never be written down."""

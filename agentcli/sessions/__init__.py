@@ -1,0 +1,1 @@
+"""The record of a task: its events, the state folded from them, their files."""

@@ -1,0 +1,48 @@
+"""One writer per session: an advisory lock that ends with the process that holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import UsageError
+
+
+class SessionLock:
+    """Raises UsageError, naming the holder, when another process writes to the session."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _read_holder(self._fd)
+            os.close(self._fd)
+            raise UsageError(
+                f"session {path.parent.name} is in use by process {holder.get('pid', '?')}"
+                f" on {holder.get('host', '?')} since {holder.get('since', '?')}",
+                hint=f"see it with: agent sessions show {path.parent.name}",
+            ) from error
+        holder = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps(holder).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def _read_holder(fd: int) -> dict[str, Any]:
+    try:
+        holder = json.loads(os.pread(fd, 4096, 0))
+    except ValueError:
+        return {}
+    return holder if isinstance(holder, dict) else {}

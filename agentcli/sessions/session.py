@@ -1,0 +1,312 @@
+"""A session: an event stream and the state folded from it, under one lock."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentcli.errors import SessionError
+from agentcli.events import (
+    Action,
+    Event,
+    Observation,
+    OpaqueEvent,
+    Progress,
+    Source,
+    event_from_dict,
+    event_to_dict,
+)
+from agentcli.events.actions import FileReadAction, GlobAction, SearchAction
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.interrupts import shield
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.state import (
+    TRANSITIONS,
+    AgentState,
+    State,
+    apply,
+    fold,
+    load_state,
+    save_state,
+)
+from agentcli.sessions.store import PAGE, EventStore, StoredLog, read_log
+
+_SAVE_STATE_EVERY = 20
+_READS = (FileReadAction, SearchAction, GlobAction)
+
+log = logging.getLogger(__name__)
+
+Redactor = Callable[[Any], Any]
+"""Masks secrets in JSON data at any depth; returns the same object when there are none."""
+
+
+class Subscriber(Protocol):
+    """Told of everything on the main thread, in order. One that raises is dropped."""
+
+    def on_event(self, event: Event) -> None: ...
+    def on_progress(self, progress: Progress) -> None: ...
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """A session as read from its files, without the right to write."""
+
+    folder: Path
+    events: list[Event]
+    state: State
+    log: StoredLog
+
+
+def read_session(folder: Path) -> SessionRecord:
+    """Raises SessionError when there is no session or nothing of it can be read."""
+    stored = read_log(folder)
+    events = []
+    for record in stored.records:
+        try:
+            events.append(event_from_dict(record))
+        except ValueError as error:
+            stored = replace(stored, fault=f"event {record.get('id')}: {error}")
+            break
+    cached = load_state(folder / "state.pkl")
+    if cached is None or not -1 <= cached.end_id < len(events):
+        cached = State()
+    state = fold(events[cached.end_id + 1 :], cached)
+    return SessionRecord(folder, events, state, stored)
+
+
+class Session:
+    """`emit` records, everything else reads. Use as a context manager, or `close` it."""
+
+    def __init__(self, folder: Path, lock: SessionLock, record: SessionRecord | None) -> None:
+        self.folder = folder
+        self.outputs = folder / "outputs"
+        self._lock = lock
+        self._store = EventStore(folder)
+        self._subscribers: list[Subscriber] = []
+        self._pending: dict[int, Action] = {}
+        self.redact: Redactor = lambda data: data
+        self.events: list[Event] = record.events if record else []
+        self.state: State = record.state if record else State()
+        page_start = len(self.events) // PAGE * PAGE
+        self._store.open(
+            len(self.events), [_encode(event_to_dict(e)) for e in self.events[page_start:]]
+        )
+        self.outputs.mkdir(mode=0o700, exist_ok=True)
+
+    @classmethod
+    def create(cls, folder: Path) -> Session:
+        """A new session in a new folder. Raises SessionError when it can't be made."""
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            return cls(folder, SessionLock(folder / "session.lock"), None)
+        except OSError as error:
+            raise SessionError(
+                f"can't make a session in {folder.parent}: {error.strerror}",
+                hint="set AGENT_HOME to a folder that can be written",
+            ) from error
+
+    @classmethod
+    def open(cls, folder: Path) -> Session:
+        """Open for writing and account for what a killed process left: see `_recover`.
+
+        Raises SessionError for a session with a hole or damage in the middle, UsageError when
+        another process holds it.
+        """
+        lock = SessionLock(folder / "session.lock")
+        try:
+            record = read_session(folder)
+            if record.log.fault:
+                raise SessionError(
+                    f"session {folder.name} is damaged: {record.log.fault}",
+                    hint=f"what is intact: agent sessions show {folder.name}",
+                )
+            if any(isinstance(event, OpaqueEvent) for event in record.events):
+                raise SessionError(
+                    f"session {folder.name} was written by a newer version of agent",
+                    hint="upgrade agent to go on with it; it can be shown as it is",
+                )
+            if record.log.torn:
+                record.log.torn.rename(record.log.torn.with_suffix(".torn"))
+            session = cls(folder, lock, record)
+        except BaseException:
+            lock.release()
+            raise
+        session._recover()
+        return session
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> Event:
+        """Record one event durably, then tell the subscribers. Returns it with its id and time."""
+        return self.emit_group([event])[0]
+
+    def emit_group(self, events: Sequence[Event]) -> list[Event]:
+        """Record events that belong together, all on disk before any is acted on.
+
+        Secrets are masked in what is stored, folded and shown; what is returned, and what
+        `pending_actions` gives, is unmasked so that it can be carried out as meant.
+        Raises SessionError when they can't be written; then nothing may be acted on.
+        """
+        now = datetime.now(UTC)
+        with shield():
+            originals, stored, records = [], [], []
+            for event_id, event in enumerate(events, len(self.events)):
+                stamped = event.model_copy(update={"id": event_id, "timestamp": now})
+                data = event_to_dict(stamped)
+                masked = self.redact(data)
+                body, exact = _encode_valid(masked)
+                if masked is not data or not exact:
+                    stored.append(event_from_dict(json.loads(body)))
+                else:
+                    stored.append(stamped)
+                originals.append(stamped)
+                records.append((event_id, body))
+            barrier = any(not isinstance(event, Observation) for event in originals)
+            self._store.append(records, barrier=barrier)
+            for original, kept in zip(originals, stored, strict=True):
+                self.events.append(kept)
+                self.state = apply(self.state, kept)
+                self._track_pending(original)
+            for kept in stored:
+                self._tell("on_event", kept)
+            if len(self.events) // _SAVE_STATE_EVERY > (len(self.events) - len(stored)) // (
+                _SAVE_STATE_EVERY
+            ):
+                self._save_state()
+        return originals
+
+    def notify(self, progress: Progress) -> None:
+        """Deliver a passing notice to the subscribers; nothing is stored."""
+        self._tell("on_progress", progress)
+
+    def pending_actions(self) -> list[Action]:
+        """Actions to carry out that have no observation yet, in order, as the model meant them."""
+        return list(self._pending.values())
+
+    def change_state(
+        self,
+        agent_state: AgentState,
+        reason: str = "",
+        content: str = "",
+        exit_code: int | None = None,
+    ) -> None:
+        """Raises ValueError on a transition that the table does not have."""
+        if agent_state not in TRANSITIONS[self.state.agent_state]:
+            raise ValueError(f"{self.state.agent_state} can't become {agent_state}")
+        self.emit(
+            AgentStateChangedObservation(
+                agent_state=agent_state, reason=reason, content=content, exit_code=exit_code
+            )
+        )
+        if agent_state is not AgentState.RUNNING:
+            self._save_state()
+
+    def answer_pending(self, first: str, others: str) -> None:
+        """Give every open action its observation: `first` for the one that was being carried out
+        (and the reads that ran beside it), `others` for those not begun."""
+        contents = []
+        running = True
+        for index, action in enumerate(self._pending.values()):
+            running = running and (index == 0 or isinstance(action, _READS))
+            contents.append((action.id, first if running else others))
+            running = running and isinstance(action, _READS)
+        for action_id, content in contents:
+            self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action_id))
+
+    def close(self) -> None:
+        self._save_state()
+        self._store.close()
+        self._lock.release()
+
+    def _recover(self) -> None:
+        """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
+        were open get an observation that says what is known of them, a running turn is paused."""
+        last = self.events[-1] if self.events else None
+        if last is not None and last.reply and last.reply.index < last.reply.total - 1:
+            self.emit(ReplyDiscardedObservation(reply_id=last.reply.id))
+        answered = {event.cause for event in self.events if isinstance(event, Observation)}
+        discarded = {e.reply_id for e in self.events if isinstance(e, ReplyDiscardedObservation)}
+        for event in reversed(self.events):
+            if isinstance(event, Action) and event.source is Source.USER:
+                break
+            if (
+                isinstance(event, Action)
+                and event.runnable
+                and event.id not in answered
+                and not (event.reply and event.reply.id in discarded)
+            ):
+                self._pending = {event.id: event, **self._pending}
+        if self._pending and self._awaits_approval(next(iter(self._pending))):
+            return
+        when = self.events[-1].timestamp.isoformat(timespec="seconds") if self.events else ""
+        self.answer_pending(
+            f"agent was killed while this was running, at {when} or later. Its effects are "
+            "unknown: it may have run fully, in part or not at all. Check before you repeat it.",
+            "Not started: agent was killed before it came to this.",
+        )
+        if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
+            AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
+        ):
+            self.change_state(AgentState.PAUSED, "killed", "the process was killed")
+
+    def _awaits_approval(self, action_id: int) -> bool:
+        """Whether it was asked about and never answered; it is then asked about again."""
+        decisions = [e for e in self.events if isinstance(e, DecisionObservation)]
+        mine = [e for e in decisions if e.cause == action_id]
+        return bool(mine) and mine[-1].decision == "ask"
+
+    def _track_pending(self, event: Event) -> None:
+        if isinstance(event, Action):
+            if event.runnable and event.tool_call_metadata is not None:
+                self._pending[event.id] = event
+        elif event.cause is not None and not isinstance(event, DecisionObservation):
+            self._pending.pop(event.cause, None)
+
+    def _tell(self, method: str, what: Event | Progress) -> None:
+        for subscriber in list(self._subscribers):
+            try:
+                getattr(subscriber, method)(what)
+            except Exception:
+                log.exception("a subscriber failed and is dropped: %r", subscriber)
+                self._subscribers.remove(subscriber)
+
+    def _save_state(self) -> None:
+        try:
+            save_state(self.folder / "state.pkl", self.state)
+        except OSError as error:
+            log.warning("state.pkl was not saved, it will be rebuilt: %s", error)
+
+
+def _encode(data: dict[str, Any]) -> bytes:
+    return _encode_valid(data)[0]
+
+
+def _encode_valid(data: dict[str, Any]) -> tuple[bytes, bool]:
+    """Compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode(), True
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode(), False

@@ -1,0 +1,241 @@
+"""State: what is known of a session without reading its history, folded from its events.
+
+`state.pkl` caches it. The file is a digest followed by a pickle of plain data, read by an unpickler
+that refuses every global, so that a hostile file can at worst be ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agentcli.events import Event, LLMMetrics, Source
+from agentcli.events.actions import AgentFinishAction, MessageAction
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    SessionStartedObservation,
+)
+
+STATE_VERSION = 1
+_MAX_STATE_BYTES = 64 * 1024 * 1024
+_DIGEST_BYTES = 32
+
+
+class AgentState(StrEnum):
+    IDLE = "idle"
+    RUNNING = "running"
+    AWAITING_USER_INPUT = "awaiting_user_input"
+    AWAITING_USER_CONFIRMATION = "awaiting_user_confirmation"
+    USER_CONFIRMED = "user_confirmed"
+    USER_REJECTED = "user_rejected"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    REJECTED = "rejected"
+    ERROR = "error"
+    RATE_LIMITED = "rate_limited"
+
+
+_RESTING = frozenset(
+    {
+        AgentState.IDLE,
+        AgentState.AWAITING_USER_INPUT,
+        AgentState.PAUSED,
+        AgentState.STOPPED,
+        AgentState.FINISHED,
+        AgentState.REJECTED,
+        AgentState.ERROR,
+    }
+)
+_ANSWERED = frozenset({AgentState.USER_CONFIRMED, AgentState.USER_REJECTED})
+
+TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
+    **{state: frozenset({AgentState.RUNNING, AgentState.STOPPED}) for state in _RESTING},
+    AgentState.RUNNING: (_RESTING - {AgentState.IDLE})
+    | {AgentState.AWAITING_USER_CONFIRMATION, AgentState.RATE_LIMITED},
+    AgentState.AWAITING_USER_CONFIRMATION: _ANSWERED
+    | {AgentState.RUNNING, AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR},
+    **{
+        state: frozenset({AgentState.RUNNING, AgentState.PAUSED, AgentState.ERROR})
+        for state in _ANSWERED
+    },
+    AgentState.RATE_LIMITED: frozenset({AgentState.RUNNING, AgentState.PAUSED, AgentState.ERROR}),
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """Counters are over the whole session, `local_iteration` over this turn; costs in USD.
+
+    `metrics` has one entry per model: tokens, cost and replies; a model of unknown price has
+    `cost_usd` None.
+    """
+
+    session_id: str = ""
+    agent_state: AgentState = AgentState.IDLE
+    resume_state: AgentState | None = None
+    iteration: int = 0
+    local_iteration: int = 0
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    last_error: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    agent_name: str = "CodeAgent"
+    delegate_level: int = 0
+    parent_id: str | None = None
+    start_id: int = 0
+    end_id: int = -1
+    metrics: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    grants: tuple[str, ...] = ()
+    title: str = ""
+    name: str | None = None
+    model: str = ""
+    workspace: str = ""
+    bad_calls: int = 0
+    """Calls in a row that could not be understood."""
+    bad_replies: int = 0
+    """Replies in a row that were empty or cut off."""
+    exit_code: int | None = None
+    schema_version: int = STATE_VERSION
+
+    def total(self, name: str) -> float | int:
+        """Sum of one metric over all models, unknown values left out."""
+        return sum(entry.get(name) or 0 for entry in self.metrics.values())
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None when the price of any model used is unknown."""
+        costs = [entry.get("cost_usd") for entry in self.metrics.values()]
+        return None if None in costs else float(sum(cost or 0 for cost in costs))
+
+
+def apply(state: State, event: Event) -> State:
+    """The state after `event`. Pure and total: any sequence of events folds."""
+    changes: dict[str, Any] = {"end_id": event.id, "updated_at": event.timestamp.isoformat()}
+    if event.reply is not None and event.reply.index == 0:
+        changes["iteration"] = state.iteration + 1
+        changes["local_iteration"] = state.local_iteration + 1
+    if event.llm_metrics is not None:
+        changes["metrics"] = _add_metrics(state.metrics, event.llm_metrics)
+    changes.update(_changes(state, event))
+    return replace(state, **changes)
+
+
+def _changes(state: State, event: Event) -> dict[str, Any]:
+    match event:
+        case SessionStartedObservation():
+            return {
+                "session_id": event.session_id,
+                "workspace": event.workspace,
+                "model": event.model,
+                "name": event.name or state.name,
+                "created_at": state.created_at or event.timestamp.isoformat(),
+            }
+        case MessageAction(source=Source.USER):
+            title = state.title or event.message[:80]
+            return {"local_iteration": 0, "title": title, "bad_calls": 0, "bad_replies": 0}
+        case AgentFinishAction():
+            return {"outputs": dict(event.outputs)}
+        case AgentStateChangedObservation():
+            agent_state = AgentState(event.agent_state)
+            failed = agent_state is AgentState.ERROR
+            return {
+                "agent_state": agent_state,
+                "resume_state": state.agent_state,
+                "error": event.content if failed else None,
+                "exit_code": event.exit_code,
+            }
+        case DecisionObservation(grant=str() as grant):
+            return {"grants": state.grants if grant in state.grants else (*state.grants, grant)}
+        case ErrorObservation(error_id="invalid_tool_call"):
+            calls = state.bad_calls + 1
+            return {"last_error": event.content, "bad_calls": calls, "bad_replies": 0}
+        case ErrorObservation(error_id="unusable_reply"):
+            return {"last_error": event.content, "bad_replies": state.bad_replies + 1}
+        case ErrorObservation():
+            return {"last_error": event.content, "bad_calls": 0, "bad_replies": 0}
+    return {"bad_calls": 0, "bad_replies": 0} if event.cause is not None else {}
+
+
+def _add_metrics(
+    metrics: dict[str, dict[str, float | int | None]], new: LLMMetrics
+) -> dict[str, dict[str, float | int | None]]:
+    old = metrics.get(new.model, {"replies": 0, "cost_usd": 0.0})
+    added = new.model_dump(exclude={"model", "time_to_first_token_s"})
+    merged: dict[str, float | int | None] = {"replies": (old["replies"] or 0) + 1}
+    for name, value in added.items():
+        before = old.get(name, 0)
+        merged[name] = None if value is None or before is None else before + value
+    return {**metrics, new.model: merged}
+
+
+def fold(events: Iterable[Event], state: State | None = None) -> State:
+    state = state or State()
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def save_state(path: Path, state: State) -> None:
+    """Replace the cache at `path` as a whole. Raises OSError."""
+    body = pickle.dumps(_plain(asdict(state)), protocol=5)
+    temporary = path.with_suffix(".tmp")
+    with open(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(hashlib.sha256(body).digest() + body)
+    temporary.replace(path)
+
+
+def load_state(path: Path) -> State | None:
+    """The cached state, or None with any doubt: absent, foreign, writable by others, damaged,
+    of another version, or holding anything but plain data."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                return None
+            data = file.read(_MAX_STATE_BYTES)
+    except OSError:
+        return None
+    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    try:
+        values = _PlainUnpickler(io.BytesIO(body)).load()
+        if not isinstance(values, dict) or values.get("schema_version") != STATE_VERSION:
+            return None
+        values["agent_state"] = AgentState(values["agent_state"])
+        resume_state = values["resume_state"]
+        values["resume_state"] = AgentState(resume_state) if resume_state else None
+        values["grants"] = tuple(values["grants"])
+        return State(**values) if set(values) == {f.name for f in fields(State)} else None
+    except Exception:
+        # A pickle can raise anything; the answer is always the same.
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"state holds plain data only, not {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise pickle.UnpicklingError("state holds no persistent ids")

@@ -1,0 +1,104 @@
+"""bash: one persistent shell a session."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agentcli.errors import ToolError, TurnInterrupted
+from agentcli.events.actions import CmdRunAction
+from agentcli.events.observations import CmdMetadata, CmdOutputObservation
+from agentcli.runtime.shell import CommandResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Arguments(ToolArguments):
+    """Run a command in the session's bash; folder, variables and functions persist between calls.
+    stdin is closed, pagers are off. Output beyond 30,000 characters keeps its head and tail, the
+    whole goes to a file that is named. At the timeout the command is stopped: for servers and
+    anything longer set background, which returns a job id and a log file."""
+
+    command: str = Field(description="with job: status or stop")
+    timeout: float = Field(default=120, gt=0, le=3600, description="seconds")
+    background: bool = False
+    job: str | None = Field(default=None, description="id of a background job")
+    is_input: bool = Field(
+        default=False, description="command is input for the command that waits for it"
+    )
+    restart: bool = Field(default=False, description="start a fresh shell first")
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    shell = context.shell
+    if arguments.restart:
+        shell.restart()
+    before = shell.last_result.cwd if shell.last_result else str(context.workspace)
+    try:
+        result = _run(arguments, context)
+    except TurnInterrupted:
+        if shell.last_result is not None:
+            context.partial = _told(shell.last_result, before, "[interrupted by the user]")
+        raise
+    except (ValueError, KeyError) as error:
+        raise ToolError(str(error.args[0])) from error
+    return _told(result, before)
+
+
+def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
+    shell, command = context.shell, arguments.command
+    if arguments.job is not None:
+        if command.strip() not in ("status", "stop"):
+            raise ToolError("with job, command must be status or stop")
+        job = arguments.job
+        return shell.stop_job(job) if command.strip() == "stop" else shell.job_status(job)
+    if arguments.background:
+        return shell.run_in_background(command)
+    live = context.live_output
+    if arguments.is_input:
+        return shell.send_input(command, timeout=arguments.timeout, on_output=live)
+    return shell.run(command, timeout=arguments.timeout, on_output=live)
+
+
+def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
+    """The output as it came, then what it can't tell by itself."""
+    facts = []
+    if result.exit_code:
+        facts.append(f"exit {result.exit_code}")
+    elif result.exit_code == 0 and not result.output.strip():
+        facts.append("exit 0, no output")
+    if result.cwd != before:
+        facts.append(f"now in {result.cwd}")
+    lines = [f"[{'; '.join(facts)}]"] if facts else []
+    lines += [f"[{note}]" for note in result.notes]
+    lines += [ending] if ending else []
+    output = result.output.rstrip("\n")
+    text = "\n".join([output, *lines] if output else lines)
+    metadata = CmdMetadata(
+        exit_code=result.exit_code,
+        pid=result.pid,
+        cwd=result.cwd,
+        duration_s=round(result.duration_s, 3),
+        timed_out=result.timed_out,
+        truncated=result.truncated,
+        full_output_path=result.full_output_path,
+        waiting_for_input=result.waiting_for_input,
+        job_id=result.job_id,
+    )
+    return ToolResult(text, data={"metadata": metadata})
+
+
+TOOL = Tool(
+    name="bash",
+    arguments=Arguments,
+    effect=Effect.EXECUTE,
+    run=run,
+    to_action=lambda a: CmdRunAction(
+        command=a.command,
+        timeout=a.timeout,
+        background=a.background,
+        is_input=a.is_input,
+        restart=a.restart,
+    ),
+    to_observation=lambda a, result: CmdOutputObservation(
+        content=result.output, command=a.command, metadata=result.data["metadata"]
+    ),
+)

@@ -1,0 +1,31 @@
+"""finish: the agent's own word that the task is over, and how it went."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentcli.events.actions import AgentFinishAction
+from agentcli.events.observations import SuccessObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Arguments(ToolArguments):
+    """End the task and say how it went; failure when it can't be done. A reply of text alone ends
+    it as a success, so this is needed for failure only."""
+
+    status: Literal["success", "failure"]
+    answer: str
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    return ToolResult("The task is over.")
+
+
+TOOL = Tool(
+    name="finish",
+    arguments=Arguments,
+    effect=Effect.READ,
+    run=run,
+    to_action=lambda a: AgentFinishAction(status=a.status, final_thought=a.answer),
+    to_observation=lambda a, result: SuccessObservation(content=result.output),
+)

@@ -1,0 +1,51 @@
+"""python: one persistent interpreter a session, the workspace's own."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agentcli.errors import TurnInterrupted
+from agentcli.events.actions import IPythonRunCellAction
+from agentcli.events.observations import IPythonRunCellObservation
+from agentcli.runtime.python import CellResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Arguments(ToolArguments):
+    """Run code in a persistent Python (the workspace's virtual environment if it has one).
+    Shows what is printed, the value of the last expression, and matplotlib figures."""
+
+    code: str
+    timeout: float = Field(default=120, gt=0, le=3600, description="seconds")
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    python = context.python
+    try:
+        result = python.run(
+            arguments.code, timeout=arguments.timeout, on_output=context.live_output
+        )
+    except TurnInterrupted:
+        if python.last_result is not None:
+            context.partial = _told(python.last_result, "[interrupted by the user]")
+        raise
+    return _told(result)
+
+
+def _told(result: CellResult, ending: str = "") -> ToolResult:
+    lines = [f"[{note}]" for note in result.notes] + ([ending] if ending else [])
+    output = result.output.rstrip("\n")
+    text = "\n".join([output, *lines] if output else lines) or "[no output]"
+    return ToolResult(text, images=result.images, data={"error": result.error})
+
+
+TOOL = Tool(
+    name="python",
+    arguments=Arguments,
+    effect=Effect.EXECUTE,
+    run=run,
+    to_action=lambda a: IPythonRunCellAction(code=a.code, timeout=a.timeout),
+    to_observation=lambda a, result: IPythonRunCellObservation(
+        content=result.output, code=a.code, image_urls=result.images, error=result.data["error"]
+    ),
+)

@@ -1,0 +1,27 @@
+"""think: room to reason for models that have none of their own."""
+
+from __future__ import annotations
+
+from agentcli.events.actions import AgentThinkAction
+from agentcli.events.observations import AgentThinkObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Arguments(ToolArguments):
+    """Write down a thought; nothing is done."""
+
+    thought: str
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    return ToolResult("Noted.")
+
+
+TOOL = Tool(
+    name="think",
+    arguments=Arguments,
+    effect=Effect.READ,
+    run=run,
+    to_action=lambda a: AgentThinkAction(thought=a.thought),
+    to_observation=lambda a, result: AgentThinkObservation(content=result.output),
+)
