@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from agentcli.errors import LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Progress
 from agentcli.events.progress import ReplyAbandoned, Status
+from agentcli.llm.catalog import Catalog
 from agentcli.llm.provider import Provider, StillAlive, StreamItem
-from agentcli.messages import Reply, Request, Usage
+from agentcli.messages import Reply, Request
 
 _TICK_S = 0.1
 log = logging.getLogger(__name__)
@@ -43,19 +44,19 @@ class _Stalled(LLMError):
 
 
 class LLM:
-    """One model at one endpoint. `price` gives the USD of a reply, None when unknown."""
+    """One model at one endpoint, whose replies are priced by the catalog."""
 
     def __init__(
         self,
         provider: Provider,
         model: str,
         patience: Patience,
-        price: Callable[[str, Usage], float | None],
+        catalog: Catalog,
     ) -> None:
         self.model = model
         self._provider = provider
         self._patience = patience
-        self._price = price
+        self._catalog = catalog
         self._connecting: threading.Thread | None = None
         self._connect_error: BaseException | None = None
 
@@ -75,7 +76,7 @@ class LLM:
                     reply,
                     model=self.model,
                     latency_s=time.monotonic() - started,
-                    cost_usd=self._price(self.model, reply.usage),
+                    cost_usd=self._catalog.cost(self.model, reply.usage),
                 )
             except LLMError as error:
                 attempt += 1
@@ -94,7 +95,9 @@ class LLM:
         first_s = 0.0
         try:
             for item in self._receive(inbox, notify):
-                first_s = first_s or time.monotonic() - started
+                if not first_s:
+                    first_s = time.monotonic() - started
+                    self._catalog.warm_up(self.model)
                 if isinstance(item, Reply):
                     return replace(item, time_to_first_token_s=first_s)
                 if not isinstance(item, StillAlive):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentcli.events import Event
@@ -11,14 +12,16 @@ from agentcli.memory.tokens import TokenEstimator, message_bytes, tools_bytes
 from agentcli.messages import Message, Role, ToolSchema
 
 STEPS_ALWAYS_KEPT = 2
+_SMALLEST_WINDOW = 2_048
 
 
 @dataclass(frozen=True)
 class WindowLimits:
-    """Tokens the model takes in, and the shares of it at which the window slides and where it
-    slides to: far apart, as each slide gives up the provider's prompt cache."""
+    """Tokens the model takes in (asked when it begins to matter), and the shares of it at which
+    the window slides and where it slides to: far apart, as each slide gives up the provider's
+    prompt cache."""
 
-    context_tokens: int
+    context_tokens: Callable[[], int]
     high_water: float = 0.75
     low_water: float = 0.5
 
@@ -34,6 +37,7 @@ class Memory:
         self._taken = 0
         self._measured = 0
         self._bytes = 0
+        self._window_tokens = 0
 
     def window(self, events: list[Event]) -> list[Message]:
         """The messages for the next request."""
@@ -62,9 +66,12 @@ class Memory:
         """What to forget now, if the window is over the high-water mark: the oldest whole steps,
         down to the low-water mark; never what the user said, nor the newest two steps."""
         before = self.tokens(events)
-        if before <= self.limits.context_tokens * self.limits.high_water:
+        if before <= _SMALLEST_WINDOW * self.limits.high_water:
             return None
-        return self.slide(events, self.limits.context_tokens * self.limits.low_water)
+        window = self._window_tokens = self._window_tokens or self.limits.context_tokens()
+        if before <= window * self.limits.high_water:
+            return None
+        return self.slide(events, window * self.limits.low_water)
 
     def slide(self, events: list[Event], target_tokens: float) -> CondensationAction | None:
         """Forget oldest steps until about `target_tokens` are left; None when nothing can go."""

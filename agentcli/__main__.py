@@ -1,0 +1,5 @@
+"""`python -m agentcli` is `agent`."""
+
+from agentcli.cli.main import main
+
+main()

@@ -1,0 +1,44 @@
+"""`agent config`: what is set, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Settings: show, path.", no_args_is_help=True)
+
+
+@app.command("show")
+def show(
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say where each value comes from.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Every setting with the value in force."""
+    from agentcli.config import flatten, load_settings
+    from agentcli.wiring import resolve_workspace
+
+    loaded = load_settings(os.environ, resolve_workspace(None))
+    values = {key: value for key, value in flatten(loaded.values) if value is not None}
+    if as_json:
+        rows = {
+            key: {"value": value, "origin": loaded.origins.get(key, "default")}
+            for key, value in values.items()
+        }
+        print(json.dumps(rows, indent=2))
+        return
+    for key, value in values.items():
+        line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        print(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
+
+
+@app.command("path")
+def path() -> None:
+    """Where the user's settings are read from."""
+    from agentcli.config import user_file
+
+    print(user_file(os.environ))

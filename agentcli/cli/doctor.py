@@ -1,0 +1,123 @@
+"""`agent doctor`: whether everything is there that a run needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from agentcli.wiring import Wiring
+
+_VERSION_LIMIT_S = 5
+
+
+@dataclass(frozen=True)
+class Check:
+    """`hint` says what to do about anything but ok."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    detail: str
+    hint: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> int:
+    """Check Python, shell, git, settings, storage, providers and keys. Exits 3 if a run can't work."""
+    from agentcli.config import load_settings
+    from agentcli.wiring import Wiring, resolve_workspace
+
+    workspace = resolve_workspace(None)
+    wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
+    checks = []
+    for check in _checks(wiring):
+        checks.append(check)
+        if not as_json:
+            hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
+            print(f"{check.status:<9} {check.name}: {check.detail}{hint}", flush=True)
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=2))
+    return 3 if any(check.status == "failed" for check in checks) else 0
+
+
+def _checks(wiring: Wiring) -> Iterator[Check]:
+    yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    yield _program("bash", "failed", "the bash tool needs it")
+    yield _program("git", "warning", "repositories can't be read without it")
+    yield _program("rg", "warning", "searching is slower without ripgrep")
+    yield Check("settings", "ok", _settings_files(wiring))
+    yield _storage(wiring.home)
+    yield Check(
+        "sandbox", "warning", "none", "commands run with your rights; watch what you let run"
+    )
+    yield from _providers(wiring)
+
+
+def _program(name: str, without: Literal["warning", "failed"], why: str) -> Check:
+    path = shutil.which(name)
+    if path is None:
+        return Check(name, without, "not found", why)
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_VERSION_LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name, without, f"{path} does not run: {error}", why)
+    first_line = (done.stdout.splitlines() or [""])[0]
+    return Check(name, "ok", f"{first_line} ({path})")
+
+
+def _settings_files(wiring: Wiring) -> str:
+    from agentcli.config import MANAGED_FILE, PROJECT_FILE, user_file
+
+    files = [MANAGED_FILE, user_file(wiring.environ), wiring.workspace / PROJECT_FILE]
+    found = [str(path) for path in files if path.exists()]
+    return ", ".join(found) or f"defaults (none at {user_file(wiring.environ)})"
+
+
+def _storage(home: Path) -> Check:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = home / f".doctor-{os.getpid()}"
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        hint = "set AGENT_HOME to a folder that can be written"
+        return Check("storage", "failed", f"{home}: {error.strerror}", hint)
+    free = shutil.disk_usage(home).free // 1_000_000
+    return Check("storage", "ok", f"{home} ({free:,} MB free)")
+
+
+def _providers(wiring: Wiring) -> Iterator[Check]:
+    from agentcli.cli.reach import reachable
+    from agentcli.errors import ConfigError
+
+    found = list(reachable(wiring.registry()))
+    for reach in found:
+        if reach.error:
+            yield Check(reach.provider, "warning", reach.error)
+        else:
+            yield Check(reach.provider, "ok", f"answers, {len(reach.models)} models")
+    try:
+        name = wiring.registry().choose(wiring.settings.model.name)
+        wiring.registry().endpoint(name)
+    except ConfigError as error:
+        yield Check("model", "failed", error.message, error.hint)
+        return
+    provider = name.partition("/")[0]
+    broken = next((r for r in found if r.provider == provider and r.error), None)
+    if broken:
+        yield Check("model", "failed", f"{name}: {broken.error}", "check the key and the address")
+    else:
+        yield Check("model", "ok", name)

@@ -1,0 +1,262 @@
+"""`agent run` and `agent resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from agentcli.cli import stdin
+    from agentcli.cli.work import Options, Outcome
+    from agentcli.wiring import Wiring, Workbench
+
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="PROVIDER/MODEL", help="Model to use.")
+]
+Folder = Annotated[str | None, typer.Option("--cd", "-C", metavar="DIR", help="Folder to work in.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--output-format",
+        metavar="text|json|stream-json",
+        help="What stdout carries: the answer, one JSON object, or one a line as things happen.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Same as --output-format stream-json.")]
+AnswerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-last-message", "-o", metavar="FILE", help="Write the answer to FILE too."
+    ),
+]
+MaxTurns = Annotated[
+    int | None, typer.Option("--max-turns", min=1, help="Most model replies; then exit 6.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
+]
+NoStdin = Annotated[
+    bool,
+    typer.Option(
+        "--no-stdin", help="Never read stdin; needed in loops that read lines from a file."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")]
+Yolo = Annotated[bool, typer.Option("--yolo", help="Ask nothing at the terminal.")]
+
+
+def run(
+    task: Annotated[
+        str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="[TASK]")
+    ] = None,
+    model: Model = None,
+    folder: Folder = None,
+    continue_newest: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
+    ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option("--resume", "-r", metavar="SESSION", help="Go on with this session."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the new session.")] = None,
+    output_format: Format = "text",
+    json: Json = False,
+    answer_file: AnswerFile = None,
+    max_turns: MaxTurns = None,
+    assignments: Assignments = None,
+    no_stdin: NoStdin = False,
+    yolo: Yolo = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Do a task. Piped input is added to it: git diff | agent run "review this"."""
+    from agentcli.cli.work import work
+
+    options = _options(
+        model,
+        folder,
+        output_format,
+        json,
+        answer_file,
+        max_turns,
+        assignments,
+        yolo,
+        quiet,
+        verbose,
+    )
+    if session or continue_newest:
+        return work(options, _Reopening(session or "", task, no_stdin))
+    return work(options, _Starting(task, no_stdin, name))
+
+
+def resume(
+    session: Annotated[
+        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="[SESSION]")
+    ] = None,
+    message: Annotated[
+        str | None, typer.Argument(help="What to do next.", metavar="[MESSAGE]")
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="The newest session here.")] = False,
+    model: Model = None,
+    folder: Folder = None,
+    output_format: Format = "text",
+    json: Json = False,
+    answer_file: AnswerFile = None,
+    max_turns: MaxTurns = None,
+    assignments: Assignments = None,
+    no_stdin: NoStdin = False,
+    yolo: Yolo = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Go on with a session where it stopped."""
+    from agentcli.cli.work import work
+    from agentcli.errors import UsageError
+
+    if last and session is not None:
+        session, message = None, message or session
+    if session is None and not last:
+        raise UsageError(
+            "which session?", hint="agent resume --last, or an id of: agent sessions list"
+        )
+    options = _options(
+        model,
+        folder,
+        output_format,
+        json,
+        answer_file,
+        max_turns,
+        assignments,
+        yolo,
+        quiet,
+        verbose,
+    )
+    return work(options, _Reopening(session or "", message, no_stdin))
+
+
+def _options(
+    model: str | None,
+    folder: str | None,
+    output_format: str,
+    json: bool,
+    answer_file: Path | None,
+    max_turns: int | None,
+    assignments: list[str] | None,
+    yolo: bool,
+    quiet: bool,
+    verbose: bool,
+) -> Options:
+    from agentcli.cli.work import Options
+    from agentcli.errors import UsageError
+
+    formats = ("text", "json", "stream-json")
+    if output_format not in formats:
+        raise UsageError(f"--output-format {output_format}: it is one of {', '.join(formats)}")
+    return Options(
+        folder=folder,
+        output_format="stream-json" if json else output_format,  # type: ignore[arg-type]
+        answer_file=answer_file,
+        quiet=quiet,
+        verbose=verbose,
+        overrides={
+            "model.name": model,
+            "agent.max_turns": max_turns,
+            "agent.approval": "yolo" if yolo else None,
+        },
+        assignments=assignments or (),
+    )
+
+
+class _Starting:
+    """A new session for a task from the arguments, from stdin, or from both."""
+
+    def __init__(self, task: str | None, no_stdin: bool, name: str | None) -> None:
+        self._task = task
+        self._no_stdin = no_stdin
+        self._name = name
+
+    def workspace(self, folder: str | None) -> Path:
+        from agentcli.wiring import resolve_workspace
+
+        return resolve_workspace(folder)
+
+    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+        from agentcli.cli import stdin
+        from agentcli.errors import UsageError
+
+        task = self._task
+        if task == "-" or (task is None and stdin.is_piped() and not self._no_stdin):
+            bench_task, piped = stdin.read_task(), None
+        else:
+            if not task or not task.strip():
+                raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
+            bench_task, piped = task, _piped_beside(wiring, self._no_stdin)
+        bench = wiring.create(outcome.subscribers, self._name)
+        limit = wiring.settings.input.stdin_max_bytes
+        if piped is None:
+            piped = stdin.Piped(b"", whole=True)
+            if len(bench_task.encode()) > limit:
+                piped = stdin.Piped(bench_task.encode(), whole=True)
+                bench_task = "The task was piped in:"
+        bench.say(stdin.with_piped(bench_task, piped, bench.session.outputs, limit))
+        return bench
+
+
+class _Reopening:
+    """An old session, with a message or just to go on; no id means the newest one here."""
+
+    def __init__(self, wanted: str, message: str | None, no_stdin: bool) -> None:
+        self._wanted = wanted
+        self._message = message
+        self._no_stdin = no_stdin
+        self._folder: Path | None = None
+
+    def workspace(self, folder: str | None) -> Path:
+        import os
+
+        from agentcli.config import state_home
+        from agentcli.sessions.finder import find, newest
+        from agentcli.sessions.session import read_session
+        from agentcli.wiring import resolve_workspace
+
+        home = state_home(os.environ)
+        if not self._wanted:
+            workspace = resolve_workspace(folder)
+            self._folder = newest(home, workspace)
+            return workspace
+        self._folder = find(home, self._wanted)
+        return resolve_workspace(folder or read_session(self._folder).state.workspace)
+
+    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+        from agentcli.agent.replies import verdict
+        from agentcli.cli import stdin
+        from agentcli.errors import UsageError
+
+        assert self._folder is not None
+        message = stdin.read_task() if self._message == "-" else self._message
+        piped = _piped_beside(wiring, self._no_stdin) if message else None
+        bench = wiring.reopen(self._folder, outcome.subscribers)
+        session = bench.session
+        if message and piped is not None:
+            limit = wiring.settings.input.stdin_max_bytes
+            bench.say(stdin.with_piped(message, piped, session.outputs, limit))
+        elif verdict(session.events, bench.agent) is not None:
+            bench.close()
+            raise UsageError(
+                f"session {session.id} has nothing left to do",
+                hint=f'say what comes next: agent resume {session.id} "…"',
+            )
+        return bench
+
+
+def _piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:
+    from agentcli.cli import stdin
+
+    if no_stdin or not stdin.is_piped():
+        return stdin.Piped(b"", whole=True)
+    waits = wiring.settings.input
+    return stdin.read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, stdin.tell_on_stderr)

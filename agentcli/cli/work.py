@@ -1,0 +1,163 @@
+"""One turn of work from the command line: from options to exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from agentcli import interrupts
+from agentcli.agent.agent import TurnResult
+from agentcli.agent.loop import run_turn
+from agentcli.config import LoadedSettings, load_settings, parse_assignment
+from agentcli.errors import AgentError, SessionError, TurnInterrupted
+from agentcli.events.progress import Notice
+from agentcli.sessions.facts import facts
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.summary import RunSummary
+from agentcli.ui.terminal import TerminalRenderer
+from agentcli.wiring import Wiring, Workbench
+
+OutputFormat = Literal["text", "json", "stream-json"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the flags of `run` and `resume` say; `overrides` are settings by dotted key."""
+
+    folder: str | None = None
+    output_format: OutputFormat = "text"
+    answer_file: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    assignments: Sequence[str] = ()
+
+    def load(self, workspace: Path) -> LoadedSettings:
+        assigned = dict(parse_assignment(text) for text in self.assignments)
+        given = {key: value for key, value in self.overrides.items() if value is not None}
+        return load_settings(os.environ, workspace, {**assigned, **given})
+
+
+class Outcome:
+    """Tells how things went, in the form that was asked for, exactly once."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._started = time.monotonic()
+        self._first_event = 0
+        self.session: Session | None = None
+        self.renderer = TerminalRenderer(
+            sys.stderr, quiet=options.quiet, verbose=int(options.verbose)
+        )
+        self._json: JsonLinesWriter | None = None
+
+    def subscribers(self, session: Session) -> list[Subscriber]:
+        self.session = session
+        self._first_event = len(session.events)
+        self._json = self._writer(session.id)
+        return [self.renderer, self._json] if self._json else [self.renderer]
+
+    def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
+        """Write the answer and the closing line. Returns the exit code."""
+        summary = self._summary(result, error)
+        self.renderer.closing_line(summary)
+        writer = self._json or self._writer("")
+        if writer is not None:
+            writer.write_result(summary)
+        elif summary.answer and not self._answer_is_on_screen():
+            print(summary.answer)
+        if self._options.answer_file is not None and result is not None:
+            _write_answer(self._options.answer_file, summary.answer)
+        return summary.exit_code
+
+    def _writer(self, session_id: str) -> JsonLinesWriter | None:
+        if self._options.output_format == "text":
+            return None
+        return JsonLinesWriter(
+            sys.stdout,
+            session_id,
+            result_only=self._options.output_format == "json",
+            on_closed=lambda: interrupts.interrupt(TurnInterrupted("stdout was closed", 141)),
+        )
+
+    def _answer_is_on_screen(self) -> bool:
+        return sys.stdout.isatty() and sys.stderr.isatty() and not self._options.quiet
+
+    def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
+        session = self.session
+        ending = result.ending if result else None
+        failed = ending is not None and ending.exit_code != 0
+        done = facts(session.events[self._first_event :] if session else ())
+        return RunSummary(
+            status=session.state.agent_state if session and not error else "error",
+            session_id=session.id if session else "",
+            exit_code=error.exit_code if error else ending.exit_code if ending else 0,
+            reason=ending.reason if ending else "",
+            duration_s=time.monotonic() - self._started,
+            steps=done.steps,
+            usage=done.usage,
+            cost_usd=done.cost_usd,
+            files_changed=done.files_changed,
+            resume_command=f"agent resume {session.id}" if session else "",
+            answer=result.answer if result else "",
+            error=error.message if error else ending.content if failed and ending else "",
+            hint=error.hint if error else ending.hint if ending else "",
+        )
+
+
+class Opening(Protocol):
+    """A new session, or an old one to go on with."""
+
+    def workspace(self, folder: str | None) -> Path:
+        """The folder to work in, `folder` being what -C says."""
+
+    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+        """The session with what the user said recorded in it."""
+
+
+def work(options: Options, opening: Opening) -> int:
+    """Open a session as `opening` does, let the agent work on what it says, tell the outcome."""
+    outcome = Outcome(options)
+    interrupts.install()
+    try:
+        return _work(options, opening, outcome)
+    except AgentError as error:
+        return outcome.finish(None, error)
+    except TurnInterrupted as interrupt:
+        stopped = AgentError(interrupt.reason)
+        stopped.exit_code = interrupt.exit_code
+        return outcome.finish(None, stopped)
+
+
+def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
+    workspace = opening.workspace(options.folder)
+    loaded = options.load(workspace)
+    approver = TerminalApprover(before_asking=outcome.renderer.pause)
+    asks = loaded.values.agent.approval == "ask" and approver.available()
+    wiring = Wiring(loaded.values, os.environ, workspace, approver if asks else None)
+    for notice in loaded.notices:
+        outcome.renderer.on_progress(Notice(notice))
+    bench = opening.open(wiring, outcome)
+    try:
+        if not asks:
+            bench.session.notify(
+                Notice("no sandbox is in force: commands run unasked, with your rights")
+            )
+        result = run_turn(bench.agent, bench.session)
+        return outcome.finish(result)
+    finally:
+        bench.close()
+
+
+def _write_answer(path: Path, answer: str) -> None:
+    try:
+        path.write_text(answer + "\n" if answer else "", encoding="utf-8")
+    except OSError as error:
+        raise SessionError(f"{path} can't be written: {error.strerror}") from error

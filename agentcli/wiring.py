@@ -1,0 +1,317 @@
+"""The only file that knows every part: puts a session and an agent together from settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli import __version__
+from agentcli.agent.agent import Agent, Approver
+from agentcli.agent.limits import Limits
+from agentcli.agent.prompts import system_text
+from agentcli.config import Settings, state_home
+from agentcli.errors import ConfigError, UsageError
+from agentcli.events import Source
+from agentcli.events.actions import MessageAction, RecallAction, SystemMessageAction
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    RecallObservation,
+    SessionStartedObservation,
+)
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.client import LLM, Patience
+from agentcli.llm.registry import Registry
+from agentcli.memory.knowledge import WorkspaceFacts
+from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.messages import ToolSchema
+from agentcli.runtime.environment import command_environment
+from agentcli.runtime.files import FileLedger
+from agentcli.runtime.python import PythonInterpreter
+from agentcli.runtime.shell import Shell
+from agentcli.security.policy import Policy
+from agentcli.security.redact import Redactor
+from agentcli.sessions.finder import new_folder
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.tools.base import ToolContext
+from agentcli.tools.collection import ToolCollection, built_in_tools
+
+_SWITCHES = {
+    "bash": "enable_cmd",
+    "python": "enable_jupyter",
+    "todo": "enable_plan",
+    "think": "enable_think",
+    "finish": "enable_finish",
+}
+_FILE_TOOLS_SWITCH = "enable_editor"
+NO_SANDBOX = "none"
+
+
+@dataclass
+class Workbench:
+    """A session with everything that works on it; `close` ends the shell and lets the lock go."""
+
+    session: Session
+    agent: Agent
+    context: ToolContext
+    facts: WorkspaceFacts | None = None
+
+    def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
+        """Record a message of the user, and with the first one what the workspace is like."""
+        self.session.emit(
+            MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
+        )
+        if self.facts is not None:
+            recall = self.session.emit(
+                RecallAction(recall_type="workspace_context", source=Source.ENVIRONMENT)
+            )
+            self.session.emit(
+                RecallObservation(
+                    recall_type="workspace_context", content=self.facts.text(), cause=recall.id
+                )
+            )
+            self.facts = None
+
+    def close(self) -> None:
+        self.context.shell.close()
+        self.context.python.close()
+        self.session.close()
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How sessions are made and opened under these settings."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    approver: Approver | None = None
+    interactive: bool = False
+
+    @property
+    def home(self) -> Path:
+        return state_home(self.environ)
+
+    def registry(self) -> Registry:
+        return Registry(
+            self.settings.providers,
+            self.environ,
+            connect_timeout_s=self.settings.llm.connect_s,
+            read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
+        )
+
+    def create(
+        self, subscribers: Callable[[Session], Sequence[Subscriber]], name: str | None = None
+    ) -> Workbench:
+        """A new session. Raises ConfigError when there is no model, SessionError when the session
+        can't be written."""
+        registry = self.registry()
+        model = registry.choose(self.settings.model.name)
+        llm = self._llm(registry, model)
+        llm.warm_up()
+        facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
+        session = Session.create(new_folder(self.home))
+        bench = self._bench(session, registry, llm, model)
+        bench.facts = facts
+        for subscriber in subscribers(session):
+            session.subscribe(subscriber)
+        session.emit(self._started(session, model, name=name))
+        session.emit(
+            SystemMessageAction(
+                content=system_text(watched=self.interactive),
+                tools=tuple(_schema_dict(schema) for schema in bench.agent.schemas),
+                source=Source.ENVIRONMENT,
+            )
+        )
+        return bench
+
+    def reopen(
+        self, folder: Path, subscribers: Callable[[Session], Sequence[Subscriber]]
+    ) -> Workbench:
+        """An existing session, to go on with. Raises UsageError when another process holds it,
+        SessionError when it is damaged."""
+        session = Session.open(folder)
+        try:
+            registry = self.registry()
+            model = registry.choose(self.settings.model.name or session.state.model)
+            llm = self._llm(registry, model)
+            llm.warm_up()
+            stored = next(
+                (event for event in session.events if isinstance(event, SystemMessageAction)), None
+            )
+            if stored is None:
+                raise UsageError(
+                    f"session {session.id} ended before it began", hint="start a new one: agent run"
+                )
+            bench = self._bench(session, registry, llm, model, stored)
+        except BaseException:
+            session.close()
+            raise
+        for subscriber in subscribers(session):
+            session.subscribe(subscriber)
+        session.emit(self._started(session, model, resumed=True))
+        return bench
+
+    def _llm(self, registry: Registry, model: str) -> LLM:
+        waits = self.settings.llm
+        patience = Patience(
+            retries=waits.retries,
+            retry_base_s=waits.retry_base_s,
+            retry_longest_s=waits.retry_longest_s,
+            retry_after_longest_s=waits.retry_after_longest_s,
+            first_byte_s=waits.first_byte_s,
+            gap_s=waits.gap_s,
+        )
+        endpoint = registry.endpoint(model)
+        return LLM(registry.provider(endpoint), model, patience, Catalog(self.settings.prices))
+
+    def _bench(
+        self,
+        session: Session,
+        registry: Registry,
+        llm: LLM,
+        model: str,
+        stored: SystemMessageAction | None = None,
+    ) -> Workbench:
+        session.redact = Redactor(registry.keys())
+        _log_to(session.folder / "log", session.redact)
+        environment = self._environment(registry, session.id)
+        context = ToolContext(
+            workspace=self.workspace,
+            outputs=session.outputs,
+            files=FileLedger(),
+            shell=Shell(
+                cwd=_last_folder(session) or str(self.workspace),
+                env=environment,
+                scratch=_private(session.folder / "shell"),
+                outputs=session.outputs,
+                max_chars=self.settings.tools.max_output_chars,
+            ),
+            python=PythonInterpreter(
+                workspace=self.workspace,
+                env=environment,
+                scratch=_private(session.folder / "python"),
+                outputs=session.outputs,
+                max_chars=self.settings.tools.max_output_chars,
+            ),
+            max_output_chars=self.settings.tools.max_output_chars,
+        )
+        for event in session.events:
+            context.files.observe(event)
+        switches = self.settings.tools
+        tools = ToolCollection(
+            (
+                tool
+                for tool in built_in_tools()
+                if getattr(switches, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
+            ),
+            context,
+        )
+        schemas = _stored_schemas(stored) if stored else tools.to_params()
+        agent = Agent(
+            llm=llm,
+            memory=self._memory(model, schemas),
+            tools=tools,
+            schemas=schemas,
+            policy=Policy(
+                "ask" if self.approver and self.settings.agent.approval == "ask" else "yolo",
+                self.workspace,
+                tools.effect,
+            ),
+            limits=Limits(
+                self.settings.agent.max_turns,
+                self.settings.agent.max_bad_calls,
+                self.settings.agent.max_bad_replies,
+            ),
+            approver=self.approver,
+            max_output_tokens=self.settings.model.max_output_tokens,
+            effort=self.settings.model.effort or None,
+            interactive=self.interactive,
+        )
+        context.shell.start()
+        return Workbench(session, agent, context)
+
+    def _memory(self, model: str, schemas: tuple[ToolSchema, ...]) -> Memory:
+        settings = self.settings
+
+        def context_tokens() -> int:
+            window = settings.model.context_tokens
+            window = window or Catalog(settings.prices).context_tokens(model)
+            return max(window - settings.model.max_output_tokens, window // 2)
+
+        limits = WindowLimits(context_tokens, settings.memory.high_water, settings.memory.low_water)
+        return Memory(limits, schemas)
+
+    def _environment(self, registry: Registry, session_id: str) -> dict[str, str]:
+        return command_environment(self.environ, registry.key_variables(), session_id)
+
+    def _started(
+        self, session: Session, model: str, *, resumed: bool = False, name: str | None = None
+    ) -> SessionStartedObservation:
+        return SessionStartedObservation(
+            version=__version__,
+            session_id=session.id,
+            model=model,
+            sandbox=NO_SANDBOX,
+            workspace=str(self.workspace),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            name=name,
+            resumed=resumed,
+        )
+
+
+def resolve_workspace(folder: str | None) -> Path:
+    """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
+    try:
+        workspace = Path(folder or ".").expanduser().resolve(strict=True)
+    except OSError as error:
+        raise ConfigError(
+            f"there is no folder {folder or 'to work in'}: {error.strerror}", hint="see -C/--cd"
+        ) from error
+    if not workspace.is_dir():
+        raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
+    return workspace
+
+
+def _schema_dict(schema: ToolSchema) -> dict[str, Any]:
+    return {
+        "name": schema.name,
+        "description": schema.description,
+        "parameters": dict(schema.parameters),
+    }
+
+
+def _stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**schema) for schema in stored.tools)
+
+
+def _last_folder(session: Session) -> str | None:
+    """Where the shell was when the session was left, if that still exists."""
+    for event in reversed(session.events):
+        if isinstance(event, CmdOutputObservation) and event.metadata.cwd:
+            return event.metadata.cwd if Path(event.metadata.cwd).is_dir() else None
+    return None
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _log_to(path: Path, redact: Callable[[Any], Any]) -> None:
+    """Send the log of this process to the session's own file; it is made when first needed."""
+
+    class Masked(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return str(redact(super().format(record)))
+
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setFormatter(Masked("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
