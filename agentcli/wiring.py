@@ -183,7 +183,7 @@ class Wiring:
         context = ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
-            files=FileLedger(),
+            files=FileLedger(self.workspace),
             shell=Shell(
                 cwd=_last_folder(session) or str(self.workspace),
                 env=environment,

@@ -63,12 +63,14 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a turn ends: the state it leaves, a stable word for the reason, and what to say."""
+    """How a turn ends: the state it leaves, a stable word for the reason, what to say, and what
+    the person can do next."""
 
     agent_state: AgentState
     reason: str
     content: str = ""
     exit_code: int = 0
+    hint: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """The exit code of `agent ARGUMENTS`; whatever goes wrong is told on stderr in words."""
+    from agentcli.cli.complaints import complain
     from agentcli.errors import AgentError, TurnInterrupted
 
     try:
@@ -47,18 +48,12 @@ def run(arguments: list[str]) -> int:
         return EXIT_INTERNAL
 
 
-def complain(message: str, hint: str = "") -> None:
-    from agentcli.ui.sanitize import printable
-
-    lines = [f"agent: {printable(message)}"] + ([f"  {printable(hint)}"] if hint else [])
-    print("\n".join(lines), file=sys.stderr)
-
-
 def _dispatch(arguments: list[str]) -> int:
     import typer
     from typer.main import get_command
 
     from agentcli.cli.app import app
+    from agentcli.cli.complaints import complain
 
     try:
         result = get_command(app)(arguments, prog_name="agent", standalone_mode=False)

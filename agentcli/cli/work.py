@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from agentcli import interrupts
 from agentcli.agent.agent import TurnResult
 from agentcli.agent.loop import run_turn
+from agentcli.cli.complaints import complain
 from agentcli.config import LoadedSettings, load_settings, parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events.progress import Notice
@@ -67,7 +68,10 @@ class Outcome:
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line. Returns the exit code."""
         summary = self._summary(result, error)
-        self.renderer.closing_line(summary)
+        if self.session is None:
+            complain(summary.error, summary.hint)
+        else:
+            self.renderer.closing_line(summary)
         writer = self._json or self._writer("")
         if writer is not None:
             writer.write_result(summary)
