@@ -1,0 +1,145 @@
+"""What most tests work with: the `agent` binary, a home of its own, a model on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.server import ModelServer
+
+LIMIT_S = 60
+"""A hang is a failure; nothing is expected to come near it."""
+
+MODELS = {
+    "chat_completions": "openai-chat/gpt-5.5",
+    "responses": "openai/gpt-5.5",
+    "anthropic_messages": "anthropic/claude-sonnet-5-5",
+}
+
+
+@dataclass
+class Agent:
+    """Runs `agent` in `workspace` with nothing of the real user's environment."""
+
+    home: Path
+    workspace: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        base = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "AGENT_HOME": str(self.home / "state"),
+            "LANG": "C.UTF-8",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+        return {**base, **self.env}
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "agentcli"]
+
+    def __call__(
+        self, *arguments: str, stdin: bytes | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*self.command, *arguments],
+            cwd=cwd or self.workspace,
+            env=self.environment,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=LIMIT_S,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
+        settings = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        }
+        return subprocess.Popen(
+            [*self.command, *arguments], cwd=self.workspace, env=self.environment, **settings
+        )
+
+    def use(self, server: ModelServer, model: str = MODELS["chat_completions"]) -> Agent:
+        """Talk to `server` from now on."""
+        self.env |= {
+            "AGENT_MODEL": model,
+            "OPENAI_API_KEY": "sk-test-0123456789abcdef",
+            "ANTHROPIC_API_KEY": "sk-ant-test-0123456789abcdef",
+            "OPENAI_BASE_URL": f"{server.url}/v1",
+            "ANTHROPIC_BASE_URL": server.url,
+        }
+        return self
+
+    @property
+    def sessions(self) -> list[Path]:
+        folder = self.home / "state" / "sessions"
+        return sorted(folder.iterdir()) if folder.exists() else []
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    home, workspace = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    workspace.mkdir()
+    return Agent(home, workspace)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ModelServer]]:
+    """Start a model server with a script. At the end no server may have seen what a real provider
+    would have refused, nor a request that broke the prefix of the one before it."""
+    servers: list[tuple[ModelServer, int]] = []
+
+    def start(
+        script: Sequence[object] = (), *, sessions: int = 1, **options: object
+    ) -> ModelServer:
+        server = ModelServer(list(script), **options)
+        server.__enter__()
+        servers.append((server, sessions))
+        return server
+
+    yield start
+    for server, _ in servers:
+        server.__exit__(None, None, None)
+    for server, sessions in servers:
+        assert server.violations == []
+        assert len(server.prefix_breaks()) < sessions
+
+
+@pytest.fixture
+def repository(agent: Agent) -> Path:
+    """A small git repository in the workspace, with a bug that one of its tests shows."""
+    source = Path(__file__).parents[1] / "agentcli" / "demo" / "repository"
+    shutil.copytree(
+        source,
+        agent.workspace,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    git(agent.workspace, "init", "-q")
+    git(agent.workspace, "add", ".")
+    git(agent.workspace, "commit", "-qm", "start")
+    return agent.workspace
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout

@@ -1,0 +1,50 @@
+"""A model server for tests: the providers' real wire protocols on loopback, and their strictness.
+
+Give it the model's turns, point a client at its `url`, then look at what the client has done:
+
+    with ModelServer([Reply(calls=[Call("bash", {"command": "ls"})]), Reply("Done.")]) as server:
+        ...
+    assert server.violations == [] and server.prefix_breaks() == []
+
+`violations` holds everything a real provider would have refused, `requests` what was asked.
+"""
+
+from .script import (
+    Call,
+    Entry,
+    Hang,
+    HttpError,
+    LengthStop,
+    NotJson,
+    Paused,
+    Play,
+    Recorded,
+    Redirect,
+    Reply,
+    Step,
+    StreamError,
+    Truncated,
+    Usage,
+    read_script,
+)
+from .server import ModelServer
+
+__all__ = [
+    "Call",
+    "Entry",
+    "Hang",
+    "HttpError",
+    "LengthStop",
+    "ModelServer",
+    "NotJson",
+    "Paused",
+    "Play",
+    "Recorded",
+    "Redirect",
+    "Reply",
+    "Step",
+    "StreamError",
+    "Truncated",
+    "Usage",
+    "read_script",
+]
