@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from agentcli.sessions.session import SessionRecord
+    from agentcli.sessions.state import State
 
 app = typer.Typer(help="Sessions: list, show.", no_args_is_help=True)
 
@@ -76,31 +80,18 @@ def show(
         print(f"agent: what follows is damaged: {record.log.fault}", file=sys.stderr)
 
 
-def _show_conversation(session_id: str, record: Any) -> None:
+def _show_conversation(session_id: str, record: SessionRecord) -> None:
     from agentcli.sessions.facts import facts
-    from agentcli.ui.summary import RunSummary
+    from agentcli.ui.summary import count, money, tokens_used
     from agentcli.ui.terminal import render_conversation
 
+    render_conversation(record.events, sys.stdout)
     done = facts(record.events)
-    render_conversation(
-        record.events,
-        stream=sys.stdout,
-        summary=RunSummary(
-            status=record.state.agent_state,
-            session_id=session_id,
-            steps=done.steps,
-            usage=done.usage,
-            cost_usd=done.cost_usd,
-            files_changed=done.files_changed,
-            resume_command=f"agent resume {session_id}",
-            duration_s=(record.events[-1].timestamp - record.events[0].timestamp).total_seconds()
-            if record.events
-            else 0.0,
-        ),
-    )
+    closing = [record.state.agent_state, count(done.steps, "step"), tokens_used(done.usage)]
+    print(" · ".join([*closing, money(done.cost_usd), f"agent resume {session_id}"]))
 
 
-def _row(session_id: str, state: Any) -> dict[str, Any]:
+def _row(session_id: str, state: State) -> dict[str, Any]:
     return {
         "session_id": session_id,
         "name": state.name,

@@ -23,10 +23,14 @@ _LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp", "scripted")
 class Price(Protocol):
     """USD per million tokens."""
 
-    input: float
-    output: float
-    cache_read: float | None
-    cache_write: float | None
+    @property
+    def input(self) -> float: ...
+    @property
+    def output(self) -> float: ...
+    @property
+    def cache_read(self) -> float | None: ...
+    @property
+    def cache_write(self) -> float | None: ...
 
 
 class Catalog:

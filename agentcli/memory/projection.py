@@ -37,6 +37,7 @@ class _OpenReply:
     """A reply whose calls may still be answered, with what was said meanwhile."""
 
     id: str
+    parts_missing: int
     text: str = ""
     provider_data: ProviderData | None = None
     calls: dict[int, ToolCall] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class _OpenReply:
 
     @property
     def answered(self) -> bool:
-        return len(self.results) == len(self.calls)
+        return not self.parts_missing and len(self.results) == len(self.calls)
 
 
 class Projector:
@@ -58,6 +59,7 @@ class Projector:
     def __init__(self) -> None:
         self._closed: list[Message] = []
         self._open: _OpenReply | None = None
+        self._call_ids: set[str] = set()
         self.steps: list[tuple[int, int]] = []
 
     def feed(self, event: Event) -> None:
@@ -89,7 +91,9 @@ class Projector:
         reply = self._open
         if reply is None or reply.id != event.reply.id:
             self._close()
-            reply = self._open = _OpenReply(event.reply.id, first_event_id=event.id)
+            reply = _OpenReply(event.reply.id, event.reply.total, first_event_id=event.id)
+            self._open = reply
+        reply.parts_missing -= 1
         if event.provider_data is not None:
             data = event.provider_data
             reply.provider_data = ProviderData(data.provider, data.items)
@@ -97,9 +101,15 @@ class Projector:
             reply.text = event.content
         elif isinstance(event, Action) and event.tool_call_metadata is not None:
             call = event.tool_call_metadata
-            reply.calls[event.id] = ToolCall(
-                call.tool_call_id, call.function_name, call.raw_arguments
-            )
+            call_id = self._unused(call.tool_call_id, event.id)
+            reply.calls[event.id] = ToolCall(call_id, call.function_name, call.raw_arguments)
+
+    def _unused(self, call_id: str, event_id: int) -> str:
+        """`call_id`, or a name of its own for a call whose id an earlier one had already."""
+        if call_id in self._call_ids:
+            call_id = f"{call_id[:48]}_{event_id}"
+        self._call_ids.add(call_id)
+        return call_id
 
     def _observe(self, event: Observation) -> None:
         if isinstance(event, DecisionObservation):

@@ -258,14 +258,14 @@ class Session:
                 and not (event.reply and event.reply.id in discarded)
             ):
                 self._pending = {event.id: event, **self._pending}
-        if self._pending and self._awaits_approval(next(iter(self._pending))):
-            return
-        when = self.events[-1].timestamp.isoformat(timespec="seconds") if self.events else ""
-        self.answer_pending(
-            f"agent was killed while this was running, at {when} or later. Its effects are "
-            "unknown: it may have run fully, in part or not at all. Check before you repeat it.",
-            "Not started: agent was killed before it came to this.",
-        )
+        if not (self._pending and self._awaits_approval(next(iter(self._pending)))):
+            when = self.events[-1].timestamp.isoformat(timespec="seconds") if self.events else ""
+            self.answer_pending(
+                f"agent was killed while this was running, at {when} or later. Its effects are "
+                "unknown: it may have run fully, in part or not at all. Check before you repeat "
+                "it.",
+                "Not started: agent was killed before it came to this.",
+            )
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
         ):

@@ -147,7 +147,7 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
             return {"local_iteration": 0, "title": title, "bad_calls": 0, "bad_replies": 0}
         case AgentFinishAction():
             return {"outputs": dict(event.outputs)}
-        case AgentStateChangedObservation():
+        case AgentStateChangedObservation() if event.agent_state in list(AgentState):
             agent_state = AgentState(event.agent_state)
             failed = agent_state is AgentState.ERROR
             return {

@@ -147,6 +147,18 @@ def test_long_commands_give_way_to_their_result(show, terminal):
     assert len(text) < terminal.columns
 
 
+def test_what_the_model_is_told_of_the_exit_is_said_once(show):
+    show(run(0, "make"), ran(0, "oops\n[exit 2]\n[cut: 9 lines]", code=2))
+    assert show(run(1, "cd src"), ran(1, "[exit 0, no output; now in /w/src]")) == looks(
+        """
+        • bash    $ make · exit 2 · 0.1 s
+            oops
+            [cut: 9 lines]
+        • bash    $ cd src · exit 0 · 0.1 s · now in /w/src · no output
+        """
+    )
+
+
 def test_failures_are_told_without_colour_too(show):
     error = ErrorObservation(cause=0, error_id="no_match", content="old_str is not in a.py\nat 3")
     assert show(FileEditAction(id=0, path="a.py"), error) == looks(
@@ -424,6 +436,15 @@ def test_a_pipe_gets_a_line_for_a_call_and_one_for_its_result():
     )
 
 
+def test_a_pipe_gets_no_control_characters_either():
+    evil = "\x1b]52;c;eA==\x07\x1b[2J\x08"
+    user = MessageAction(source=Source.USER, content=evil, delivery="steer")
+    items = (said(evil, 2), user, run(0, evil), ran(0, evil, 1), Notice(evil), ReplyAbandoned(evil))
+    for verbose in (0, 2):
+        text = in_pipe(*items, Status("retrying", evil, 1.0), show_text=True, verbose=verbose)
+        assert all(char.isprintable() or char == "\n" for char in text)
+
+
 def test_a_pipe_hears_of_a_retry_once():
     retry = [Status("retrying", "overloaded", float(n)) for n in (8, 7, 6)]
     assert in_pipe(*retry) == "retrying in 8 s · overloaded\n"
@@ -472,9 +493,7 @@ def closing(summary, **options):
 
 
 def test_the_last_line_says_how_to_go_on():
-    assert closing(SUMMARY) == (
-        "paused (interrupted) after 0.0 s · agent resume 20261121-120000-ab12\n"
-    )
+    assert closing(SUMMARY) == ("interrupted after 0.0 s · agent resume 20261121-120000-ab12\n")
 
 
 def test_quiet_says_only_what_is_needed():
@@ -512,12 +531,19 @@ def test_quiet_still_tells_errors_once():
     )
 
 
+def test_an_interrupt_is_no_error():
+    stream = io.StringIO()
+    interrupted = RunSummary(status="error", session_id="s", exit_code=130, error="interrupted")
+    TerminalRenderer(stream).closing_line(interrupted)
+    assert stream.getvalue() == "interrupted after 0.0 s\n"
+
+
 def test_facts_are_not_broken_over_rows(fake_terminal, terminal):
     narrow = fake_terminal(40)
     TerminalRenderer(narrow, width=40).closing_line(SUMMARY)
     assert narrow.text == looks(
         """
-        paused (interrupted) after 0.0 s
+        interrupted after 0.0 s
         agent resume 20261121-120000-ab12
         """
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
@@ -179,18 +180,18 @@ class AnthropicMessages:
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id}
             result["content"] = _content(message.content, message)
             return [result | {"is_error": True} if message.is_error else result]
-        calls = {call.id: _tool_use(call) for call in message.tool_calls}
+        calls = [_tool_use(call) for call in message.tool_calls]
         data = message.provider_data
         if data is None or data.provider != self._endpoint.provider:
             said = message.content.rstrip()
-            return ([{"type": "text", "text": said}] if said else []) + list(calls.values())
+            return ([{"type": "text", "text": said}] if said else []) + calls
         out: list[dict[str, Any]] = []
+        remaining = iter(calls)
         for block in data.items:
             if block["type"] == "text":
                 out.append({"type": "text", "text": block.get("text") or message.content})
             elif block["type"] == "tool_use":
-                if call := calls.get(block["id"]):
-                    out.append(call)
+                out += islice(remaining, 1)
             else:
                 out.append(dict(block))
         return out
@@ -270,17 +271,14 @@ class _Collected:
             model=self.model,
             response_id=self.id,
             reasoning="".join(b.get("thinking") or "" for b in blocks if b["type"] == "thinking"),
-            provider_data=(
-                ProviderData(self.provider, tuple(_kept(blocks, calls))) if thought else None
-            ),
+            provider_data=(ProviderData(self.provider, tuple(_kept(blocks))) if thought else None),
         )
 
 
-def _kept(blocks: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def _kept(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What must come back of a reply with thinking: those blocks whole, and the order of the
     others. Text is repeated only where several blocks would otherwise merge."""
     several = sum(block["type"] == "text" for block in blocks) > 1
-    call_ids = iter(calls)
     kept: list[dict[str, Any]] = []
     for block in blocks:
         if block["type"] in _THINKING:
@@ -288,7 +286,7 @@ def _kept(blocks: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]) -> lis
         elif block["type"] == "text" and block.get("text"):
             kept.append({"type": "text", **({"text": block["text"]} if several else {})})
         elif block["type"] == "tool_use":
-            kept.append({"type": "tool_use", "id": next(call_ids).id})
+            kept.append({"type": "tool_use"})
     return kept
 
 

@@ -6,6 +6,7 @@ Format: https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
@@ -165,24 +166,22 @@ def _called(call: ToolCall) -> dict[str, Any]:
 
 def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The items of a reply in their order, what `_kept` left out filled in from the message."""
-    calls = {call.id: call for call in message.tool_calls}
+    calls = iter(message.tool_calls)
     out: list[dict[str, Any]] = []
     for item in items:
         if item["type"] == "message":
             out.append(_said(item.get("text") or message.content) | _only(item, "id", "status"))
         elif item["type"] == "function_call":
-            if call := calls.get(item["call_id"]):
-                out.append(_called(call) | _only(item, "id", "status"))
+            out += [_called(call) | _only(item, "id", "status") for call in islice(calls, 1)]
         else:
             out.append(dict(item))
     return out
 
 
-def _kept(items: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def _kept(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What must come back of a reply with reasoning: its reasoning items, and the order of the
     others. Text is repeated only where several messages would otherwise merge."""
     several = sum(item["type"] == "message" for item in items) > 1
-    call_ids = iter(calls)
     kept: list[dict[str, Any]] = []
     for item in items:
         if item["type"] == "reasoning":
@@ -233,7 +232,7 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
         reasoning="\n\n".join(
             part.get("text") or "" for item in reasoning for part in item.get("summary") or []
         ),
-        provider_data=(ProviderData(provider, tuple(_kept(items, calls))) if reasoning else None),
+        provider_data=(ProviderData(provider, tuple(_kept(items))) if reasoning else None),
     )
 
 

@@ -1,0 +1,254 @@
+"""A session's files: what is written when, and what a log that ends anywhere is made into."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.errors import SessionError, UsageError
+from agentcli.events import ReplyPart, Source, ToolCallMetadata
+from agentcli.events.actions import CmdRunAction, FileReadAction, MessageAction
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    DecisionObservation,
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.security.redact import Redactor
+from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.state import (
+    TRANSITIONS,
+    AgentState,
+    State,
+    apply,
+    fold,
+    load_state,
+    save_state,
+)
+from tests.strategies import events, histories
+
+
+def command(text: str, index: int = 0, total: int = 1, **fields) -> CmdRunAction:
+    call = ToolCallMetadata(function_name="bash", tool_call_id=f"c{index}", raw_arguments="{}")
+    return CmdRunAction(
+        command=text,
+        tool_call_metadata=call,
+        reply=ReplyPart(id="r", index=index, total=total),
+        **fields,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "20260101-000000-abcd"
+
+
+def test_events_are_files_named_by_their_id_and_only_mine_to_read(folder):
+    with Session.create(folder) as session:
+        session.emit(MessageAction(content="hi", source=Source.USER))
+    files = sorted((folder / "events").iterdir())
+    assert [file.name for file in files] == ["000000000.json"]
+    for path in [folder, *folder.rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_session_reads_back_as_it_was_over_several_pages(folder):
+    with Session.create(folder) as session:
+        for number in range(250):
+            session.emit(MessageAction(content=str(number), source=Source.USER))
+        written, state = session.events, session.state
+    assert sorted(path.name for path in (folder / "event_cache").iterdir()) == [
+        "0-99.json",
+        "100-199.json",
+    ]
+    assert read_session(folder).events == written
+    (folder / "event_cache" / "0-99.json").write_text("garbage")
+    (folder / "state.pkl").unlink()
+    with Session.open(folder) as again:
+        assert again.events == written
+        assert again.state == state
+        again.emit(MessageAction(content="more", source=Source.USER))
+    assert len(read_session(folder).events) == 251
+
+
+def test_a_torn_last_event_is_set_aside(folder):
+    with Session.create(folder) as session:
+        session.emit(MessageAction(content="hi", source=Source.USER))
+    torn = folder / "events" / "000000001.json"
+    torn.write_text('{"id":1,"tim')
+    with Session.open(folder) as again:
+        assert len(again.events) == 1
+    assert torn.with_suffix(".torn").exists()
+
+
+def test_a_reply_of_which_a_part_is_missing_is_discarded(folder):
+    with Session.create(folder) as session:
+        session.emit_group([command("a", 0, 2)])
+    with Session.open(folder) as again:
+        assert isinstance(again.events[1], ReplyDiscardedObservation)
+        assert again.pending_actions() == []
+
+
+def test_open_actions_are_accounted_for_once(folder):
+    with Session.create(folder) as session:
+        session.change_state(AgentState.RUNNING)
+        session.emit_group([command("a", 0, 2), command("b", 1, 2)])
+    for _ in range(2):
+        with Session.open(folder) as again:
+            told = [e for e in again.events if isinstance(e, ErrorObservation)]
+            assert ["unknown" in e.content for e in told] == [True, False]
+            assert "Not started" in told[1].content
+            assert again.state.agent_state is AgentState.PAUSED
+
+
+def test_reads_that_ran_side_by_side_are_all_unknown(folder):
+    reads = [
+        FileReadAction(path=str(number), **command("", number, 3).model_dump(include={"reply"}))
+        for number in range(3)
+    ]
+    call = ToolCallMetadata(function_name="read", tool_call_id="c", raw_arguments="{}")
+    with Session.create(folder) as session:
+        session.emit_group([read.model_copy(update={"tool_call_metadata": call}) for read in reads])
+    with Session.open(folder) as again:
+        told = [e.content for e in again.events if isinstance(e, ErrorObservation)]
+        assert all("unknown" in content for content in told)
+
+
+def test_what_awaits_approval_is_asked_again(folder):
+    with Session.create(folder) as session:
+        session.change_state(AgentState.RUNNING)
+        action = session.emit_group([command("rm x")])[0]
+        session.emit(DecisionObservation(cause=action.id, decision="ask", by="policy"))
+        session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
+    with Session.open(folder) as again:
+        assert [a.id for a in again.pending_actions()] == [action.id]
+        assert again.state.agent_state is AgentState.PAUSED
+
+
+def test_one_writer_at_a_time(folder):
+    with Session.create(folder), pytest.raises(UsageError, match=f"process {os.getpid()}"):
+        Session.open(folder)
+    Session.open(folder).close()
+
+
+def test_secrets_are_masked_in_files_and_events_but_not_in_what_is_carried_out(folder):
+    secret = "hunter2-and-some-more"
+    told = []
+
+    class Listener:
+        def on_event(self, event):
+            told.append(event)
+
+        def on_progress(self, progress):
+            pass
+
+    with Session.create(folder) as session:
+        session.redact = Redactor([secret])
+        session.subscribe(Listener())
+        session.emit(command(f"login {secret}"))
+        assert session.pending_actions()[0].command == f"login {secret}"
+        assert session.events[0].command == "login [redacted]"
+        assert told[0].command == "login [redacted]"
+    assert all(
+        secret.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    )
+
+
+def test_text_that_is_no_unicode_is_stored_readable(folder):
+    with Session.create(folder) as session:
+        session.emit(CmdOutputObservation(content="a\ud800b\0c"))
+    assert read_session(folder).events[0].content == "a\ufffdb\0c"
+
+
+def test_a_subscriber_that_fails_is_dropped_and_stops_nothing(folder):
+    class Broken:
+        def on_event(self, event):
+            raise RuntimeError("no")
+
+        def on_progress(self, progress):
+            raise RuntimeError("no")
+
+    with Session.create(folder) as session:
+        session.subscribe(Broken())
+        session.emit(MessageAction(content="a", source=Source.USER))
+        session.emit(MessageAction(content="b", source=Source.USER))
+        assert len(session.events) == 2
+
+
+def test_a_full_disk_is_named_before_anything_is_acted_on(folder, monkeypatch):
+    with Session.create(folder) as session:
+        session.emit(MessageAction(content="a", source=Source.USER))
+
+        def full(*arguments):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(SessionError, match="No space left"):
+                session.emit(command("rm x"))
+        assert session.pending_actions() == []
+        session.emit(MessageAction(content="b", source=Source.USER))
+    assert [e.content for e in read_session(folder).events] == ["a", "b"]
+
+
+def test_a_transition_that_is_not_in_the_table_is_refused(folder):
+    with Session.create(folder) as session, pytest.raises(ValueError, match="can't become"):
+        session.change_state(AgentState.FINISHED)
+    assert set(TRANSITIONS) == set(AgentState)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(events, max_size=15), st.integers(0, 15))
+def test_the_state_is_a_fold_wherever_it_is_cut(log, at):
+    assert fold(log[at:], fold(log[:at])) == fold(log)
+
+
+@settings(max_examples=50, deadline=None)
+@given(log=histories())
+def test_the_state_file_keeps_the_state(log, tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "state.pkl"
+    state = fold(log)
+    save_state(path, state)
+    assert load_state(path) == state
+
+
+HOSTILE = [
+    b"",
+    b"garbage",
+    b"cos\nsystem\n(S'touch /tmp/never'\ntR.",
+    pickle.dumps({"schema_version": 1, "agent_state": AgentState.IDLE}),
+    pickle.dumps([1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_hostile_state_file_is_ignored(tmp_path, body, signed):
+    import hashlib
+
+    path = tmp_path / "state.pkl"
+    path.write_bytes((hashlib.sha256(body).digest() if signed else b"") + body)
+    path.chmod(0o600)
+    assert load_state(path) is None
+
+
+def test_a_state_file_that_others_may_write_is_ignored(tmp_path):
+    path = tmp_path / "state.pkl"
+    save_state(path, State(session_id="x"))
+    assert load_state(path) is not None
+    path.chmod(0o666)
+    assert load_state(path) is None
+
+
+def test_faults_in_a_row_are_counted_and_forgotten():
+    state = State()
+    for _ in range(3):
+        state = apply(state, ErrorObservation(error_id="invalid_tool_call", cause=1))
+    assert state.bad_calls == 3
+    assert apply(state, CmdOutputObservation(cause=1)).bad_calls == 0

@@ -1,0 +1,114 @@
+"""The arrows between packages, the homes of heavy imports, and limits on size."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "agentcli"
+FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
+LEAVES = {"errors", "messages", "interrupts"}
+MAY_IMPORT = {
+    "errors": set(),
+    "messages": set(),
+    "interrupts": {"errors"},
+    "events": {"messages", "events"},
+    "sessions": {"events", "sessions", *LEAVES},
+    "memory": {"events", "memory", *LEAVES},
+    "security": {"events", "security", *LEAVES},
+    "runtime": {"events", "runtime", *LEAVES},
+    "llm": {"events", "llm", *LEAVES},
+    "tools": {"events", "runtime", "tools", *LEAVES},
+    "agent": {"events", "sessions", "agent", *LEAVES},
+    "ui": {"events", "ui", *LEAVES},
+    "config": LEAVES,
+    "demo": set(),
+}
+HOMES = {
+    "openai": {"llm/openai_sdk.py"},
+    "anthropic": {"llm/providers/anthropic_messages.py"},
+    "pexpect": {"runtime"},
+    "rich": {"ui", "cli"},
+    "typer": {"cli"},
+    "pickle": {"sessions/state.py"},
+    "genai_prices": {"llm/catalog.py"},
+}
+
+
+def imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_run_one_way(path):
+    package = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    allowed = MAY_IMPORT.get(package)
+    if allowed is None:
+        assert package in {"cli", "wiring", "__init__", "__main__"}
+        return
+    for module in imports(path):
+        if module.startswith("agentcli."):
+            assert module.split(".")[1] in allowed, f"{package} must not import {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_heavy_modules_have_one_home(path):
+    for module in imports(path):
+        homes = HOMES.get(module.partition(".")[0])
+        if homes is not None:
+            relative = path.relative_to(ROOT)
+            assert {str(relative), relative.parts[0]} & homes, f"{relative} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert text.count("\n") <= 500
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < 65, f"{node.name} is too long"
+            assert isinstance(node, ast.FunctionDef), f"{node.name}: the core is synchronous"
+
+
+def test_the_loop_fits_on_two_screens():
+    assert (ROOT / "agent" / "loop.py").read_text().count("\n") <= 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--version"], ["typer", "pydantic", "rich", "openai", "anthropic"]),
+        (["--help"], ["pydantic", "openai", "anthropic", "pexpect", "prompt_toolkit"]),
+        (["run", ""], ["openai", "anthropic", "genai_prices", "prompt_toolkit"]),
+    ],
+)
+def test_start_up_imports_no_more_than_it_needs(arguments, absent):
+    program = (
+        "import sys, atexit, os; sys.argv = ['agent', *sys.argv[1:]]\n"
+        "from agentcli.cli import main\n"
+        "main.os._exit = sys.exit\n"
+        "try: main.main()\n"
+        "except SystemExit: pass\n"
+        "print('\\n'.join(m.partition('.')[0] for m in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    loaded = set(done.stderr.splitlines())
+    assert "agentcli" in loaded, done.stderr
+    assert not loaded & set(absent)
