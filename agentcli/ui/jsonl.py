@@ -1,0 +1,256 @@
+"""stream-json: a session as one JSON object a line, for programs. See `stream_schema`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from agentcli.events import Action, Event, Observation, Progress, Source, event_to_dict
+from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    SessionStartedObservation,
+    UserRejectObservation,
+)
+from agentcli.events.progress import Notice, ReplyAbandoned, Status
+from agentcli.ui.summary import RunSummary
+
+SCHEMA_VERSION = 1
+
+_Line = dict[str, Any]
+
+
+class JsonLinesWriter:
+    """Writes a line for each event as it comes, and `result` as the last one, once.
+
+    With `result_only` that last line is all. When the reader of `stream` has gone, `on_closed` is
+    called once and nothing more is written.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        session_id: str,
+        *,
+        result_only: bool = False,
+        on_closed: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._stream = stream
+        self._session_id = session_id
+        self._result_only = result_only
+        self._on_closed = on_closed
+        self._now = now
+        self._seq = 0
+        self._ended = False
+        self._call_ids: dict[int, str] = {}
+        self._retry_until = 0.0
+
+    def on_event(self, event: Event) -> None:
+        if self._result_only or self._ended:
+            return
+        line = self._event_line(event)
+        if line is not None:
+            self._write(line, event.timestamp)
+
+    def on_progress(self, progress: Progress) -> None:
+        if self._result_only or self._ended:
+            return
+        line = self._progress_line(progress)
+        if line is not None:
+            self._write(line, self._now())
+
+    def write_result(self, summary: RunSummary) -> None:
+        """The last line. Calls after the first write nothing."""
+        if self._ended:
+            return
+        self._write(result_line(summary), self._now())
+        self._ended = True
+
+    def _event_line(self, event: Event) -> _Line | None:
+        match event:
+            case SystemMessageAction():
+                return None
+            case SessionStartedObservation():
+                return {
+                    "type": "init",
+                    "event_id": event.id,
+                    "model": event.model,
+                    "workspace": event.workspace,
+                    "version": event.version,
+                    "sandbox": event.sandbox,
+                    "name": event.name,
+                    "resumed": event.resumed,
+                }
+            case MessageAction(source=Source.USER | Source.AGENT):
+                role = "user" if event.source is Source.USER else "assistant"
+                return {
+                    "type": "message",
+                    "event_id": event.id,
+                    "role": role,
+                    "content": event.content,
+                }
+            case AgentStateChangedObservation():
+                return {
+                    "type": "state",
+                    "event_id": event.id,
+                    "state": event.agent_state,
+                    "reason": event.reason,
+                    "message": event.content,
+                    "exit_code": event.exit_code,
+                }
+            case Action(runnable=True):
+                return self._tool_use(event)
+            case Observation() if event.cause is not None and not isinstance(
+                event, DecisionObservation
+            ):
+                return self._tool_result(event, event.cause)
+        return _notice_of(event)
+
+    def _tool_use(self, action: Action) -> _Line:
+        call = action.tool_call_metadata
+        if call is None:
+            data = event_to_dict(action).get("args", {})
+            name, call_id, arguments = action.kind, None, data
+        else:
+            name, call_id = call.function_name, call.tool_call_id
+            arguments = _parsed(call.raw_arguments)
+            self._call_ids[action.id] = call.tool_call_id
+        return {
+            "type": "tool_use",
+            "event_id": action.id,
+            "tool_call_id": call_id,
+            "name": name,
+            "input": arguments,
+        }
+
+    def _tool_result(self, observation: Observation, cause: int) -> _Line:
+        failed = isinstance(observation, ErrorObservation | UserRejectObservation)
+        call = observation.tool_call_metadata
+        call_id = self._call_ids.pop(cause, None) or (call.tool_call_id if call else None)
+        return {
+            "type": "tool_result",
+            "event_id": observation.id,
+            "cause": cause,
+            "tool_call_id": call_id,
+            "kind": observation.kind,
+            "content": observation.content,
+            "is_error": failed or bool(getattr(observation, "error", False)),
+            "data": event_to_dict(observation).get("extras", {}),
+        }
+
+    def _progress_line(self, progress: Progress) -> _Line | None:
+        match progress:
+            case Status(phase="retrying", detail=detail, until_s=delay):
+                if delay is not None and delay < self._retry_until:
+                    self._retry_until = delay
+                    return None
+                self._retry_until = delay or 0.0
+                return _notice("retry", detail, delay_s=delay)
+            case Status():
+                self._retry_until = 0.0
+            case ReplyAbandoned(reason=reason):
+                return _notice("reply_abandoned", reason)
+            case Notice(text=text):
+                return _notice("notice", text)
+        return None
+
+    def _write(self, line: _Line, when: datetime) -> None:
+        head = {
+            "type": line["type"],
+            "schema_version": SCHEMA_VERSION,
+            "session_id": self._session_id,
+            "seq": self._seq,
+            "ts": when.isoformat(),
+        }
+        self._seq += 1
+        data = _encode({**head, **line}) + b"\n"
+        binary = getattr(self._stream, "buffer", None)
+        try:
+            if binary is None:
+                self._stream.write(data.decode())
+            else:
+                self._stream.flush()
+                binary.write(data)
+            self._stream.flush()
+        except BrokenPipeError:
+            self._ended = True
+            self._on_closed()
+
+
+def result_line(summary: RunSummary) -> _Line:
+    usage = summary.usage
+    error = {"message": summary.error, "hint": summary.hint} if summary.error else None
+    return {
+        "type": "result",
+        "status": summary.status,
+        "reason": summary.reason,
+        "exit_code": summary.exit_code,
+        "answer": summary.answer,
+        "usage": {name: getattr(usage, name) for name in usage.__dataclass_fields__},
+        "cost_usd": summary.cost_usd,
+        "duration_s": round(summary.duration_s, 3),
+        "steps": summary.steps,
+        "files_changed": list(summary.files_changed),
+        "evidence": list(summary.evidence),
+        "resume_command": summary.resume_command,
+        "error": error,
+    }
+
+
+def stream_schema() -> dict[str, Any]:
+    """The JSON Schema of one line."""
+    from pydantic import TypeAdapter  # building validators takes longer than most runs' output
+
+    from agentcli.ui.stream_schema import Line
+
+    schema: dict[str, Any] = TypeAdapter(Line).json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A line of agent's stream-json output"
+    return schema
+
+
+def _notice_of(event: Event) -> _Line:
+    content = getattr(event, "content", "") or event.message
+    data = event_to_dict(event)
+    return _notice(event.kind, content, event.id, **data.get("args", data.get("extras", {})))
+
+
+def _notice(kind: str, message: str, event_id: int | None = None, **data: Any) -> _Line:
+    return {"type": "notice", "event_id": event_id, "kind": kind, "message": message, "data": data}
+
+
+def _parsed(raw_arguments: str) -> Any:
+    """The arguments as an object, or the text itself when it is none."""
+    try:
+        value = json.loads(raw_arguments)
+    except (ValueError, RecursionError):
+        return raw_arguments
+    return value if isinstance(value, dict) else raw_arguments
+
+
+def _encode(line: _Line) -> bytes:
+    """Compact JSON in UTF-8. Lone surrogates become U+FFFD, numbers JSON does not know null."""
+    try:
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

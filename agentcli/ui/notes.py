@@ -1,0 +1,109 @@
+"""Everything that is not a message or a tool call, as a line or none."""
+
+from __future__ import annotations
+
+from agentcli.events import Event, LLMMetrics, OpaqueEvent
+from agentcli.events.actions import CondensationAction, SystemMessageAction
+from agentcli.events.observations import (
+    AgentCondensationObservation,
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    RecallObservation,
+    ReplyDiscardedObservation,
+    SessionStartedObservation,
+)
+from agentcli.events.progress import Status
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import duration, money, quantity, whole_seconds
+
+_QUIET_STATES = frozenset(
+    {
+        "idle",
+        "running",
+        "finished",
+        "awaiting_user_input",
+        "awaiting_user_confirmation",
+        "user_confirmed",
+        "user_rejected",
+    }
+)
+
+
+def note(event: Event, verbose: int = 0) -> Line | None:
+    match event:
+        case ErrorObservation():
+            return _error(event.content or event.error_id)
+        case AgentStateChangedObservation():
+            return _state(event, verbose)
+        case SessionStartedObservation():
+            return _dim(_session(event))
+        case AgentCondensationObservation(tokens_before=before, tokens_after=after) if before:
+            return _dim(f"context condensed: {quantity(before)} → {quantity(after)} tokens")
+        case CondensationAction(summary=str()):
+            return _dim("older steps are summarised for the model from here on")
+        case ReplyDiscardedObservation() | OpaqueEvent():
+            return _dim(event.message)
+        case DecisionObservation():
+            return _dim(decision(event)) if verbose else None
+        case RecallObservation() | CondensationAction() if verbose:
+            return _dim(event.message)
+        case SystemMessageAction() if verbose > 1:
+            return _dim(event.message)
+    return None
+
+
+def decision(event: DecisionObservation) -> str:
+    """By whom it was decided and why, as it stands behind a call."""
+    verb = {"allow": "allowed", "deny": "not allowed", "ask": "asked"}[event.decision]
+    who = "you" if event.by == "user" else event.by
+    grant = f", and from now on {event.grant}" if event.grant else ""
+    reason = f": {event.reason}" if event.reason and event.decision != "allow" else ""
+    return printable(f"{verb} by {who}{grant}{reason}", multiline=False)
+
+
+def metrics_line(metrics: LLMMetrics) -> Line:
+    cached = 100 * metrics.cache_read_tokens // max(metrics.prompt_tokens, 1)
+    facts = [
+        f"{quantity(metrics.prompt_tokens)} in ({cached}% cached)",
+        f"{quantity(metrics.completion_tokens)} out",
+        money(metrics.cost_usd),
+        duration(metrics.latency_s),
+    ]
+    return _dim(" · ".join(facts))
+
+
+def waiting(status: Status, elapsed: float) -> str:
+    """What a status says after `elapsed` seconds."""
+    detail = printable(status.detail, multiline=False)
+    if status.until_s is not None:
+        left = max(0, round(status.until_s - elapsed))
+        return f"{status.phase} in {whole_seconds(left)}" + (f" · {detail}" if detail else "")
+    return f"{status.phase}{f': {detail}' if detail else ''} … {whole_seconds(int(elapsed))}"
+
+
+def error_line(text: str) -> Line:
+    return _error(text)
+
+
+def _error(text: str) -> Line:
+    return [Span("error: ", "red bold"), Span(printable(text.strip()), "red")]
+
+
+def _dim(text: str) -> Line:
+    return [Span(printable(text, multiline=False), "dim")]
+
+
+def _session(event: SessionStartedObservation) -> str:
+    verb = "resumed " if event.resumed else ""
+    return f"{verb}{event.session_id} · {event.model} · {event.sandbox} · {event.workspace}"
+
+
+def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:
+    if event.agent_state == "error":
+        return _error(event.content or event.reason)
+    if event.agent_state in _QUIET_STATES and verbose < 2:
+        return None
+    why = event.content or event.reason.replace("_", " ")
+    return _dim(event.agent_state.replace("_", " ") + (f": {why}" if why else ""))

@@ -1,0 +1,94 @@
+"""The model's words while they arrive."""
+
+from __future__ import annotations
+
+from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Line, Span, cells
+
+_LIVE_REASONING_ROWS = 3
+
+
+class StreamedReply:
+    """Text and reasoning of one reply: what is complete goes to the screen, the rest is live."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._blocks = BlockSplitter()
+        self._reasoning = ""
+        self._kept = False
+        self.begun = False
+        """Whether text of this reply has been shown."""
+
+    def add_text(self, text: str) -> None:
+        self._end_reasoning()
+        self.begun = True
+        for block in self._blocks.feed(text):
+            self._put_block(block)
+
+    def add_reasoning(self, text: str) -> None:
+        *complete, self._reasoning = (self._reasoning + text).split("\n")
+        self._put_reasoning(complete)
+
+    def pause(self) -> None:
+        """Something else of the same reply comes: what was live stays."""
+        self._end_reasoning()
+        for block in self._blocks.finish():
+            self._put_block(block)
+
+    def end(self) -> None:
+        """Nothing more comes: what was live stays."""
+        self.pause()
+        self.begun = self._kept = False
+
+    def abandon(self) -> bool:
+        """What was live is void and goes. Returns whether text stays that is void too."""
+        kept = self._kept
+        self._blocks = BlockSplitter()
+        self._reasoning = ""
+        self.begun = self._kept = False
+        return kept
+
+    def show(self, text: str, reasoning: str = "") -> None:
+        """A reply that is there as a whole."""
+        self._put_reasoning(reasoning.strip().split("\n"))
+        if not self._screen.rich:
+            lines = printable(text.strip("\n")).split("\n") if text.strip() else []
+            self._screen.put("text", [[Span(line)] for line in lines])
+            return
+        self.add_text(text)
+        self.end()
+
+    def rows(self) -> list[str]:
+        """The part that is not complete."""
+        screen = self._screen
+        block = self._blocks.open
+        if block.strip():
+            rows = render_markdown(block, screen.width, screen.colors)
+            return ["", *rows] if screen.gap("text") else rows
+        if not self._reasoning.strip():
+            return []
+        rows = [screen.row(line) for line in _wrapped(self._reasoning, screen.width)]
+        return ["", *rows] if screen.gap("thought") else rows
+
+    def _end_reasoning(self) -> None:
+        if self._reasoning:
+            self._put_reasoning([self._reasoning])
+            self._reasoning = ""
+
+    def _put_reasoning(self, lines: list[str]) -> None:
+        self._screen.put("thought", [[Span(printable(line), "dim")] for line in lines if line])
+
+    def _put_block(self, block: str) -> None:
+        self._kept = True
+        screen = self._screen
+        screen.put_rows("text", render_markdown(block, screen.width, screen.colors))
+
+
+def _wrapped(text: str, width: int) -> list[Line]:
+    """The last rows of `text`, broken anywhere: they are replaced in a moment."""
+    text = printable(text, multiline=False)[-width * _LIVE_REASONING_ROWS :]
+    step = width if cells(text) == len(text) else width // 2
+    parts = [text[start : start + step] for start in range(0, len(text), step)]
+    return [[Span(part, "dim")] for part in parts[-_LIVE_REASONING_ROWS:]]

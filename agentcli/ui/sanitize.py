@@ -1,0 +1,64 @@
+"""The one gate between a terminal and text that others wrote: models, tools, files, errors."""
+
+from __future__ import annotations
+
+import re
+
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Everything a terminal could act on, or that can't be encoded."""
+
+_COLOUR_OR_CURSOR = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
+_TERMINAL_STRING = re.compile(
+    r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])[^\x07\x1b\x80-\x9f\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
+)
+"""OSC, DCS, APC, PM, SOS. One that does not end on its line is no sequence: its text is shown."""
+
+_UNSEEN_LETTERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that count as printable and yet show nothing."""
+
+
+def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str:
+    """`text` with nothing in it that a terminal acts on; only newlines and tabs stay.
+
+    Complete escape sequences vanish, as they would on a terminal; any other control character is
+    shown (`␛`, `␈`). With `strict`, for text that a person decides on, nothing vanishes: sequences,
+    bidirectional controls, zero-width and unusual blank characters all become visible.
+    Without `multiline` the result has no newlines and tabs either.
+    """
+    if not text.isprintable():
+        text = text.replace("\r\n", "\n")
+        if not strict and ("\x1b" in text or _UNSAFE.search(text)):
+            text = _COLOUR_OR_CURSOR.sub("", _TERMINAL_STRING.sub("", text))
+        text = _UNSAFE.sub(_picture, text)
+    if strict:
+        text = "".join(map(_visible, _UNSEEN_LETTERS.sub(_codepoint, text)))
+    if not multiline:
+        text = text.replace("\n", "␊" if strict else " ").replace("\t", "␉" if strict else " ")
+    return text
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    return f"<{code:02X}>" if code < 0xA0 else "\ufffd"
+
+
+def _codepoint(match: re.Match[str]) -> str:
+    return f"<U+{ord(match.group()):04X}>"
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() or char in "\n\t" else f"<U+{ord(char):04X}>"
+
+
+def settle(text: str) -> str:
+    """Each line as a terminal would leave it after the carriage returns of a progress bar."""
+    if "\r" not in text:
+        return text
+    lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return "\n".join(lines)

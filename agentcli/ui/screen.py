@@ -1,0 +1,100 @@
+"""Where lines go: spacing, colours, encoding, and the live region if there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, TextIO
+
+from agentcli.ui.live import LiveRegion
+from agentcli.ui.style import Colors, Line, clip, paint
+
+Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SET_APART = frozenset({"text", "user", "thought", "end"})
+_TO_ASCII = str.maketrans("•…·⋮→✗⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*~-:>x|/-\\|/-\\|/")
+_UNCLIPPED_WIDTH = 200
+
+
+class Screen:
+    """`rich` says that the stream is a terminal that can be drawn on; `live` that it may change.
+
+    Lines given to `put` wait for `flush`, which shows them over the live rows in one write.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        color: bool | None = None,
+        width: int | None = None,
+        plain: bool = False,
+        live: bool = True,
+    ) -> None:
+        terminal = stream.isatty()
+        smart = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+        self.rich = smart and not plain
+        self.live = self.rich and live
+        self.colors = _colors(smart, color)
+        self._stream = stream
+        self._region = LiveRegion(stream, width)
+        self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()
+        self._above: list[str] = []
+        self._last: Kind = ""
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may take."""
+        return self._region.size()[0] - 1 if self.rich else _UNCLIPPED_WIDTH
+
+    def gap(self, kind: Kind) -> bool:
+        """Whether an empty line belongs between what was put last and something of `kind`."""
+        if not self._last or (kind == self._last and kind != "text"):
+            return False
+        return kind in _SET_APART or self._last in _SET_APART
+
+    def put(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
+        """Lines that stay. Without `whole` they are cut to the width, else the terminal wraps."""
+        if not whole and self.rich:
+            width = self.width
+            lines = [clip(line, width) for line in lines]
+        self.put_rows(kind, [paint(line, self.colors) for line in lines])
+
+    def put_rows(self, kind: Kind, rows: Sequence[str]) -> None:
+        """Rows that stay and are painted already."""
+        if not rows:
+            return
+        if self.gap(kind):
+            self._above.append("")
+        self._above += rows
+        self._last = kind
+
+    def row(self, line: Line) -> str:
+        """A line for the live region."""
+        return paint(clip(line, self.width), self.colors)
+
+    def flush(self, live_rows: Sequence[str] = ()) -> None:
+        """Write what waits, and show `live_rows` below it in place of the ones before."""
+        above = "".join(f"{row}\n" for row in self._above)
+        self._above.clear()
+        if self._ascii:
+            above = self._encodable(above)
+            live_rows = [self._encodable(row) for row in live_rows]
+        if self.live:
+            self._region.draw(live_rows, above)
+        elif above:
+            self._stream.write(above)
+            self._stream.flush()
+
+    def _encodable(self, text: str) -> str:
+        encoding = self._stream.encoding
+        return text.translate(_TO_ASCII).encode(encoding, "replace").decode(encoding)
+
+
+def _colors(terminal: bool, color: bool | None) -> Colors:
+    if color is None:
+        color = terminal and not os.environ.get("NO_COLOR")
+    if color:
+        return "full"
+    return "mono" if terminal else "none"

@@ -1,0 +1,120 @@
+"""The lines of stream-json as types. Only their JSON Schema and tests need them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt
+
+
+class _Base(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    schema_version: Literal[1]
+    session_id: str
+    seq: Annotated[int, Field(ge=0, description="0 for the first line, then one more each")]
+    ts: Annotated[AwareDatetime, Field(strict=False)]
+
+
+class InitLine(_Base):
+    """A process has opened the session."""
+
+    type: Literal["init"]
+    event_id: int
+    model: str
+    workspace: str
+    version: str
+    sandbox: str
+    name: str | None
+    resumed: bool
+
+
+class MessageLine(_Base):
+    type: Literal["message"]
+    event_id: int
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class ToolUseLine(_Base):
+    """`input` is the parsed arguments, or their text when it is not a JSON object;
+    `tool_call_id` is null for actions that no model asked for."""
+
+    type: Literal["tool_use"]
+    event_id: int
+    tool_call_id: str | None
+    name: str
+    input: dict[str, Any] | str
+
+
+class ToolResultLine(_Base):
+    """`cause` is the event_id of the tool_use; `data` holds what `kind` has: exit code, diff, …"""
+
+    type: Literal["tool_result"]
+    event_id: int
+    cause: int
+    tool_call_id: str | None
+    kind: str
+    content: str
+    is_error: bool
+    data: dict[str, Any]
+
+
+class StateLine(_Base):
+    type: Literal["state"]
+    event_id: int
+    state: str
+    reason: str
+    message: str
+    exit_code: int | None
+
+
+class NoticeLine(_Base):
+    """Anything else: decision, retry, condensation, … `event_id` is null for passing notices."""
+
+    type: Literal["notice"]
+    event_id: int | None
+    kind: str
+    message: str
+    data: dict[str, Any]
+
+
+class UsageData(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    prompt_tokens: Annotated[NonNegativeInt, Field(description="cached ones included")]
+    completion_tokens: NonNegativeInt
+    cache_read_tokens: NonNegativeInt
+    cache_write_tokens: NonNegativeInt
+    reasoning_tokens: NonNegativeInt
+
+
+class ErrorData(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    message: str
+    hint: str
+
+
+class ResultLine(_Base):
+    """Always the last line; `cost_usd` is null when a price is not known."""
+
+    type: Literal["result"]
+    status: str
+    reason: str
+    exit_code: int
+    answer: str
+    usage: UsageData
+    cost_usd: float | None
+    duration_s: float
+    steps: NonNegativeInt
+    files_changed: list[str]
+    evidence: list[str]
+    resume_command: str
+    error: ErrorData | None
+
+
+Line = Annotated[
+    InitLine | MessageLine | ToolUseLine | ToolResultLine | StateLine | NoticeLine | ResultLine,
+    Field(discriminator="type"),
+]

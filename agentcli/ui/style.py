@@ -1,0 +1,102 @@
+"""Lines of styled text as plain data, and their form for a terminal."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Style = Literal["", "dim", "bold", "red", "green", "yellow", "cyan", "red bold"]
+Colors = Literal["full", "mono", "none"]
+"""`mono` keeps weight (bold, dim) without colours, as NO_COLOR asks."""
+
+_CODES: dict[str, str] = {
+    "dim": "2",
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "red bold": "31;1",
+}
+_MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1"}
+_EMOJI_SELECTOR = "\ufe0f"
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Span(NamedTuple):
+    text: str
+    style: Style = ""
+
+
+Line = Sequence[Span]
+
+
+def plain(line: Line) -> str:
+    return "".join(span.text for span in line)
+
+
+def paint(line: Line, colors: Colors) -> str:
+    """The line with the escape codes of its styles; its text has to be printable already."""
+    if colors == "none":
+        return plain(line)
+    codes = _CODES if colors == "full" else _MONO_CODES
+    parts = []
+    for text, style in line:
+        code = codes.get(style)
+        parts.append(f"\x1b[{code}m{text}\x1b[0m" if code and text else text)
+    return "".join(parts)
+
+
+def cells(text: str) -> int:
+    """Columns that `text`, styled or not, takes on a terminal; in doubt (joined emoji) the most."""
+    text = bare(text)
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+@lru_cache(maxsize=4096)
+def _width(char: str) -> int:
+    if char == _EMOJI_SELECTOR:
+        return 1
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def clip(line: Line, width: int) -> Line:
+    """The line cut to `width` columns, with `…` where text is missing."""
+    expanded = [Span(text.expandtabs(4), style) for text, style in line]
+    if cells(plain(expanded)) <= width:
+        return expanded
+    room = max(width - 1, 0)
+    kept: list[Span] = []
+    for text, style in expanded:
+        taken = _prefix(text, room)
+        kept.append(Span(taken, style))
+        if taken != text:
+            break
+        room -= cells(text)
+    return [*kept, Span("…", "dim")]
+
+
+def bare(text: str) -> str:
+    """Painted text without its paint."""
+    return _SGR.sub("", text)
+
+
+def _prefix(text: str, width: int) -> str:
+    """The longest beginning of `text` that fits `width` columns."""
+    if text.isascii():
+        return text[:width]
+    used = 0
+    for index, char in enumerate(text):
+        used += _width(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def indent(lines: Iterable[Line], by: int = 4) -> list[Line]:
+    return [[Span(" " * by), *line] for line in lines]

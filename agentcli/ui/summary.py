@@ -1,0 +1,101 @@
+"""How a run ended, in numbers, and the line that says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentcli.messages import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """`status` is the state the session is in, `reason` the stable word why; times in seconds.
+
+    `cost_usd` is None when the price of a model used is not known. `error` and `hint` are for
+    people. `evidence` are facts from the log that speak for the result, one a line.
+    """
+
+    status: str
+    session_id: str
+    exit_code: int = 0
+    reason: str = ""
+    duration_s: float = 0.0
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    files_changed: tuple[str, ...] = ()
+    resume_command: str = ""
+    answer: str = ""
+    error: str = ""
+    hint: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}
+"""Exit codes that say all there is to say of an ending."""
+
+_ENDINGS = {
+    "error": "failed",
+    "rejected": "gave up",
+    "awaiting_user_input": "waits for you",
+    "awaiting_user_confirmation": "waits for approval",
+}
+
+
+def closing_facts(summary: RunSummary) -> list[str]:
+    """What `done in 12 s · 8 steps · …` is made of, the resume command not included."""
+    took = duration(summary.duration_s)
+    if summary.exit_code == 0:
+        facts = [f"done in {took}"]
+    elif summary.exit_code in SIGNALLED:
+        facts = [f"{SIGNALLED[summary.exit_code]} after {took}"]
+    else:
+        ending = _ENDINGS.get(summary.status, summary.status)
+        reason = f" ({summary.reason.replace('_', ' ')})" if summary.reason else ""
+        facts = [f"{ending}{reason} after {took}"]
+    if summary.steps:
+        facts.append(count(summary.steps, "step"))
+        facts.append(tokens_used(summary.usage))
+        facts.append(money(summary.cost_usd))
+    if summary.files_changed:
+        facts.append(f"{count(len(summary.files_changed), 'file')} changed")
+    return facts
+
+
+def tokens_used(usage: Usage) -> str:
+    total = f"{quantity(usage.prompt_tokens + usage.completion_tokens)} tokens"
+    if not usage.prompt_tokens:
+        return total
+    return f"{total} ({100 * usage.cache_read_tokens // usage.prompt_tokens}% cached)"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 9.95 else whole_seconds(round(seconds))
+
+
+def whole_seconds(seconds: int) -> str:
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    return (
+        f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    )
+
+
+def quantity(number: int) -> str:
+    if number < 1000:
+        return str(number)
+    unit, letter = (1000, "k") if number < 999_500 else (1_000_000, "M")
+    value = number / unit
+    digits = f"{value:.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")
+    return digits + letter
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def money(usd: float | None) -> str:
+    if usd is None:
+        return "price unknown"
+    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

@@ -1,0 +1,285 @@
+"""A session at a terminal: append-only lines, and one live region for what is going on now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TextIO
+
+from agentcli.events import Action, Event, Observation, Progress, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    SessionStartedObservation,
+)
+from agentcli.events.progress import (
+    Notice,
+    ReasoningDelta,
+    ReplyAbandoned,
+    Status,
+    TextDelta,
+    ToolCallStarted,
+    ToolOutput,
+)
+from agentcli.ui.callboard import CallBoard
+from agentcli.ui.notes import error_line, metrics_line, note, waiting
+from agentcli.ui.reply import StreamedReply
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import SPINNER, Screen
+from agentcli.ui.style import Line, Span, cells
+from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
+
+_SILENT_S = 1.0
+"""Waits shorter than this show nothing."""
+_REDRAW_S = 0.06
+"""Pieces of text may come by the hundred a second; the terminal is drawn less often."""
+
+
+class TerminalRenderer:
+    """Shows a session as it happens; a subscriber of it.
+
+    On a terminal: Markdown, diffs, and a live region that `tick`, called some ten times a second,
+    keeps moving. Elsewhere, or if `plain`: a line for each call and one for its result.
+    `show_text` says whether the model's answer belongs here, by default on terminals only; what
+    the model says beside tool calls is always shown. `static` shows a past session, in full.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        color: bool | None = None,
+        width: int | None = None,
+        quiet: bool = False,
+        verbose: int = 0,
+        show_text: bool | None = None,
+        plain: bool = False,
+        static: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        stream = stream or sys.stderr
+        self._screen = Screen(
+            stream, color=color, width=width, plain=plain, live=not static and not quiet
+        )
+        self._quiet = quiet
+        self._verbose = verbose
+        self._show_text = stream.isatty() if show_text is None else show_text
+        self._static = static
+        self._clock = clock
+        self._reply = StreamedReply(self._screen)
+        self._calls = CallBoard(
+            self._screen,
+            self._reply,
+            detailed=self._screen.rich or static or verbose > 0,
+            answers=self._show_text,
+            verbose=verbose,
+        )
+        self._starting: list[str] = []
+        self._status: Status | None = None
+        self._since = 0.0
+        self._drawn_at = 0.0
+        self._error_shown = ""
+
+    def on_event(self, event: Event) -> None:
+        if self._quiet:
+            self._only_errors(event)
+        else:
+            self._take(event)
+        self._draw()
+
+    def on_progress(self, progress: Progress) -> None:
+        if self._quiet:
+            return
+        self._take_progress(progress)
+        piece = isinstance(progress, TextDelta | ReasoningDelta | ToolOutput)
+        if not piece or self._clock() - self._drawn_at >= _REDRAW_S:
+            self._draw()
+
+    def tick(self) -> None:
+        """Let clocks and spinners move on."""
+        if self._screen.live:
+            self._draw()
+
+    def pause(self) -> None:
+        """Leave the terminal to someone else until the next event, progress or tick."""
+        self._screen.flush()
+
+    def close(self) -> None:
+        """Nothing more comes, or not for long: what is live stays in its last form or vanishes."""
+        self._reply.end()
+        self._calls.settle()
+        self._starting.clear()
+        self._status = None
+        self._screen.flush()
+
+    def closing_line(self, summary: RunSummary) -> None:
+        """How the run ended; with any exit code but 0 the way to resume it, even when quiet."""
+        self.close()
+        failed = summary.exit_code != 0
+        lines: list[Line] = []
+        told = summary.error == self._error_shown or summary.exit_code in SIGNALLED
+        if failed and summary.error and not told:
+            lines.append(error_line(summary.error))
+        if failed and summary.hint:
+            lines.append([Span(printable(summary.hint), "")])
+        facts = [] if self._quiet else closing_facts(summary)
+        resume = printable(summary.resume_command, multiline=False)
+        if resume and (failed or not self._quiet):
+            facts.append(f"to go on: {resume}" if self._quiet else resume)
+        for row in _filled(facts, self._screen.width):
+            lines.append([Span(printable(row), "" if failed else "dim")])
+        self._screen.put("end" if self._screen.rich and not self._quiet else "note", lines)
+        self._screen.flush()
+
+    def _only_errors(self, event: Event) -> None:
+        failed = isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"
+        if failed or (isinstance(event, ErrorObservation) and event.cause is None):
+            self._note(event)
+
+    def _take(self, event: Event) -> None:
+        now = self._clock()
+        match event:
+            case MessageAction():
+                self._message(event)
+            case DecisionObservation(cause=cause) if cause in self._calls:
+                self._calls.decide(event)
+            case Observation(cause=cause) if cause in self._calls:
+                self._set_status(None)
+                self._calls.answer(event, now)
+            case Action(runnable=True):
+                self._reply.end()
+                self._starting.clear()
+                self._set_status(None)
+                self._calls.add(event, now)
+            case _:
+                self._other(event)
+        if event.llm_metrics is not None and self._verbose:
+            self._screen.put("note", [metrics_line(event.llm_metrics)])
+
+    def _message(self, message: MessageAction) -> None:
+        if message.source is Source.AGENT:
+            self._starting.clear()
+            self._set_status(None)
+            beside_calls = message.reply is not None and message.reply.total > 1
+            if self._reply.begun:
+                self._reply.end()
+            elif self._show_text or beside_calls:
+                self._reply.show(message.content, message.reasoning if self._verbose else "")
+        elif message.source is Source.USER:
+            if self._static or message.delivery is not None:
+                lines = printable(message.content.strip()).split("\n")
+                marks = ["> ", *["  "] * (len(lines) - 1)]
+                said = [[Span(m + s, "bold")] for m, s in zip(marks, lines, strict=True)]
+                self._screen.put("user", said)
+        elif self._verbose:
+            self._screen.put("note", [[Span(printable(message.message), "dim")]])
+
+    def _other(self, event: Event) -> None:
+        if isinstance(event, SessionStartedObservation):
+            self._calls.workspace = event.workspace.rstrip("/")
+        if isinstance(event, AgentStateChangedObservation) and event.agent_state != "running":
+            self._set_status(None)
+            self._reply.end()
+        self._note(event)
+
+    def _note(self, event: Event) -> None:
+        line = note(event, self._verbose)
+        if line is None:
+            return
+        if isinstance(event, ErrorObservation | AgentStateChangedObservation):
+            self._error_shown = event.content
+        self._screen.put("note", [line])
+
+    def _take_progress(self, progress: Progress) -> None:
+        match progress:
+            case TextDelta(text=text):
+                if self._show_text and self._screen.live:
+                    self._reply.add_text(text)
+            case ReasoningDelta(text=text):
+                if self._verbose and self._screen.live:
+                    self._reply.add_reasoning(text)
+            case ToolCallStarted(name=name):
+                if not self._starting:
+                    self._since = self._clock()
+                self._reply.pause()
+                self._starting.append(printable(name, multiline=False))
+            case ToolOutput(action_id=action_id, text=text):
+                self._calls.add_output(action_id, text)
+            case ReplyAbandoned(reason=reason):
+                self._abandoned(reason)
+            case Status():
+                self._set_status(progress)
+            case Notice(text=text):
+                self._screen.put("note", [[Span(printable(text), "dim")]])
+
+    def _abandoned(self, reason: str) -> None:
+        self._starting.clear()
+        void = "; the text above does not count" if self._reply.abandon() else ""
+        why = printable(reason, multiline=False)
+        self._screen.put("note", [[Span(f"reply broken off: {why}{void}", "dim")]])
+
+    def _set_status(self, status: Status | None) -> None:
+        before, self._status = self._status, status
+        if status is None:
+            return
+        again = before is not None and before.phase == status.phase
+        if status.until_s is not None or not again:
+            self._since = self._clock()
+        if status.phase == "retrying" and not again and not self._screen.live:
+            self._screen.put("note", [[Span(waiting(status, 0), "dim")]])
+
+    def _draw(self) -> None:
+        rows: list[str] = []
+        if self._screen.live:
+            self._drawn_at = now = self._clock()
+            rows = self._reply.rows() or self._calls.rows(now, _spinner(now)) or self._wait(now)
+        self._screen.flush(rows)
+
+    def _wait(self, now: float) -> list[str]:
+        elapsed = now - self._since
+        if self._starting:
+            took = f" {whole_seconds(int(elapsed))}" if elapsed >= _SILENT_S else ""
+            text = f" {', '.join(self._starting)} …{took}"
+        elif self._status is not None and (elapsed >= _SILENT_S or self._status.until_s):
+            text = f" {waiting(self._status, elapsed)}"
+        else:
+            return []
+        return [self._screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
+
+
+def render_conversation(
+    events: Iterable[Event],
+    stream: TextIO | None = None,
+    *,
+    color: bool | None = None,
+    width: int | None = None,
+    verbose: int = 0,
+) -> None:
+    """Show stored events as they looked when they happened, with nothing live."""
+    renderer = TerminalRenderer(
+        stream or sys.stdout,
+        color=color,
+        width=width,
+        verbose=verbose,
+        show_text=True,
+        static=True,
+    )
+    for event in events:
+        renderer.on_event(event)
+    renderer.close()
+
+
+def _filled(facts: list[str], width: int) -> list[str]:
+    """The facts joined, on as many rows as `width` asks for; a fact is never broken."""
+    rows: list[str] = []
+    for fact in facts:
+        joined = f"{rows[-1]} · {fact}" if rows else fact
+        rows[-1:] = [joined] if cells(joined) <= width else [*rows[-1:], fact]
+    return rows
+
+
+def _spinner(now: float) -> str:
+    return SPINNER[int(now * 10) % len(SPINNER)]
