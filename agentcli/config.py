@@ -7,7 +7,6 @@ project file comes with a cloned repository, so it may tighten what follows and 
 from __future__ import annotations
 
 import difflib
-import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

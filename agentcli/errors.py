@@ -116,7 +116,7 @@ class ToolError(AgentError):
         self.error_id = error_id
 
 
-class TurnInterrupted(BaseException):  # noqa: N818 - an interrupt, not an error
+class TurnInterrupted(BaseException):
     """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout)."""
 
     def __init__(self, reason: str, exit_code: int) -> None:

@@ -221,6 +221,7 @@ class Wiring:
                 "ask" if self.approver and self.settings.agent.approval == "ask" else "yolo",
                 self.workspace,
                 tools.effect,
+                context.files.locate,
             ),
             limits=Limits(
                 self.settings.agent.max_turns,

@@ -28,9 +28,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
                 break
             think(agent, session)
     except LLMError as error:
-        ending = Ending(
-            AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint
-        )
+        ending = Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
     except TurnInterrupted as interrupt:
         ending = stop(session, interrupt)
     session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)

@@ -83,10 +83,16 @@ def _make_repository(folder: Path | None) -> Path:
     elif folder.exists():
         raise UsageError(f"{folder} already exists", hint="name a folder that does not")
     source = Path(__file__).parents[1] / "demo" / "repository"
-    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
     identity = ["-c", "user.name=demo", "-c", "user.email=demo@localhost"]
     try:
-        for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "A repository with a bug"]):
+        for arguments in (
+            ["init", "-q"],
+            ["add", "."],
+            ["commit", "-qm", "A repository with a bug"],
+        ):
             subprocess.run(
                 ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agentcli import interrupts
-from agentcli.agent.agent import TurnResult
+from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.cli.complaints import complain
 from agentcli.config import LoadedSettings, load_settings, parse_assignment
@@ -19,6 +19,7 @@ from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.sessions.facts import facts
 from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import AgentState
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.summary import RunSummary
@@ -68,7 +69,7 @@ class Outcome:
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line. Returns the exit code."""
         summary = self._summary(result, error)
-        if self.session is None:
+        if self.session is None and summary.error:
             complain(summary.error, summary.hint)
         else:
             self.renderer.closing_line(summary)
@@ -88,7 +89,7 @@ class Outcome:
             sys.stdout,
             session_id,
             result_only=self._options.output_format == "json",
-            on_closed=lambda: interrupts.interrupt(TurnInterrupted("stdout was closed", 141)),
+            on_closed=_stop_as_nobody_reads,
         )
 
     def _answer_is_on_screen(self) -> bool:
@@ -100,7 +101,7 @@ class Outcome:
         failed = ending is not None and ending.exit_code != 0
         done = facts(session.events[self._first_event :] if session else ())
         return RunSummary(
-            status=session.state.agent_state if session and not error else "error",
+            status="error" if error else ending.agent_state if ending else "",
             session_id=session.id if session else "",
             exit_code=error.exit_code if error else ending.exit_code if ending else 0,
             reason=ending.reason if ending else "",
@@ -135,9 +136,8 @@ def work(options: Options, opening: Opening) -> int:
     except AgentError as error:
         return outcome.finish(None, error)
     except TurnInterrupted as interrupt:
-        stopped = AgentError(interrupt.reason)
-        stopped.exit_code = interrupt.exit_code
-        return outcome.finish(None, stopped)
+        ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
+        return outcome.finish(TurnResult(ending, ""))
 
 
 def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
@@ -158,6 +158,11 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
         return outcome.finish(result)
     finally:
         bench.close()
+
+
+def _stop_as_nobody_reads() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    interrupts.interrupt(TurnInterrupted("stdout was closed", 141))
 
 
 def _write_answer(path: Path, answer: str) -> None:

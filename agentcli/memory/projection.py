@@ -28,6 +28,8 @@ from agentcli.events.observations import (
 from agentcli.messages import Message, ProviderData, ToolCall
 
 MAX_OBSERVATION_CHARS = 30_000
+MAX_FILE_CHARS = 120_000
+"""A read keeps to its own, higher limit; cutting it again would tear what it says is whole."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
 
@@ -200,6 +202,7 @@ def _result(event: Observation, call: ToolCall) -> Message:
         return Message.tool_message(content, call.id, is_error=True)
     images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
     failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
+    limit = MAX_FILE_CHARS if isinstance(event, FileReadObservation) else MAX_OBSERVATION_CHARS
     return Message.tool_message(
-        clip(event.content) or "(no output)", call.id, is_error=failed, image_urls=images
+        clip(event.content, limit) or "(no output)", call.id, is_error=failed, image_urls=images
     )

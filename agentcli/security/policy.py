@@ -17,12 +17,14 @@ Approval = Literal["ask", "yolo"]
 class Policy:
     """`ask`: reading and edits in the workspace run, the rest is asked. `yolo`: everything runs.
 
-    `effect_of` gives the declared effect of an action's tool: read, write, execute or network.
+    `effect_of` gives the declared effect of an action's tool: read, write, execute or network;
+    `locate` the file that a tool would take a path for.
     """
 
     mode: Approval
     workspace: Path
     effect_of: Callable[[Action], str]
+    locate: Callable[[str], Path]
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         effect = self.effect_of(action)
@@ -41,8 +43,7 @@ class Policy:
         path = getattr(action, "path", None)
         if not isinstance(path, str):
             return False
-        workspace = self.workspace.resolve()
-        return (workspace / Path(path).expanduser()).resolve().is_relative_to(workspace)
+        return self.locate(path).resolve().is_relative_to(self.workspace.resolve())
 
 
 def _decision(

@@ -28,6 +28,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.state import (
@@ -198,7 +199,9 @@ class Session:
         return originals
 
     def notify(self, progress: Progress) -> None:
-        """Deliver a passing notice to the subscribers; nothing is stored."""
+        """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
+        if isinstance(progress, TextDelta | ReasoningDelta | ToolOutput):
+            progress = replace(progress, text=self.redact(progress.text))
         self._tell("on_progress", progress)
 
     def pending_actions(self) -> list[Action]:
@@ -246,7 +249,11 @@ class Session:
         last = self.events[-1] if self.events else None
         if last is not None and last.reply and last.reply.index < last.reply.total - 1:
             self.emit(ReplyDiscardedObservation(reply_id=last.reply.id))
-        answered = {event.cause for event in self.events if isinstance(event, Observation)}
+        answered = {
+            event.cause
+            for event in self.events
+            if isinstance(event, Observation) and not isinstance(event, DecisionObservation)
+        }
         discarded = {e.reply_id for e in self.events if isinstance(e, ReplyDiscardedObservation)}
         for event in reversed(self.events):
             if isinstance(event, Action) and event.source is Source.USER:

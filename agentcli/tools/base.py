@@ -84,10 +84,6 @@ class ToolContext:
     partial: ToolResult | None = None
     """What a tool had when it was interrupted, set by it before the interrupt goes on."""
 
-    def resolve(self, path: str) -> Path:
-        """`path` made absolute: `~` is the home folder, relative ones start at the workspace."""
-        return self.workspace / Path(path).expanduser()
-
 
 A = TypeVar("A", bound=ToolArguments)
 

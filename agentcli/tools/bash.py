@@ -22,7 +22,9 @@ class Arguments(ToolArguments):
     background: bool = False
     job: str | None = Field(default=None, description="id of a background job")
     is_input: bool = Field(
-        default=False, description="command is input for the command that waits for it"
+        default=False,
+        description="command is text for the one that waits for input; "
+        "if none does, it is run with stdin open",
     )
     restart: bool = Field(default=False, description="start a fresh shell first")
 
@@ -31,7 +33,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
     shell = context.shell
     if arguments.restart:
         shell.restart()
-    before = shell.last_result.cwd if shell.last_result else str(context.workspace)
+    before = shell.cwd
     try:
         result = _run(arguments, context)
     except TurnInterrupted:
@@ -53,9 +55,10 @@ def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
     if arguments.background:
         return shell.run_in_background(command)
     live = context.live_output
-    if arguments.is_input:
+    waiting = shell.last_result is not None and shell.last_result.waiting_for_input
+    if arguments.is_input and waiting:
         return shell.send_input(command, timeout=arguments.timeout, on_output=live)
-    return shell.run(command, timeout=arguments.timeout, on_output=live)
+    return shell.run(command, timeout=arguments.timeout, stdin=arguments.is_input, on_output=live)
 
 
 def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:

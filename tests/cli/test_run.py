@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import MODELS
+from tests.conftest import LIMIT_S, MODELS
 from tests.server import Call, HttpError, LengthStop, Reply, Truncated
 
 FIX = [
@@ -322,9 +323,11 @@ def test_json_lines_end_with_a_result_on_signals(agent, serve, number, code):
 
 
 def wait_for(path: Path, process: subprocess.Popen) -> None:
-    """Until another process made `path`; gives up when that process has ended."""
+    """Until another process made `path`; gives up when that process has ended, or hangs."""
+    deadline = time.monotonic() + LIMIT_S
     while not path.exists():
         assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
 
 
 def test_a_reader_that_goes_away_ends_the_run(agent, serve):

@@ -25,6 +25,7 @@ from agentcli.runtime.files import (
     display_path,
     parse_path,
     read_text,
+    text_file,
     undo_text,
     write_text,
 )
@@ -52,12 +53,12 @@ def test_what_is_read_and_written_back_is_the_same_bytes(
 def test_any_bytes_that_count_as_text_come_back_as_they_were(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("bytes") / "a"
     path.write_bytes(data)
-    try:
+    if text_file(data) is None:
+        with pytest.raises(ToolError, match="binary"):
+            read_text(path)
+    else:
         file = read_text(path)
-    except ToolError as error:
-        assert error.error_id == "binary_file"
-        return
-    write_text(path, file.text, file)
+        write_text(path, file.text, file)
     assert path.read_bytes() == data
 
 
@@ -206,7 +207,7 @@ def test_a_folder_swapped_for_a_symlink_while_we_write_leads_nowhere(tmp_path):
     swapper = threading.Thread(target=swap)
     swapper.start()
     outcomes = set()
-    for _ in range(500):
+    for _ in range(200):
         try:
             write_text(folder / "a", "text", within=[tmp_path / "work"])
             outcomes.add("written")

@@ -41,9 +41,7 @@ def test_a_replacement_is_confirmed_by_the_changed_lines(use, file):
     path = file(CODE)
     result = use(TOOL, path="a.py", old_str="a + 1", new_str="a + 2")
     assert path.read_text() == CODE.replace("a + 1", "a + 2")
-    assert result.output == (
-        "Edited a.py:\n1\tdef f(a):\n2\t    b = a + 2\n3\t    return b\n4\t"
-    )
+    assert result.output == ("Edited a.py:\n1\tdef f(a):\n2\t    b = a + 2\n3\t    return b\n4\t")
     assert "-    b = a + 1\n+    b = a + 2\n" in result.data["diff"]
     assert result.data["old_content"] == CODE
 
@@ -138,7 +136,7 @@ def test_wrong_indentation_is_named(use, file):
         ("f(a,  b)\n", "f(a, b)", "white space"),
         ("s = “quoted”\n", 's = "quoted"', "quotes, dashes"),
         ("s = 'quoted'\n", 's = "quoted"', "quotes, dashes"),
-        ("a\u00a0=\u00a01 – 2\n", "a = 1 - 2", "quotes, dashes"),
+        ("a\u00a0=\u00a01 \u2013 2\n", "a = 1 - 2", "quotes, dashes"),
     ],
 )
 def test_small_differences_are_named(use, file, text, old, difference):

@@ -86,7 +86,7 @@ def test_a_missing_file_brings_similar_names(use, workspace):
         use(TOOL, path="src/parsr.py")
     with pytest.raises(ToolError, match=r"no parser\.py\. Similar: src/parser\.py"):
         use(TOOL, path="parser.py")
-    with pytest.raises(ToolError, match=r"lib/parser\.py\. \. has no lib\. Similar: src/parser"):
+    with pytest.raises(ToolError, match=r"lib/parser\.py: no lib in \.\. Similar: src/parser"):
         use(TOOL, path="lib/parser.py")
     with pytest.raises(ToolError, match=r"There is no readme\.md/x"):
         use(TOOL, path="readme.md/x")
@@ -142,9 +142,12 @@ def test_notebooks_are_shown_by_cells(use, workspace):
                 "cell_type": "code",
                 "source": "1/0",
                 "outputs": [
-                    {"output_type": "stream", "text": ["out\n"]},
+                    {"output_type": "stream", "text": ["out \ud800\n"]},
                     {"output_type": "display_data", "data": {"image/png": "AAAA"}},
-                    {"output_type": "error", "traceback": ["\x1b[31mZeroDivisionError\x1b[0m", "x"]},
+                    {
+                        "output_type": "error",
+                        "traceback": ["\x1b[31mZeroDivisionError\x1b[0m", "x"],
+                    },
                 ],
             },
         ]
@@ -158,7 +161,7 @@ def test_notebooks_are_shown_by_cells(use, workspace):
         "--- cell 2, code ---",
         "1/0",
         "--- output ---",
-        "out",
+        "out ?",
         "--- output, image/png ---",
         "",
         "--- output ---",

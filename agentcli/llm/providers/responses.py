@@ -190,10 +190,7 @@ def _kept(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             entry = {"type": "message", **_only(item, "id", "status")}
             kept.append(entry | ({"text": _text_of(item)} if several else {}))
         elif item["type"] == "function_call":
-            call_id = next(call_ids).id
-            kept.append(
-                {"type": "function_call", "call_id": call_id, **_only(item, "id", "status")}
-            )
+            kept.append({"type": "function_call", **_only(item, "id", "status")})
     return kept
 
 

@@ -1,0 +1,1 @@
+"""Where tools run: the persistent shell, the persistent Python interpreter, their processes."""

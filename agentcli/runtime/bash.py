@@ -1,0 +1,185 @@
+"""One bash process: it takes a script at a time and says how the script ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from agentcli.runtime import bash_lines, processes
+from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
+from agentcli.runtime.folders import write_private
+from agentcli.runtime.output import Capture, Live, clean
+from agentcli.runtime.processes import TerminalWait
+from agentcli.runtime.terminal import Terminal
+
+_READY_S = 20.0
+_ASK_S = 10.0
+_GUESS_QUIET_S = 1.0
+_PROMPT = re.compile(
+    r"(?:pass(?:word|phrase|code)|\bpin\b|otp|token|login|username)[^\n]*[:?] ?$"
+    r"|[\[(](?:y/n|yes/no)[^\n]*[\])][^\n]{0,3}$",
+    re.IGNORECASE,
+)
+
+
+class Bash:
+    """`folder` is its own: the pipes, its start file and the script in hand."""
+
+    def __init__(
+        self, prefix: Sequence[str], *, folder: Path, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        """Returns once the process runs. Raises OSError if it can't be started."""
+        rc = folder / "rc"
+        rc.write_text(bash_lines.RC)
+        bash = shutil.which("bash", path=env.get("PATH")) or "/bin/bash"
+        argv = (*prefix, bash, "--noprofile", "--rcfile", str(rc), "--noediting", "-i")
+        self.terminal = Terminal(argv, folder=folder, cwd=cwd, env=env)
+        self.cwd = cwd
+        self.status = 0
+        self.flags = ""
+        self.late = b""
+        """Written after the end of the last script, by processes that it left behind."""
+        self._token = os.urandom(8).hex()
+        self._counter = 0
+        self._lists_jobs = False
+        self._leader: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.terminal.alive
+
+    @property
+    def reachable(self) -> bool:
+        """False once a command has removed the pipe for reports."""
+        return self.terminal.report_path.exists()
+
+    @property
+    def leader(self) -> int:
+        """The pid of bash as we count; not that of a sandbox around it."""
+        return self._leader or self.terminal.pid
+
+    def await_ready(self, capture: Capture) -> None:
+        """Raises OSError if bash does not answer."""
+        if self._leader is not None:
+            return
+        exchange = self._exchange(capture)
+        self._ask_report(exchange)
+        outcome = exchange.wait(_READY_S, on_report=self._end_request(exchange))
+        if outcome is not Outcome.DONE:
+            said = clean(exchange.marks.before).strip()
+            raise OSError(f"the shell did not start: {said or outcome.value}")
+        self._leader = self.terminal.foreground() or self.terminal.pid
+
+    def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
+        """Starts `script`; its commands see the status of the last one as `$?`."""
+        self.terminal.reset_modes()
+        path = write_private(self.terminal.folder / "script", script)
+        self._lists_jobs = b"jobs" in script
+        exchange = self._exchange(capture)
+        report = self.terminal.report_path
+        self.terminal.send_line(
+            bash_lines.run_lines(exchange.nonce, path, report, status=self.status, stdin=stdin)
+        )
+        return exchange
+
+    def follow(self, exchange: Exchange, seconds: float, *, live: Live, stdin: bool) -> Outcome:
+        return exchange.wait(
+            seconds,
+            live=live,
+            watch=self._watch(exchange, stdin=stdin),
+            on_report=self._end_request(exchange),
+        )
+
+    def stop(self, exchange: Exchange) -> Outcome:
+        """Ends what runs, within 5 s."""
+        outcome = stop(
+            exchange,
+            self.leader,
+            ask_again=lambda: self._ask_report(exchange),
+            on_report=self._end_request(exchange),
+        )
+        if outcome is Outcome.DONE:
+            self._end_strays(exchange)
+        return outcome
+
+    def conclude(self, exchange: Exchange) -> None:
+        """Takes over what the report says of the shell."""
+        self._take_state(exchange)
+        if exchange.report:
+            self.status = bash_lines.parse_report(exchange.report[1]).status
+
+    def ask(self, script: bytes, capture: Capture) -> Outcome:
+        """Runs a script of ours; the next command won't see that."""
+        exchange = self.begin(script, capture, stdin=False)
+        outcome = exchange.wait(_ASK_S, on_report=self._end_request(exchange))
+        self._take_state(exchange)
+        return outcome
+
+    def close(self) -> None:
+        self.terminal.close()
+
+    def script_text(self, text: str) -> str:
+        """Output without bash's mentions of our script file, and of jobs that ended."""
+        path = str(self.terminal.folder / "script")
+        first, newline, rest = text.partition("\n")
+        if first.endswith(f"+ . {path}"):
+            text = rest if newline else ""
+        text = text.removesuffix(bash_lines.FALLBACK_PREFIX).replace(f"{path}: ", "")
+        return text if self._lists_jobs else bash_lines.strip_job_notices(text)
+
+    def _watch(self, exchange: Exchange, *, stdin: bool) -> Watch:
+        def look(quiet: float) -> Outcome | None:
+            group = self.terminal.foreground()
+            if group is None:
+                return None
+            if self.terminal.idle(self.leader):
+                return Outcome.LOST
+            guess = quiet >= _GUESS_QUIET_S
+            waits = processes.waits_for_terminal(group, polling_counts=stdin and guess)
+            if waits is TerminalWait.YES:
+                return Outcome.WAITING
+            hidden = waits is TerminalWait.HIDDEN and guess
+            return Outcome.WAITING if hidden and _PROMPT.search(exchange.capture.end()) else None
+
+        return look
+
+    def _end_strays(self, exchange: Exchange) -> None:
+        """Kills what bash started but forgot, interrupted between starting it and waiting."""
+        self.conclude(exchange)
+        strays = processes.children(self.leader, since=exchange.started_ticks)
+        if not strays:
+            return
+        target = self.terminal.folder / "jobs"
+        self.ask(bash_lines.jobs_script(target), exchange.capture)
+        known = {
+            processes.outer_pid(int(number), self.leader)
+            for number in (target.read_text().split() if target.exists() else ())
+        }
+        processes.send((pid for pid in strays if pid not in known), signal.SIGKILL)
+
+    def _take_state(self, exchange: Exchange) -> None:
+        self.late = exchange.marks.after
+        if exchange.report:
+            report = bash_lines.parse_report(exchange.report[1])
+            self.flags, self.cwd = report.flags, report.cwd or self.cwd
+
+    def _exchange(self, capture: Capture) -> Exchange:
+        self._counter += 1
+        return Exchange(self.terminal, f"{self._token}{self._counter}", capture, before=self.late)
+
+    def _ask_report(self, exchange: Exchange) -> None:
+        line = bash_lines.report_lines(exchange.nonce, self.terminal.report_path)
+        self.terminal.send_line(line)
+
+    def _end_request(self, exchange: Exchange) -> Callable[[str], None]:
+        """A report of the second kind comes without an end mark."""
+
+        def ask(letter: str) -> None:
+            if letter == "F":
+                self.terminal.send_line(bash_lines.end_line(exchange.nonce))
+
+        return ask

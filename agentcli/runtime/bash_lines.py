@@ -1,0 +1,134 @@
+"""The lines our bash reads: how a command is framed, and what it reports.
+
+Nothing here may be in reach of what commands do to the shell. Commands are sourced from a file,
+so their quoting can't swallow the frame; `\\builtin` passes aliases and functions by; `/dev/tty`
+is there whatever was redirected; an error in an arithmetic expansion, which no function or alias
+can take over, is the last way to report (when `builtin` itself is a function).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.runtime.exchange import MARK
+from agentcli.runtime.output import replace_surrogates
+
+RC = """\
+unset HISTFILE TMOUT MAILCHECK
+set +o history
+PS1= PS2= PROMPT_COMMAND=
+"""
+FALLBACK_PREFIX = "bash: _agent_reported: "
+"""What bash puts before the text of `end_line`."""
+NOISY_FLAGS = frozenset("%xv")
+"""Flags of a shell that writes of itself between commands: prompts, traces."""
+
+_JOB_NOTICE = re.compile(
+    r"^\[\d+\][ +-]  (?:Done|Exit|Terminated|Killed|Hangup) .*\n?", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class ShellReport:
+    status: int
+    flags: str
+    cwd: str
+
+
+def encode_command(command: str) -> bytes:
+    """Raises ValueError for a NUL, which no shell can take."""
+    if "\0" in command:
+        raise ValueError("the command contains a NUL character, which a shell cannot run")
+    return replace_surrogates(command).encode() + b"\n"
+
+
+def run_lines(nonce: str, script: Path, report: Path, *, status: int, stdin: bool) -> bytes:
+    """Sources `script`; its commands find `$?` as `status`."""
+    source = "/dev/tty" if stdin else "/dev/null"
+    restore = rf"(\exit {status})&&\:;" if status else ""
+    begin = (
+        rf"{{ \builtin printf '\036B%s\036' {nonce} >/dev/tty; "
+        rf"_agent_status=130 _agent_reported=; {restore} }} >/dev/null 2>&1"
+    )
+    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, report, '$?')}".encode()
+    return line + b"\n" + report_lines(nonce, report)
+
+
+def report_lines(nonce: str, report: Path) -> bytes:
+    """Report unless that was done: after an interrupt, then in the way nothing can take over.
+
+    The last way ends a shell with `set -e`, so it must not be taken without need.
+    """
+    text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
+    again = _report(nonce, report, "$_agent_status")
+    return (
+        f"[[ ${{_agent_reported-}} ]] >/dev/null 2>&1 || {again}\n"
+        f"((${{_agent_reported:?{text}}})) 2<>{_quote(report)} >/dev/null"
+    ).encode()
+
+
+def _report(nonce: str, report: Path, status: str) -> str:
+    """The report and the end mark. Only the real printf can set `_agent_reported`."""
+    flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
+    return (
+        rf"{{ _agent_status={status}; \builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
+        rf'"$_agent_status" {flags} "${{PWD-}}" 1<>{_quote(report)}; '
+        rf"\builtin printf -v _agent_reported 1; \builtin printf '\036E%s\036' {nonce} >/dev/tty; "
+        "} >/dev/null 2>&1"
+    )
+
+
+def end_line(nonce: str) -> bytes:
+    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2>/dev/tty".encode()
+
+
+def parse_report(text: str) -> ShellReport:
+    status, flags, cwd = text.split(":", 2)
+    return ShellReport(int(status or 0), flags, cwd)
+
+
+def strip_job_notices(text: str) -> str:
+    return _JOB_NOTICE.sub("", text)
+
+
+def exports_script(target: Path) -> bytes:
+    """Writes the exported variables to `target`, each as "name=value" and a NUL."""
+    return (
+        r"(\unset -f unset builtin; for _agent_status in $(\builtin compgen -e); do "
+        r"""\builtin printf '%s=%s\0' "$_agent_status" "${!_agent_status}"; done) """
+        f">|{_quote(target)} 2>/dev/null\n"
+    ).encode()
+
+
+def jobs_script(target: Path) -> bytes:
+    """Writes the process groups of the shell's jobs to `target`."""
+    return rf"\builtin jobs -p >|{_quote(target)}".encode() + b"\n"
+
+
+def background_script(
+    script: Path, log: Path, status: Path, pid: Path, *, errexit: bool, limit: int
+) -> bytes:
+    """Runs `script` in a subshell of its own; at most `limit` bytes of output are kept.
+
+    The subshell has its own process group; its number goes to `pid`, its end to `status`.
+    """
+    again = r"\set -e;" if errexit else ""
+    keep = (
+        rf"{{ \command -p dd bs=65536 iflag=count_bytes count={limit} of={_quote(log)} 2>/dev/null"
+        rf" || \command -p cat >>{_quote(log)}; \command -p cat >/dev/null; }}"
+    )
+    job = rf"( {again} \. {_quote(script)} ) </dev/null 2>&1 | {keep}"
+    done = rf"""\builtin printf '%s' "${{PIPESTATUS[0]}}" >|{_quote(status)}"""
+    return (
+        rf"( \set +e +x; {job}; {done} ) >/dev/null 2>&1 &"
+        "\n"
+        rf"""\builtin printf '%s' "$!" >|{_quote(pid)}; \builtin disown $!"""
+        "\n"
+    ).encode()
+
+
+def _quote(path: Path) -> str:
+    return shlex.quote(str(path))

@@ -1,0 +1,218 @@
+"""One request to a process on a terminal: from its first output to its report and end mark."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from agentcli.runtime import processes
+from agentcli.runtime.output import Between, Capture, Live
+from agentcli.runtime.terminal import Terminal
+
+MARK = "\x1e"
+_END_MARK_PATIENCE_S = 1.0
+_FIRST_LOOK_S = 0.3
+_SECOND_LOOK_S = 0.15
+_LONGEST_LOOK_S = 5.0
+_SLICE_S = 0.15
+_LADDER = (
+    (signal.SIGINT, 1.0),
+    (signal.SIGINT, 0.5),
+    (signal.SIGTERM, 1.2),
+    (signal.SIGKILL, 0.8),
+)
+_SILENT = Live(None)
+
+
+class Outcome(Enum):
+    DONE = "done"
+    DIED = "died"
+    """The process behind the terminal has ended."""
+    TIMEOUT = "timeout"
+    WAITING = "waiting"
+    """Something waits for someone to type."""
+    LOST = "lost"
+    """The process waits for our next line but has not reported: it is no longer itself."""
+
+
+Watch = Callable[[float], Outcome | None]
+"""Looks at the processes when nothing has come for so many seconds."""
+
+
+class Exchange:
+    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞"; a report is "␞<letter><nonce>:…␞"."""
+
+    def __init__(
+        self, terminal: Terminal, nonce: str, capture: Capture, *, before: bytes = b""
+    ) -> None:
+        self.terminal = terminal
+        self.nonce = nonce
+        self.capture = capture
+        self.report: tuple[str, str] | None = None
+        """(letter, text) once the request has come to its end."""
+        self.marks = Between(
+            f"{MARK}B{nonce}{MARK}".encode(), f"{MARK}E{nonce}{MARK}".encode(), before=before
+        )
+        self.started_ticks = processes.ticks_now()
+        self._reports = b""
+        self._last_activity = time.monotonic()
+
+    @property
+    def finished(self) -> bool:
+        if self.report is None:
+            return False
+        patience = self._last_activity + _END_MARK_PATIENCE_S
+        return self.marks.ended or time.monotonic() > patience
+
+    def wait(
+        self,
+        seconds: float,
+        *,
+        live: Live = _SILENT,
+        watch: Watch | None = None,
+        on_report: Callable[[str], None] | None = None,
+    ) -> Outcome:
+        """Follows the request until it ends, but at most `seconds`.
+
+        `on_report` gets the report's letter when it comes and may ask for the end mark.
+        """
+        deadline = time.monotonic() + seconds
+        looks = _Looks(watch)
+        while not self.finished:
+            now = time.monotonic()
+            if self.terminal.ended:
+                self._read_rest(live)
+                break
+            if live.due_in(now) == 0.0:
+                live.flush()
+            if now >= deadline:
+                live.flush()
+                return Outcome.TIMEOUT
+            if self.report:
+                looks = _Looks(None)
+            elif (seen := looks.look(now, self._last_activity)) is not None:
+                live.flush()
+                return seen
+            waits = (deadline - now, live.due_in(now), looks.due_in(now), self._end_patience(now))
+            had_report = self.report is not None
+            self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
+            if on_report and self.report and not had_report:
+                on_report(self.report[0])
+        live.flush()
+        self.capture.feed(self.marks.release())
+        return Outcome.DONE if self.report else Outcome.DIED
+
+    def _end_patience(self, now: float) -> float | None:
+        if self.report is None:
+            return None
+        return max(0.0, self._last_activity + _END_MARK_PATIENCE_S - now) + 0.001
+
+    def _take(self, output: bytes, reports: bytes, live: Live) -> None:
+        if output or reports:
+            self._last_activity = time.monotonic()
+        inside = self.marks.feed(output)
+        self.capture.feed(inside)
+        live.feed(inside)
+        if reports and self.report is None:
+            self._reports += reports
+            self._parse()
+
+    def _parse(self) -> None:
+        pattern = rf"{MARK}([A-Z]){re.escape(self.nonce)}:(.*?){MARK}".encode()
+        if found := re.search(pattern, self._reports, re.DOTALL):
+            letter, text = found.groups()
+            self.report = letter.decode(), text.decode("utf-8", "replace")
+
+    def _read_rest(self, live: Live) -> None:
+        _, reports = self.terminal.pump(0)
+        self._take(b"", reports, live)
+        for output in self.terminal.drain_after_exit():
+            self._take(output, b"", live)
+
+
+class _Looks:
+    """When to look at the processes: soon after it went quiet, then ever more seldom."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._since = 0.0
+        self._delay = _FIRST_LOOK_S
+        self._next = 0.0
+        self._seen: Outcome | None = None
+
+    def due_in(self, now: float) -> float | None:
+        return None if self._watch is None else max(0.0, self._next - now)
+
+    def look(self, now: float, last_activity: float) -> Outcome | None:
+        """An outcome only if it is the same twice: a process may be between two calls."""
+        if self._watch is None:
+            return None
+        if last_activity != self._since:
+            self._since, self._delay, self._seen = last_activity, _FIRST_LOOK_S, None
+            self._next = last_activity + self._delay
+        if now < self._next:
+            return None
+        found = self._watch(now - last_activity)
+        if found is not None and found is self._seen:
+            return found
+        self._seen = found
+        self._delay = _SECOND_LOOK_S if found else min(2 * self._delay, _LONGEST_LOOK_S)
+        self._next = now + self._delay
+        return None
+
+
+def stop(
+    exchange: Exchange,
+    leader: int,
+    *,
+    ask_again: Callable[[], None],
+    on_report: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
+
+    Takes at most 4.5 s. `leader` is the process that answers our lines; `ask_again` makes it
+    report once more, for a report can be lost to an interrupt.
+    """
+    terminal = exchange.terminal
+    terminal.interrupt_key()
+    for signum, patience in _LADDER:
+        _apply(terminal, signum, leader)
+        ask_again()
+        outcome = _insist(exchange, signum, patience, leader, on_report)
+        if outcome is not Outcome.TIMEOUT:
+            return outcome
+    terminal.kill()
+    return exchange.wait(1.0)
+
+
+def _insist(
+    exchange: Exchange,
+    signum: signal.Signals,
+    patience: float,
+    leader: int,
+    on_report: Callable[[str], None] | None,
+) -> Outcome:
+    """Repeats the signal when a script goes on with its next command."""
+    deadline = time.monotonic() + patience
+    group = exchange.terminal.foreground()
+    while (left := deadline - time.monotonic()) > 0:
+        outcome = exchange.wait(min(_SLICE_S, left), on_report=on_report)
+        if outcome is not Outcome.TIMEOUT:
+            return outcome
+        now_in_front = exchange.terminal.foreground()
+        if now_in_front not in (group, leader):
+            group = now_in_front
+            _apply(exchange.terminal, signum, leader)
+    return Outcome.TIMEOUT
+
+
+def _apply(terminal: Terminal, signum: signal.Signals, leader: int) -> None:
+    group = terminal.foreground()
+    if group != leader:
+        # The leader drops the rest of its script only if it is interrupted too.
+        processes.send([leader], signal.SIGINT)
+    if group is not None and (group != leader or signum is not signal.SIGKILL):
+        processes.send_group(group, signum)

@@ -1,0 +1,67 @@
+"""File names whatever their bytes: shown so that they harm no terminal and can be given back."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from agentcli.errors import ToolError
+
+_NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
+_ESCAPE = re.compile(
+    rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
+)
+_LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+
+
+def display_path(path: Path | str, workspace: Path | None = None) -> str:
+    """`path` for people and models, relative inside `workspace`. A name with bytes or characters
+    that can't be shown is written as bash does ($'caf\\xe9.txt') and can be pasted into bash."""
+    text = str(path)
+    if workspace is not None and Path(path).is_relative_to(workspace):
+        text = str(Path(path).relative_to(workspace))
+    if text.startswith("~"):
+        text = f"./{text}"
+    if text.isprintable() and not text.startswith("$'"):
+        return text
+    return "$'" + "".join(map(_escape, text)) + "'"
+
+
+def _escape(character: str) -> str:
+    if character in _NAMED_ESCAPES:
+        return _NAMED_ESCAPES[character]
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+def parse_path(text: str) -> str:
+    """The path that `display_path` or a model wrote; ToolError when no file can have that name."""
+    try:
+        raw = os.fsencode(text)
+    except UnicodeEncodeError:
+        raw = b"\0"
+    if len(raw) > 2 and raw.startswith(b"$'") and raw.endswith(b"'"):
+        raw = _ESCAPE.sub(_unescape, raw[2:-1])
+    else:
+        raw = os.path.expanduser(raw)  # noqa: PTH111 - Path's raises where there is no home
+    if not raw or b"\0" in raw:
+        raise ToolError(f"{text!a} can't be the name of a file.", error_id="bad_path")
+    return os.fsdecode(raw)
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    byte, short, long, octal, character = match.groups()
+    if byte or octal:
+        return bytes([int(byte, 16) if byte else int(octal, 8) & 255])
+    if short or long:
+        code = int(short or long, 16)
+        return chr(code).encode("utf-8", "surrogatepass") if code <= 0x10FFFF else b"\0"
+    return bytes([_LETTERS.get(character[0], character[0])])
+
+
+def size_text(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"

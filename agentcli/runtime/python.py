@@ -1,0 +1,256 @@
+"""The session's Python: one persistent interpreter of the workspace; its variables survive."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.runtime import processes
+from agentcli.runtime.exchange import Exchange, Outcome, stop
+from agentcli.runtime.folders import existing_folder, private_folder, write_private
+from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
+from agentcli.runtime.processes import ENVIRONMENT_MARK, TerminalWait
+from agentcli.runtime.terminal import Terminal
+
+_READY_S = 30.0
+_LATE_CHARS = 2000
+
+OnOutput = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    output: str
+    """Printed text, the value of a last expression, or the traceback; clean, cut if long."""
+    error: bool
+    """The code raised, or did not come to its end."""
+    images: tuple[str, ...]
+    """data: URLs of PNG, one for each figure that matplotlib has drawn."""
+    duration_s: float
+    timed_out: bool = False
+    truncated: bool = False
+    full_output_path: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
+    """The workspace's own Python: $VIRTUAL_ENV, .venv, venv, else the first on PATH, else ours."""
+    folders = [Path(workspace) / ".venv", Path(workspace) / "venv"]
+    if env.get("VIRTUAL_ENV"):
+        folders.insert(0, Path(env["VIRTUAL_ENV"]))
+    for folder in folders:
+        candidate = folder / "bin" / "python"
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    path = env.get("PATH")
+    return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
+
+
+@dataclass
+class _Running:
+    exchange: Exchange
+    limit: int
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+
+class PythonInterpreter:
+    """Synchronous, for one thread; exceptions that come while code runs interrupt it and are
+    raised again, with `last_result` holding what there is. `env`, `scratch`, `outputs` and
+    `argv_prefix` are as for a Shell."""
+
+    def __init__(
+        self,
+        *,
+        workspace: str | Path,
+        env: Mapping[str, str],
+        scratch: Path,
+        outputs: Path,
+        cwd: str | None = None,
+        max_chars: int = 30_000,
+        argv_prefix: Sequence[str] = (),
+        identity: str = "",
+    ) -> None:
+        self.last_result: CellResult | None = None
+        self.interpreter = find_interpreter(workspace, env)
+        self.identity = identity or os.urandom(8).hex()
+        """Marks all processes of this interpreter, as AGENT_SHELL_ID in their environment."""
+        self._env = {**env, ENVIRONMENT_MARK: self.identity}
+        self._cwd = cwd or str(workspace)
+        self._scratch = scratch
+        self._outputs = outputs
+        self._max_chars = max_chars
+        self._argv_prefix = tuple(argv_prefix)
+        self._terminal: Terminal | None = None
+        self._leader: int | None = None
+        self._late = b""
+        self._counter = 0
+
+    def start(self) -> None:
+        """Spawns the interpreter and returns at once. Raises OSError if it can't be started."""
+        if self._terminal is not None:
+            return
+        folder = private_folder(self._scratch, f"python-{self.identity}-{self._next()}")
+        # A copy, because our own package need not be visible where the interpreter runs.
+        source = Path(__file__).with_name("python_driver.py").read_bytes()
+        driver = write_private(folder / "driver.py", source)
+        argv = (*self._argv_prefix, self.interpreter, str(driver), str(folder / "report"))
+        cwd = existing_folder(self._cwd)
+        self._terminal = Terminal(argv, folder=folder, cwd=cwd, env=self._env)
+
+    def run(
+        self,
+        code: str,
+        *,
+        timeout: float = 120.0,
+        output_limit: int | None = None,
+        on_output: OnOutput = None,
+    ) -> CellResult:
+        """Runs `code`, interrupting it after `timeout` seconds.
+
+        Raises OSError if the interpreter can't be started.
+        """
+        self.last_result = None
+        terminal, notes = self._ready()
+        terminal.reset_modes()
+        limit = self._max_chars if output_limit is None else output_limit
+        path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
+        figures = str(terminal.folder / "figure-")
+        exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
+        return self._follow(_Running(exchange, limit, notes), timeout, on_output)
+
+    def restart(self) -> None:
+        """A fresh interpreter; all variables are lost."""
+        self._drop()
+        self.start()
+
+    def close(self) -> None:
+        """Kills the interpreter and all that carries its mark."""
+        self._drop()
+        processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
+
+    def _next(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    def _ready(self) -> tuple[Terminal, list[str]]:
+        notes = []
+        if self._terminal is not None and not self._terminal.alive:
+            notes.append(self._replace())
+        if self._terminal is not None and not self._terminal.report_path.exists():
+            self.restart()
+            notes.append("the interpreter had lost its files and was restarted")
+        self.start()
+        assert self._terminal is not None
+        if self._leader is None:
+            exchange = self._request(self._terminal)
+            outcome = exchange.wait(_READY_S)
+            if outcome is not Outcome.DONE:
+                said = clean(exchange.marks.before).strip()
+                self._drop()
+                raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
+            self._leader = self._terminal.foreground() or self._terminal.pid
+        return self._terminal, notes
+
+    def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
+        number = self._next()
+        nonce = f"{self.identity}x{number}"
+        capture = Capture(self._outputs / f"python-{self.identity[:6]}-{number}.txt", keep=keep)
+        exchange = Exchange(terminal, nonce, capture, before=self._late)
+        terminal.send_line(json.dumps({"nonce": nonce, **fields}).encode())
+        return exchange
+
+    def _drop(self) -> None:
+        terminal, self._terminal = self._terminal, None
+        self._leader = None
+        self._late = b""
+        if terminal is not None:
+            terminal.close()
+
+    def _replace(self) -> str:
+        code = self._terminal.exit_code if self._terminal else 0
+        self.restart()
+        return f"the interpreter ended (status {code}) and was restarted; its variables are lost"
+
+    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CellResult:
+        exchange = running.exchange
+        try:
+            outcome = exchange.wait(timeout, live=Live(on_output), watch=self._watch(exchange))
+            timed_out = outcome is Outcome.TIMEOUT
+            if timed_out:
+                running.notes.append(f"interrupted after {timeout:g} s")
+            if outcome is Outcome.WAITING:
+                running.notes.append("interrupted: it waited for someone to type, which nobody can")
+            if outcome not in (Outcome.DONE, Outcome.DIED):
+                outcome = self._stop(exchange)
+        except BaseException:
+            self._abandon(running)
+            raise
+        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
+        return self.last_result
+
+    def _watch(self, exchange: Exchange) -> Callable[[float], Outcome | None]:
+        def look(quiet: float) -> Outcome | None:
+            group = exchange.terminal.foreground()
+            if group is None:
+                return None
+            waits = processes.waits_for_terminal(group, polling_counts=False)
+            return Outcome.WAITING if waits is TerminalWait.YES else None
+
+        return look
+
+    def _stop(self, exchange: Exchange) -> Outcome:
+        return stop(exchange, self._leader or exchange.terminal.pid, ask_again=lambda: None)
+
+    def _abandon(self, running: _Running) -> None:
+        """Interrupts the code for an exception; kills it if another one comes meanwhile."""
+        outcome = Outcome.DIED
+        running.notes.append("interrupted")
+        try:
+            outcome = self._stop(running.exchange)
+        except BaseException:
+            running.exchange.terminal.kill()
+            raise
+        finally:
+            self.last_result = self._conclude(running, outcome, timed_out=False)
+
+    def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
+        exchange = running.exchange
+        rendered = exchange.capture.render(running.limit)
+        late = clean(exchange.marks.take_before()).strip()
+        if exchange.marks.begun and late:
+            running.notes.append(f"written since the last cell:\n{late[-_LATE_CHARS:]}")
+        self._late = exchange.marks.after
+        error = True
+        images: tuple[str, ...] = ()
+        if exchange.report:
+            report = json.loads(exchange.report[1])
+            error, images = report["error"], tuple(map(_data_url, report["images"]))
+        if outcome is not Outcome.DONE:
+            exchange.terminal.kill()
+            exchange.terminal.reap()
+            running.notes.append(self._replace())
+        return CellResult(
+            output=rendered.text,
+            error=error,
+            images=images,
+            duration_s=time.monotonic() - running.started,
+            timed_out=timed_out,
+            truncated=rendered.truncated,
+            full_output_path=rendered.path,
+            notes=tuple(running.notes),
+        )
+
+
+def _data_url(path: str) -> str:
+    """Takes the picture away from disk."""
+    data = Path(path).read_bytes()
+    Path(path).unlink()
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"

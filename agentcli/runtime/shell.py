@@ -1,0 +1,359 @@
+"""The session's shell: one persistent bash; folder, variables and functions survive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.runtime import bash_lines, processes
+from agentcli.runtime.bash import Bash
+from agentcli.runtime.exchange import Exchange, Outcome
+from agentcli.runtime.folders import existing_folder, private_folder, reserve, write_private
+from agentcli.runtime.jobs import Job, job_identity
+from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
+from agentcli.runtime.processes import ENVIRONMENT_MARK
+
+_LONGEST_TYPED_LINE = 4000
+_LATE_CHARS = 2000
+
+OnOutput = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    output: str
+    """Text for the model: clean, cut in the middle on line boundaries if it was long."""
+    exit_code: int | None
+    """None: still running, in the background or waiting for input."""
+    cwd: str
+    """After the command."""
+    duration_s: float
+    pid: int | None
+    timed_out: bool = False
+    waiting_for_input: bool = False
+    truncated: bool = False
+    full_output_path: str | None = None
+    """Set when truncated or in the background: the bytes as produced, 50 MB at most."""
+    job_id: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Running:
+    bash: Bash
+    exchange: Exchange
+    limit: int
+    stdin: bool
+    quiet_shell: bool
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+
+class Shell:
+    """Synchronous, for one thread. An exception that comes while a command runs (from a signal
+    handler, from `on_output`) stops the command and is raised again; what there is of a result
+    is in `last_result` then.
+
+    `env` is the whole environment. `scratch` (the shell makes folders in it) and `outputs` must
+    be there, writable, at the same paths inside whatever `argv_prefix` puts around bash.
+    """
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        scratch: Path,
+        outputs: Path,
+        max_chars: int = 30_000,
+        argv_prefix: Sequence[str] = (),
+        identity: str = "",
+    ) -> None:
+        self.last_result: CommandResult | None = None
+        self.identity = identity or os.urandom(8).hex()
+        """Marks all processes of this shell, as AGENT_SHELL_ID in their environment."""
+        self._env = {**env, ENVIRONMENT_MARK: self.identity}
+        self._cwd = cwd
+        self._scratch = scratch
+        self._outputs = outputs
+        self._max_chars = max_chars
+        self._argv_prefix = tuple(argv_prefix)
+        self._bash: Bash | None = None
+        self._running: _Running | None = None
+        self._counter = 0
+        self._exported = dict(env)
+        self._jobs: dict[str, Job] = {}
+
+    @property
+    def cwd(self) -> str:
+        return self._cwd
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(self._jobs.values())
+
+    def start(self) -> None:
+        """Spawns bash and returns at once. Raises OSError if it can't be started."""
+        if self._bash is None:
+            self._spawn()
+
+    def run(
+        self,
+        command: str,
+        *,
+        timeout: float = 120.0,
+        output_limit: int | None = None,
+        stdin: bool = False,
+        on_output: OnOutput = None,
+    ) -> CommandResult:
+        """Runs `command` and waits at most `timeout` seconds for its end.
+
+        Its stdin is empty unless `stdin` connects it to the terminal, where `send_input` types.
+        `output_limit`: characters of output in the result, in place of `max_chars`.
+        Raises ValueError for a command that no shell can take, OSError if bash can't be started.
+        """
+        script = bash_lines.encode_command(command)
+        self.last_result = None
+        bash, notes = self._ready()
+        quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
+        limit = self._max_chars if output_limit is None else output_limit
+        exchange = bash.begin(script, self._capture(limit), stdin=stdin)
+        running = _Running(bash, exchange, limit, stdin, quiet_shell, notes)
+        return self._follow(running, timeout, on_output)
+
+    def send_input(
+        self, text: str, *, timeout: float = 120.0, on_output: OnOutput = None
+    ) -> CommandResult:
+        """Types `text` and Enter (a lone control character without it) for a waiting command.
+
+        Raises ValueError if no command waits, or a line is longer than a terminal takes.
+        """
+        running = self._running
+        if running is None:
+            raise ValueError("no command is waiting for input")
+        terminal = running.bash.terminal
+        data = _typed(text)
+        if terminal.canonical() and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
+            raise ValueError(f"a terminal takes at most {_LONGEST_TYPED_LINE} bytes in one line")
+        self.last_result = None
+        running.started = time.monotonic()
+        terminal.type(data)
+        return self._follow(running, timeout, on_output)
+
+    def run_in_background(self, command: str) -> CommandResult:
+        """Starts `command` with the shell's folder and variables and returns at once.
+
+        Raises ValueError like `run`, OSError if the shell can't start it.
+        """
+        script = bash_lines.encode_command(command)
+        bash, notes = self._ready()
+        job_id = f"job-{len(self._jobs) + 1}"
+        base = self._scratch / f"{self.identity}-{job_id}"
+        source = write_private(base.with_suffix(".sh"), script)
+        status, number = base.with_suffix(".status"), base.with_suffix(".pid")
+        log = reserve(self._outputs / f"bash-{self.identity[:6]}-{job_id}.log")
+        start = bash_lines.background_script(
+            source, log, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
+        )
+        outcome = bash.ask(start, self._capture())
+        if outcome is not Outcome.DONE or not number.exists():
+            raise OSError(f"the shell could not start a background job ({outcome.value})")
+        pid = processes.outer_pid(int(number.read_text()), bash.leader)
+        started = time.monotonic()
+        job = Job(job_id, command, pid, job_identity(pid), log, status, self._cwd, started)
+        self._jobs[job_id] = job
+        return self._job_result(job, None, notes)
+
+    def job_status(self, job_id: str) -> CommandResult:
+        """What the job has written so far, and its exit code once it has ended.
+
+        Raises ValueError for an unknown job, as `stop_job` does.
+        """
+        job = self._job(job_id)
+        return self._job_result(job, job.exit_code())
+
+    def stop_job(self, job_id: str) -> CommandResult:
+        """Ends the job and all it started: TERM, then KILL; at most 3 s."""
+        job = self._job(job_id)
+        return self._job_result(job, job.stop())
+
+    def restart(self) -> None:
+        """A fresh shell in the same folder; background jobs go on."""
+        self._drop()
+        self._spawn()
+
+    def exported(self) -> Mapping[str, str]:
+        """The exported variables, asked of the shell; the last known ones if it can't answer."""
+        if self._bash is None or not self._bash.alive or self._running is not None:
+            return dict(self._exported)
+        bash, _ = self._ready()
+        target = bash.terminal.folder / "exports"
+        outcome = bash.ask(bash_lines.exports_script(target), self._capture())
+        if outcome is Outcome.DONE and target.exists():
+            entries = target.read_bytes().decode("utf-8", "surrogateescape").split("\0")
+            pairs = (entry.partition("=") for entry in entries if entry)
+            own = {ENVIRONMENT_MARK, "_", "_agent_status", "_agent_reported"}
+            self._exported = {name: value for name, _, value in pairs if name not in own}
+        return dict(self._exported)
+
+    def close(self) -> None:
+        """Kills the shell, its jobs and all that carries its mark."""
+        self._drop()
+        processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
+        for job in self._jobs.values():
+            job.kill()
+        for path in self._scratch.glob(f"{self.identity}-job-*"):
+            path.unlink()
+
+    def _spawn(self) -> Bash:
+        self._cwd = existing_folder(self._cwd)
+        self._counter += 1
+        folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
+        self._bash = Bash(self._argv_prefix, folder=folder, cwd=self._cwd, env=self._env)
+        return self._bash
+
+    def _drop(self) -> None:
+        bash, self._bash, self._running = self._bash, None, None
+        if bash is not None:
+            bash.close()
+
+    def _ready(self) -> tuple[Bash, list[str]]:
+        """A bash that waits for a script, and notes about what that took."""
+        notes = []
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.bash.stop(running.exchange)
+            running.bash.conclude(running.exchange)
+            notes.append("the command that waited for input was stopped")
+        if self._bash is not None and not self._bash.alive:
+            notes.append(self._replace(f"the shell ended (status {self._bash.terminal.exit_code})"))
+        if self._bash is not None and not self._bash.reachable:
+            notes.append(self._replace("the shell had lost its files"))
+        bash = self._bash or self._spawn()
+        try:
+            bash.await_ready(self._capture())
+        except OSError:
+            self._drop()
+            raise
+        return bash, notes
+
+    def _replace(self, reason: str) -> str:
+        self.restart()
+        return f"{reason} and was restarted in {self._cwd}; its variables and functions are lost"
+
+    def _capture(self, limit: int = 0) -> Capture:
+        self._counter += 1
+        name = f"bash-{self.identity[:6]}-{self._counter}.txt"
+        return Capture(self._outputs / name, keep=limit)
+
+    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
+        bash, exchange = running.bash, running.exchange
+        self._running = None
+        try:
+            outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
+            timed_out = outcome is Outcome.TIMEOUT
+            if timed_out:
+                running.notes.append(
+                    f"stopped after {timeout:g} s; give it more time or run it in the background"
+                )
+                outcome = bash.stop(exchange)
+        except BaseException:
+            self._abandon(running)
+            raise
+        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
+        return self.last_result
+
+    def _abandon(self, running: _Running) -> None:
+        """Stops the command for an exception; at once if another one comes meanwhile."""
+        outcome = Outcome.DIED
+        running.notes.append("interrupted")
+        try:
+            outcome = running.bash.stop(running.exchange)
+        except BaseException:
+            running.bash.terminal.kill()
+            raise
+        finally:
+            self.last_result = self._conclude(running, outcome, timed_out=False)
+
+    def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
+        bash, exchange = running.bash, running.exchange
+        rendered = exchange.capture.render(running.limit, bash.script_text)
+        waiting = outcome is Outcome.WAITING
+        pid = bash.leader
+        code = None
+        self._add_late_output(running)
+        if waiting:
+            exchange.capture = self._capture(running.limit)
+            self._running = running
+        else:
+            code = self._finish(running, outcome)
+        notes, running.notes = tuple(running.notes), []
+        return CommandResult(
+            output=rendered.text,
+            exit_code=code,
+            cwd=self._cwd,
+            duration_s=time.monotonic() - running.started,
+            pid=pid,
+            timed_out=timed_out,
+            waiting_for_input=waiting,
+            truncated=rendered.truncated,
+            full_output_path=rendered.path,
+            notes=notes,
+        )
+
+    def _finish(self, running: _Running, outcome: Outcome) -> int:
+        """The command's exit code; replaces a shell that did not survive it."""
+        bash = running.bash
+        bash.conclude(running.exchange)
+        self._cwd = bash.cwd
+        if outcome is Outcome.DONE:
+            return bash.status
+        if outcome is Outcome.DIED:
+            bash.terminal.kill()
+            bash.terminal.reap()
+            code = bash.terminal.exit_code
+            running.notes.append(self._replace(f"the shell ended (status {code})"))
+            return code
+        running.notes.append(self._replace("the shell no longer answered"))
+        return 128 + signal.SIGKILL
+
+    def _add_late_output(self, running: _Running) -> None:
+        """What processes of earlier commands wrote between the commands."""
+        marks = running.exchange.marks
+        if not running.quiet_shell or not marks.begun:
+            return
+        late = bash_lines.strip_job_notices(clean(marks.take_before())).strip()
+        if late:
+            tail = late[-_LATE_CHARS:]
+            running.notes.append(f"written by background processes since the last command:\n{tail}")
+
+    def _job(self, job_id: str) -> Job:
+        if job_id not in self._jobs:
+            known = ", ".join(self._jobs) or "none"
+            raise ValueError(f"unknown job {job_id!r}; known: {known}")
+        return self._jobs[job_id]
+
+    def _job_result(self, job: Job, code: int | None, notes: Sequence[str] = ()) -> CommandResult:
+        rendered = job.output(self._max_chars)
+        return CommandResult(
+            output=rendered.text,
+            exit_code=code,
+            cwd=job.cwd,
+            duration_s=time.monotonic() - job.started,
+            pid=job.pid,
+            truncated=rendered.truncated,
+            full_output_path=str(job.log),
+            job_id=job.job_id,
+            notes=tuple(notes),
+        )
+
+
+def _typed(text: str) -> bytes:
+    """What a person's keys would send: Enter after text, nothing after a control character."""
+    data = replace_surrogates(text).encode()
+    lone_control = len(data) == 1 and data < b" "
+    return data if lone_control or data.endswith(b"\n") else data + b"\n"

@@ -1,0 +1,279 @@
+"""One process on a pseudo-terminal, with a pipe for our lines and a pipe for its reports.
+
+The only place that uses pexpect. The process reads our lines on its descriptor 0, so nothing
+that is typed at the terminal is ever taken for one of them, and the other way round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import shutil
+import signal
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentcli.runtime import processes
+
+ROWS, COLUMNS = 50, 200
+_READ_SIZE = 65_536
+_BATCH_SIZE = 262_144
+_NO_PIDFD_POLL_S = 0.05
+_DRAIN_S = 1.0
+
+
+class Terminal:
+    """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
+
+    def __init__(
+        self, argv: Sequence[str], *, folder: Path, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        """Raises OSError if the program can't be started."""
+        self.folder = folder
+        self.report_path = folder / "report"
+        lines_path = folder / "lines"
+        os.mkfifo(self.report_path, 0o600)
+        os.mkfifo(lines_path, 0o600)
+        # Opened for both directions: opening never blocks and there is never an end of file.
+        self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
+        self._lines = os.open(lines_path, os.O_RDWR)
+        try:
+            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path)
+        except OSError:
+            os.close(self._reports)
+            os.close(self._lines)
+            shutil.rmtree(folder)
+            raise
+        self.pid: int = self._child.pid
+        self._master: int = self._child.child_fd
+        self._typed = bytearray()
+        self._used_keyboard = False
+        self._open = True
+        self.ended = False
+        """Known to have ended; what it wrote before may still be unread."""
+        os.set_blocking(self._master, False)
+        self._modes = _plain_modes(self._master)
+        self._poll = select.poll()
+        self._poll.register(self._master, select.POLLIN)
+        self._poll.register(self._reports, select.POLLIN)
+        self._pidfd = _open_pidfd(self.pid)
+        if self._pidfd is not None:
+            self._poll.register(self._pidfd, select.POLLIN)
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._child.isalive())
+
+    @property
+    def exit_code(self) -> int:
+        """Once not alive: as a shell would give it, 128 + the number of the signal."""
+        if self._child.signalstatus is not None:
+            return 128 + int(self._child.signalstatus)
+        return int(self._child.exitstatus or 0)
+
+    def send_line(self, line: bytes) -> None:
+        os.write(self._lines, line + b"\n")
+
+    def type(self, data: bytes) -> None:
+        """As if at the keyboard; sent as fast as the other side takes it."""
+        self._used_keyboard = True
+        self._typed += data
+        self._flush_typed()
+
+    def foreground(self) -> int | None:
+        """The process group that ^C would reach."""
+        try:
+            return os.tcgetpgrp(self._master)
+        except OSError:
+            return None
+
+    def reset_modes(self) -> None:
+        """Undoes what commands did to the terminal and forgets what nobody has read."""
+        try:
+            if self._used_keyboard or termios.tcgetattr(self._master) != self._modes:
+                termios.tcsetattr(self._master, termios.TCSAFLUSH, self._modes)
+        except termios.error as error:
+            if error.args[0] != errno.EIO:
+                raise
+        self._used_keyboard = False
+        self._typed.clear()
+
+    def interrupt_key(self) -> None:
+        """Types ^C for a program that takes it as a character.
+
+        Where it would make a signal, send that instead: the key acts at some later moment, by
+        when another command may be in the foreground.
+        """
+        if not self._local_modes() & termios.ISIG:
+            self.type(b"\x03")
+
+    def canonical(self) -> bool:
+        """Whether the terminal hands out whole lines (then at most 4095 bytes each)."""
+        return bool(self._local_modes() & termios.ICANON)
+
+    def pump(self, timeout: float | None) -> tuple[bytes, bytes]:
+        """Waits at most `timeout` seconds for something; returns (output, reports).
+
+        Both are empty after a timeout and when the process has ended.
+        """
+        if self._pidfd is None:
+            timeout = _NO_PIDFD_POLL_S if timeout is None else min(timeout, _NO_PIDFD_POLL_S)
+            self.ended = not self.alive
+        output, reports = b"", b""
+        for descriptor, _ in self._poll.poll(None if timeout is None else max(0, timeout) * 1000):
+            if descriptor == self._master:
+                output = self._drain_master()
+            elif descriptor == self._reports:
+                reports = _read_all(self._reports)
+            else:
+                self.ended = True
+        self._flush_typed()
+        return output, reports
+
+    def drain_after_exit(self) -> Iterator[bytes]:
+        """What is left in a terminal whose process has ended, up to the hang-up."""
+        waiting = select.poll()
+        waiting.register(self._master, select.POLLIN)
+        deadline = time.monotonic() + _DRAIN_S
+        while self._open and time.monotonic() < deadline and waiting.poll(_DRAIN_S * 200):
+            yield self._drain_master()
+
+    def idle(self, pid: int) -> bool:
+        """Whether `pid` is known to wait for our next line."""
+        if not processes.reads_descriptor(pid, 0):
+            return False
+        try:
+            theirs = os.stat(f"/proc/{pid}/fd/0")  # noqa: PTH116 - follows the magic link
+        except OSError:
+            return False
+        return os.path.samestat(theirs, os.fstat(self._lines))
+
+    def signal_foreground(self, signum: signal.Signals) -> None:
+        if (group := self.foreground()) is not None and group > 0:
+            processes.send_group(group, signum)
+
+    def kill(self) -> None:
+        """Ends the process and the command in the foreground; does not wait for them."""
+        if self.alive:
+            self.signal_foreground(signal.SIGKILL)
+            processes.send([self.pid], signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kills the process and removes its folder."""
+        self.kill()
+        self.reap()
+        for descriptor in (self._reports, self._lines, self._pidfd):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._child.close()
+        # Commands may have removed it, or put things there that can't be removed.
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def reap(self) -> None:
+        """Waits for a killed process, so that its exit code is known."""
+        if self._pidfd is not None:
+            waiting = select.poll()
+            waiting.register(self._pidfd, select.POLLIN)
+            waiting.poll(1000)
+        elif self.alive:
+            self._child.wait()
+        self._child.isalive()
+
+    def _drain_master(self) -> bytes:
+        """Many small reads make one batch; a terminal hands out 4 kB at most."""
+        parts: list[bytes] = []
+        size = 0
+        while size < _BATCH_SIZE:
+            try:
+                data = os.read(self._master, _READ_SIZE)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                data = b""
+            if not data:
+                self._hang_up()
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+
+    def _local_modes(self) -> int:
+        local_modes: int = termios.tcgetattr(self._master)[3]
+        return local_modes
+
+    def _hang_up(self) -> None:
+        if self._open:
+            self._open = False
+            self._poll.unregister(self._master)
+
+    def _flush_typed(self) -> None:
+        if not self._open:
+            self._typed.clear()
+        if not self._typed:
+            return
+        with contextlib.suppress(BlockingIOError):
+            sent = os.write(self._master, self._typed[:1024])
+            del self._typed[:sent]
+        wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
+        self._poll.modify(self._master, wanted)
+
+
+def _spawn(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Path) -> Any:
+    import pexpect
+
+    def take_lines_as_stdin() -> None:
+        descriptor = os.open(stdin, os.O_RDONLY)
+        os.dup2(descriptor, 0)
+        if descriptor != 0:
+            os.close(descriptor)
+
+    try:
+        child = pexpect.spawn(
+            argv[0],
+            list(argv[1:]),
+            cwd=cwd,
+            env=dict(env),
+            echo=False,
+            timeout=None,
+            dimensions=(ROWS, COLUMNS),
+            preexec_fn=take_lines_as_stdin,
+        )
+    except pexpect.ExceptionPexpect as error:
+        raise OSError(f"cannot start {argv[0]}: {error}") from error
+    # pexpect sleeps these before it lets go; we have killed and reaped by then.
+    child.delayafterclose = child.ptyproc.delayafterclose = 0
+    child.delayafterterminate = child.ptyproc.delayafterterminate = 0
+    return child
+
+
+def _plain_modes(master: int) -> list[Any]:
+    """No output processing: programs' newlines arrive as they were written, and faster."""
+    modes = termios.tcgetattr(master)
+    modes[1] &= ~termios.OPOST
+    modes[3] &= ~(termios.ECHO | termios.ECHOCTL)
+    termios.tcsetattr(master, termios.TCSANOW, modes)
+    return termios.tcgetattr(master)
+
+
+def _open_pidfd(pid: int) -> int | None:
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    with contextlib.suppress(BlockingIOError):
+        while data := os.read(descriptor, _READ_SIZE):
+            parts.append(data)
+    return b"".join(parts)

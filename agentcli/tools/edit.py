@@ -1,0 +1,283 @@
+"""edit: exact replacement of text, insertion of lines, and the way back."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import FileEditAction
+from agentcli.events.observations import FileEditObservation
+from agentcli.runtime.files import TextFile, os_errors_told, read_text, undo_text
+from agentcli.runtime.walk import no_such_file
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.read import numbered, split_lines
+from agentcli.tools.write import diff, introduced_error
+
+MAX_UNDO_BYTES = 256_000
+_CONTEXT_LINES = 2
+_SHOWN_PLACES = 4
+_SHOWN_LINES = 24
+_MAX_COMPARED_LINES = 20_000
+
+Place = tuple[int, int]
+"""First line of new text, from 0, and how many lines there are of it."""
+
+
+class Edit(ToolArguments):
+    """Change a file that you have read: `old_str`, exact and found once (or replace_all), becomes
+    `new_str`; or with `insert_line`, `new_str` goes after that line (0: top); or `undo` takes back
+    your last edit of it. Answers with the changed lines."""
+
+    path: str
+    old_str: str | None = None
+    new_str: str | None = None
+    replace_all: bool = False
+    insert_line: int | None = None
+    undo: bool = False
+
+
+def run(args: Edit, ctx: ToolContext) -> ToolResult:
+    path = ctx.files.locate(args.path)
+    shown = ctx.files.show(path)
+    with os_errors_told(shown):
+        if not path.exists():
+            raise no_such_file(ctx.files, path)
+    file = read_text(path)
+    if args.undo:
+        return _undo(args, ctx, path, file)
+    # What is replaced is quoted by the call, so a file seen through bash alone may be edited too.
+    ctx.files.check(path, file.digest, must_be_known=False)
+    if args.insert_line is not None:
+        text, places = _insert(args, file.text)
+    else:
+        text, places = _replace(args, shown, file.text)
+    before = file.original
+    kept = before if len(before.encode(errors="surrogatepass")) <= MAX_UNDO_BYTES else None
+    digest = ctx.files.write(path, text, file)
+    ctx.files.edited(path, kept, digest)
+    answer = [f"Edited {shown}:", *_changed_lines(text, places)]
+    if problem := introduced_error(shown, file.text, text):
+        answer.append(problem)
+    data = {"path": shown, "digest": digest, "diff": diff(shown, file.text, text)}
+    return ToolResult("\n".join(answer), data={**data, "old_content": kept})
+
+
+# --- the three ways to change a file ------------------------------------------------------------
+
+
+def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[Place]]:
+    if not args.old_str or args.new_str is None:
+        raise ToolError(
+            "Give old_str and new_str, insert_line and new_str, or undo. A new file is made with "
+            "write.",
+            error_id="invalid_tool_call",
+        )
+    old, new = _plain_endings(args.old_str), _plain_endings(args.new_str)
+    if old == new:
+        raise ToolError("old_str and new_str are equal: nothing to do.", error_id="no_change")
+    starts = list(_occurrences(text, old))
+    if not starts:
+        raise ToolError(_not_found(shown, text, old), error_id="no_match")
+    if len(starts) > 1 and not args.replace_all:
+        lines = [text.count("\n", 0, start) + 1 for start in starts[:20]]
+        more = ", …" if len(starts) > 20 else ""
+        raise ToolError(
+            f"old_str is found {len(starts)} times in {shown}, at lines "
+            f"{', '.join(map(str, lines))}{more}. Add surrounding lines to mean one of them, or "
+            "set replace_all.",
+            error_id="several_matches",
+        )
+    result = text.replace(old, new)
+    growth = len(new) - len(old)
+    places = []
+    line = counted = 0
+    for number, start in enumerate(starts):
+        at = start + number * growth
+        line, counted = line + result.count("\n", counted, at), at
+        places.append((line, len(split_lines(new))))
+    return result, places
+
+
+def _insert(args: Edit, text: str) -> tuple[str, list[Place]]:
+    lines = split_lines(text)
+    at = args.insert_line or 0
+    if args.new_str is None or args.old_str:
+        raise ToolError("insert_line goes with new_str alone.", error_id="invalid_tool_call")
+    if not 0 <= at <= len(lines):
+        raise ToolError(f"insert_line must be 0 to {len(lines)}.", error_id="bad_range")
+    new = split_lines(_plain_endings(args.new_str)) or [""]
+    ends = text.endswith("\n") if at < len(lines) else True
+    result = "\n".join([*lines[:at], *new, *lines[at:]]) + ("\n" if ends else "")
+    return result, [(at, len(new))]
+
+
+def _undo(args: Edit, ctx: ToolContext, path: Path, file: TextFile) -> ToolResult:
+    shown = ctx.files.show(path)
+    last = ctx.files.last_edit(path)
+    if args.old_str or args.new_str or args.insert_line is not None:
+        raise ToolError("undo goes alone with path.", error_id="invalid_tool_call")
+    if last is None:
+        raise ToolError(f"No edit of {shown} is left to undo.", error_id="nothing_to_undo")
+    if last.text is None:
+        raise ToolError(f"{shown} was too long to keep for undo.", error_id="nothing_to_undo")
+    if last.digest_after != file.digest:
+        raise ToolError(
+            f"{shown} was changed again after your last edit of it, which undo would lose.",
+            error_id="file_changed",
+        )
+    text, form = undo_text(path, last, file)
+    digest = ctx.files.write(path, text, form)
+    ctx.files.undone(path, digest)
+    change = diff(shown, file.text, _plain_endings(text))
+    answer = [f"Took back the last edit of {shown}:", *change.split("\n")[2 : 2 + _SHOWN_LINES]]
+    return ToolResult("\n".join(answer), data={"path": shown, "digest": digest, "diff": change})
+
+
+def _plain_endings(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _occurrences(text: str, old: str) -> Iterator[int]:
+    """Where `str.replace` would replace."""
+    at = text.find(old)
+    while at >= 0:
+        yield at
+        at = text.find(old, at + len(old))
+
+
+def _changed_lines(text: str, places: list[Place]) -> Iterator[str]:
+    lines = split_lines(text)
+    done = 0
+    for first, count in places[:_SHOWN_PLACES]:
+        end = first + count + _CONTEXT_LINES
+        yield from _excerpt(lines, max(first - _CONTEXT_LINES, done), end)
+        done = max(done, end)
+    if len(places) > _SHOWN_PLACES:
+        rest = ", ".join(str(first + 1) for first, _ in places[_SHOWN_PLACES : _SHOWN_PLACES + 20])
+        yield f"[{len(places)} places in all; also at lines {rest}]"
+
+
+def _excerpt(lines: list[str], start: int, end: int) -> list[str]:
+    shown = [line if len(line) <= 300 else f"{line[:300]} […]" for line in lines[start:end]]
+    out = list(numbered(shown, start + 1))
+    if len(out) > _SHOWN_LINES:
+        half = _SHOWN_LINES // 2
+        out[half:-half] = [f"[{len(out) - 2 * half} lines not shown]"]
+    return out
+
+
+# --- why nothing was found ----------------------------------------------------------------------
+
+_LOOKALIKES = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4`", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),
+    }
+)
+
+
+def _alike(line: str) -> str:
+    folded = unicodedata.normalize("NFKC", line).translate(_LOOKALIKES)
+    return " ".join(folded.replace("'", '"').split())
+
+
+_DIFFERENCES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("white space at line ends", str.rstrip),
+    ("indentation", str.strip),
+    ("white space", lambda line: re.sub(r"\s+", "", line)),
+    ("quotes, dashes or other look-alike characters", _alike),
+)
+
+
+def _not_found(shown: str, text: str, old: str) -> str:
+    """Says what comes closest to `old` and how it differs."""
+    head = f"old_str is not in {shown}"
+    without_numbers = re.sub(r"(?m)^ *\d+\t", "", old)
+    if without_numbers != old and without_numbers in text:
+        return f"{head} because it has line numbers in front of its lines: leave them out."
+    unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    if unescaped != old and unescaped in text:
+        return f'{head} because it is escaped once too often (\\n, \\t or \\" for the characters).'
+    lines = split_lines(text)
+    for difference, simplify in _DIFFERENCES:
+        if found := _simplified_places(lines, old, simplify):
+            excerpts = [line for first, end in found for line in _excerpt(lines, first, end)]
+            tabs = _indentation(lines, old, found[0]) if difference == "indentation" else ""
+            return "\n".join([f"{head}: it differs only in {difference}{tabs} from:", *excerpts])
+    if closest := _closest(lines, old):
+        return "\n".join([f"{head}. The closest text:", *_excerpt(lines, *closest)])
+    return f"{head}, nor anything like it. Read the file again."
+
+
+def _simplified_places(
+    lines: list[str], old: str, simplify: Callable[[str], str]
+) -> list[tuple[int, int]]:
+    """Up to three line ranges that equal `old` after `simplify`."""
+    wanted = "\n".join(map(simplify, old.split("\n"))).strip("\n")
+    if not wanted.strip():
+        return []
+    text = "\n".join(map(simplify, lines))
+    return [
+        (first := text.count("\n", 0, at), first + wanted.count("\n") + 1)
+        for at, _ in zip(_occurrences(text, wanted), range(3), strict=False)
+    ]
+
+
+def _indentation(lines: list[str], old: str, place: tuple[int, int]) -> str:
+    """The first pair of lines that differ: ` (old_str: 4 spaces, file: 1 tab)`."""
+    for mine, theirs in zip(old.strip("\n").split("\n"), lines[slice(*place)], strict=False):
+        a, b = (line[: len(line) - len(line.lstrip())] for line in (mine, theirs))
+        if a != b:
+            return f" (old_str: {_blanks(a)}, file: {_blanks(b)})"
+    return ""
+
+
+def _blanks(text: str) -> str:
+    counts = [(text.count("\t"), "tab"), (len(text) - text.count("\t"), "space")]
+    return " and ".join(f"{n} {w}{'s' * (n > 1)}" for n, w in counts if n) or "none"
+
+
+def _closest(lines: list[str], old: str) -> tuple[int, int] | None:
+    """The range around the line most like the longest of `old`, if it is like it at all."""
+    if len(lines) > _MAX_COMPARED_LINES:
+        return None
+    wanted = old.strip("\n").split("\n")
+    anchor = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
+    matcher = SequenceMatcher(None, "", wanted[anchor].strip()[:300], autojunk=False)
+    best, at = 0.6, -1
+    for number, line in enumerate(lines):
+        matcher.set_seq1(line.strip()[:300])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, at = ratio, number
+    if at < 0:
+        return None
+    first = max(at - anchor, 0)
+    return first, first + len(wanted)
+
+
+def _to_action(args: Edit) -> FileEditAction:
+    command: Any = "insert" if args.insert_line is not None else "str_replace"
+    return FileEditAction(
+        path=args.path,
+        command="undo_edit" if args.undo else command,
+        old_str=args.old_str,
+        new_str=args.new_str,
+        insert_line=args.insert_line,
+        replace_all=args.replace_all,
+    )
+
+
+def _to_observation(args: Edit, result: ToolResult) -> FileEditObservation:
+    return FileEditObservation(content=result.output, **result.data)
+
+
+TOOL = Tool("edit", Edit, Effect.WRITE, run, _to_action, _to_observation)

@@ -1,0 +1,94 @@
+"""glob: files by their names."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import time
+from pathlib import Path
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import GlobAction
+from agentcli.events.observations import SearchObservation
+from agentcli.runtime.files import parse_path
+from agentcli.runtime.walk import Found, no_such_file, walk
+from agentcli.runtime.walk import Glob as Wildcards
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+MAX_RESULTS = 200
+MAX_SECONDS = 30
+
+
+class Glob(ToolArguments):
+    """Find files (*.py: at any depth; src/**/*.{ts,js}), newest first, at most 200."""
+
+    pattern: str
+    path: str = "."
+
+
+def run(args: Glob, ctx: ToolContext) -> ToolResult:
+    fixed, pattern = _split(args.pattern)
+    top = ctx.files.locate(args.path)
+    if top.is_file():
+        raise ToolError(f"{ctx.files.show(top)} is a file, not a folder.", error_id="not_a_folder")
+    if not top.is_dir():
+        raise no_such_file(ctx.files, top)
+    if fixed:
+        top = ctx.files.locate(fixed) if fixed[0] in "/~" else top / parse_path(fixed)
+    found, folders, note = _search(top, pattern)
+    # Who names a folder exactly wants it; who lists files wants no folders among them.
+    found = found or folders
+    newest = heapq.nlargest(MAX_RESULTS, found, key=_age_and_name)
+    lines = [ctx.files.show(top / each.path) + "/" * each.is_folder for each in newest]
+    if not lines:
+        lines = [f"No files match {args.pattern} in {ctx.files.show(ctx.files.locate(args.path))}"]
+    if len(found) > MAX_RESULTS:
+        note = f"[{MAX_RESULTS} of {len(found)}; narrow the pattern]" + note
+    data = {"matches": len(found), "truncated": bool(note)}
+    return ToolResult("\n".join([*lines, note] if note else lines), data=data)
+
+
+def _split(pattern: str) -> tuple[str, str]:
+    """The folders that a pattern names, and the rest, which has wildcards: asked for by name, a
+    folder is searched even if it is ignored, and nothing beside it is looked at."""
+    parts = pattern.rstrip("/").split("/")
+    first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{\\]", part)), len(parts))
+    first = min(first, len(parts) - 1)
+    fixed = "/".join(parts[:first])
+    # After a named folder, a name means one right in it.
+    anchored = first > 0 and first == len(parts) - 1
+    rest = "/" + parts[first] if anchored else "/".join(parts[first:])
+    return fixed or "/" * pattern.startswith("/"), rest
+
+
+def _search(top: Path, pattern: str) -> tuple[list[Found], list[Found], str]:
+    wildcards = Wildcards(pattern)
+    files: list[Found] = []
+    folders: list[Found] = []
+    deadline = time.monotonic() + MAX_SECONDS
+    for each in walk(top):
+        if time.monotonic() > deadline:
+            return files, folders, f"[stopped after {MAX_SECONDS} s]"
+        if wildcards.matches(each.path):
+            (folders if each.is_folder else files).append(each)
+    return files, folders, ""
+
+
+def _age_and_name(found: Found) -> tuple[float, list[int]]:
+    """Newest first, then by name; to be used where the largest come first."""
+    try:
+        age = found.entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:
+        age = 0.0
+    return age, [-ord(character) for character in found.path]
+
+
+def _to_action(args: Glob) -> GlobAction:
+    return GlobAction(pattern=args.pattern, path=args.path)
+
+
+def _to_observation(args: Glob, result: ToolResult) -> SearchObservation:
+    return SearchObservation(content=result.output, **result.data)
+
+
+TOOL = Tool("glob", Glob, Effect.READ, run, _to_action, _to_observation)

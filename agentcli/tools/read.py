@@ -1,0 +1,251 @@
+"""read: text with line numbers, images, PDFs, notebooks and folders."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import io
+import json
+import mimetypes
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import FileReadAction
+from agentcli.events.observations import FileReadObservation
+from agentcli.runtime.files import (
+    FileLedger,
+    TextFile,
+    digest,
+    display_path,
+    os_errors_told,
+    read_bytes,
+    size_text,
+    text_file,
+)
+from agentcli.runtime.walk import no_such_file
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+MAX_LINES = 2000
+MAX_CHARACTERS = 100_000
+MAX_LINE_CHARACTERS = 2000
+MAX_ENTRIES = 500
+MAX_IMAGE_BYTES = 3_750_000  # 5 MB as base64, the least that a provider takes
+
+_IMAGES = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"))
+_TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+class Read(ToolArguments):
+    """Read a file: text with line numbers, image, PDF, notebook; or list a folder. At most 2,000
+    lines or 100,000 characters a call, lines cut at 2,000 unless read alone (start = end)."""
+
+    path: str
+    start: int = 1
+    end: int | None = None
+
+
+def run(args: Read, ctx: ToolContext) -> ToolResult:
+    if args.start < 1 or (args.end is not None and args.end < args.start):
+        raise ToolError(
+            "start and end are line numbers from 1, end not before start.", error_id="bad_range"
+        )
+    path = ctx.files.locate(args.path)
+    shown = ctx.files.show(path)
+    with os_errors_told(shown):
+        try:
+            info = path.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise no_such_file(ctx.files, path) from error
+        if stat.S_ISDIR(info.st_mode):
+            return ToolResult(_listing(ctx.files, path), data={"path": shown})
+    data, _ = read_bytes(path)
+    result = _content(args, path, shown, data)
+    ctx.files.seen(path, digest(data))
+    return result
+
+
+def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
+    facts = {"path": shown, "digest": digest(data)}
+    if kind := _image_kind(data):
+        return _image(kind, shown, data, facts)
+    if data.startswith(b"%PDF-"):
+        lines, notes = _pdf_lines(data, shown, args.end or args.start + MAX_LINES)
+        return _lines(args, lines, notes, facts)
+    file = text_file(data)
+    if file is None:
+        kind = mimetypes.guess_type(path.name)[0] or "of unknown type"
+        raise ToolError(
+            f"{shown} is binary ({kind}, {size_text(len(data))}), not shown. Look at it with bash "
+            "(file, strings, xxd, or a program for its type).",
+            error_id="binary_file",
+        )
+    cells = _notebook_lines(file.text) if path.suffix == ".ipynb" else None
+    if cells is not None:
+        return _lines(args, cells, ["a notebook's cells; edit works on its JSON text"], facts)
+    return _lines(args, split_lines(file.text), _peculiarities(file), facts)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of `text` by `\\n` alone, so that numbers agree with other programs."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def numbered(lines: Iterable[str], first: int) -> Iterator[str]:
+    """Lines with their numbers, in the form of all tools that show parts of a file."""
+    return (f"{number}\t{line}" for number, line in enumerate(lines, first))
+
+
+def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]) -> ToolResult:
+    total = len(lines)
+    if not lines:
+        return ToolResult("[empty file]", data={**facts, "lines_total": 0})
+    if args.start > total:
+        raise ToolError(f"{facts['path']} has {total} lines only.", error_id="bad_range")
+    wanted = lines[args.start - 1 : args.end][:MAX_LINES]
+    limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else MAX_CHARACTERS
+    output: list[str] = []
+    room = MAX_CHARACTERS
+    for line in numbered((_cut(line, limit) for line in wanted), args.start):
+        room -= len(line) + 1
+        if room < 0 and output:
+            break
+        output.append(line)
+    last = args.start + len(output) - 1
+    if last < min(args.end or total, total):
+        notes = [f"lines {args.start}-{last} of {total}; read on with start={last + 1}", *notes]
+    elif last < total:
+        notes = [f"{total} lines in all", *notes]
+    if notes:
+        output.append(f"[{'; '.join(notes)}]")
+    data = {**facts, "lines_shown": (args.start, last), "lines_total": total}
+    return ToolResult("\n".join(output), data=data)
+
+
+def _cut(line: str, limit: int) -> str:
+    if len(line) <= limit:
+        return line
+    return f"{line[:limit]} [+{len(line) - limit} characters, cut]"
+
+
+def _peculiarities(file: TextFile) -> list[str]:
+    """What a model can't see in the lines and a command it writes may depend on."""
+    notes = []
+    if file.endings or file.newline != "\n":
+        names = {"\r\n": "CRLF", "\r": "CR"}
+        name = "mixed" if file.endings else names.get(file.newline or "", repr(file.newline))
+        notes.append(f"{name} line endings")
+    if file.encoding != "utf-8" or file.bom:
+        notes.append(file.encoding + (" with BOM" if file.bom else ""))
+    if not file.final_newline:
+        notes.append("no newline at the end")
+    return notes
+
+
+# --- other kinds --------------------------------------------------------------------------------
+
+
+def _image_kind(data: bytes) -> str | None:
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _IMAGES if data.startswith(magic)), None)
+
+
+def _image(kind: str, shown: str, data: bytes, facts: dict[str, Any]) -> ToolResult:
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(
+            f"{shown} has {size_text(len(data))}, more than the {size_text(MAX_IMAGE_BYTES)} that "
+            "can be shown: make it smaller first.",
+            error_id="file_too_large",
+        )
+    url = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    return ToolResult(f"[{kind} image, {size_text(len(data))}]", images=(url,), data=facts)
+
+
+def _pdf_lines(data: bytes, shown: str, last: int) -> tuple[list[str], list[str]]:
+    """The text up to line `last`, in whole pages, and what is to be said of the rest."""
+    try:
+        pypdf: Any = importlib.import_module("pypdf")
+    except ImportError as error:
+        raise ToolError(
+            f"{shown} is a PDF. Get its text with bash: pdftotext -layout FILE - (poppler-utils).",
+            error_id="unsupported_file",
+        ) from error
+    try:
+        pages = pypdf.PdfReader(io.BytesIO(data)).pages
+        lines: list[str] = []
+        for number, page in enumerate(pages, 1):
+            lines += [f"--- page {number} of {len(pages)} ---", *split_lines(page.extract_text())]
+            if len(lines) >= last and number < len(pages):
+                return lines, [f"pages after {number} not yet counted; a greater end shows them"]
+    except pypdf.errors.PyPdfError as error:
+        raise ToolError(f"{shown}: damaged PDF: {error}", error_id="unsupported_file") from error
+    return lines, []
+
+
+def _notebook_lines(text: str) -> list[str] | None:
+    """The cells and their outputs; None when `text` is not a notebook."""
+    try:
+        cells = json.loads(text)["cells"]
+        parts = [part for number, cell in enumerate(cells, 1) for part in _cell(number, cell)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return split_lines("\n".join(part.removesuffix("\n") for part in parts))
+
+
+def _cell(number: int, cell: dict[str, Any]) -> Iterator[str]:
+    yield f"--- cell {number}, {cell['cell_type']} ---"
+    yield _whole("".join(cell["source"]))
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        text = output.get("text") or data.get("text/plain") or output.get("traceback") or ""
+        joiner = "\n" if "traceback" in output else ""
+        yield f"--- output{''.join(f', {kind}' for kind in data if kind != 'text/plain')} ---"
+        yield _TERMINAL_SEQUENCE.sub("", _whole(joiner.join(text)))
+
+
+def _whole(text: str) -> str:
+    """JSON can hold halves of surrogate pairs, which can't be passed on."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _listing(files: FileLedger, folder: Path) -> str:
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    lines = []
+    for entry in entries[:MAX_ENTRIES]:
+        # Gone since it was listed, as happens while something is built.
+        with contextlib.suppress(FileNotFoundError):
+            lines.append(_entry(entry))
+    if len(entries) > MAX_ENTRIES:
+        lines.append(f"[{len(entries) - MAX_ENTRIES} more; use glob or bash]")
+    return "\n".join([f"{files.show(folder)}: {len(entries)} entries", *lines])
+
+
+def _entry(path: Path) -> str:
+    name = display_path(path.name)
+    info = path.lstat()
+    if stat.S_ISLNK(info.st_mode):
+        return f"{name} -> {display_path(path.readlink())}"
+    if stat.S_ISDIR(info.st_mode):
+        return f"{name}/"
+    size = size_text(info.st_size) if stat.S_ISREG(info.st_mode) else "not a regular file"
+    return f"{name}  {size}"
+
+
+def _to_action(args: Read) -> FileReadAction:
+    return FileReadAction(path=args.path, start=args.start, end=args.end)
+
+
+def _to_observation(args: Read, result: ToolResult) -> FileReadObservation:
+    return FileReadObservation(content=result.output, image_urls=result.images, **result.data)
+
+
+TOOL = Tool("read", Read, Effect.READ, run, _to_action, _to_observation)

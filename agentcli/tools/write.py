@@ -1,0 +1,159 @@
+"""write: a whole file at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from difflib import SequenceMatcher, unified_diff
+
+from agentcli.events.actions import FileWriteAction
+from agentcli.events.observations import FileWriteObservation
+from agentcli.runtime.files import TextFile, os_errors_told, read_text
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.read import split_lines
+
+MAX_DIFF_CHARACTERS = 60_000
+_MAX_COMPARED_LINES = 20_000
+_MAX_CHECKED_CHARACTERS = 1_000_000
+
+
+class Write(ToolArguments):
+    """Create a file (and its folders) or replace one that you have read. Change parts with edit."""
+
+    path: str
+    content: str
+
+
+def run(args: Write, ctx: ToolContext) -> ToolResult:
+    path = ctx.files.locate(args.path)
+    shown = ctx.files.show(path)
+    with os_errors_told(shown):
+        exists = path.exists()
+    before: TextFile | None = None
+    if exists:
+        before = read_text(path)
+        ctx.files.check(path, before.digest)
+    digest = ctx.files.write(path, args.content, before)
+    ctx.files.seen(path, digest)
+    old = before.text if before else ""
+    new = args.content.replace("\r\n", "\n") if before else args.content
+    count = len(split_lines(new))
+    answer = f"Created {shown}: {count} lines."
+    if before:
+        answer = f"Replaced {shown}: {count} lines{_summary(old, new)}."
+    problem = introduced_error(shown, old, new)
+    return ToolResult(
+        f"{answer}\n{problem}" if problem else answer,
+        data={
+            "path": shown,
+            "digest": digest,
+            "diff": diff(shown, old if before else None, new),
+            "prev_exist": exists,
+        },
+    )
+
+
+# --- what a change changed ----------------------------------------------------------------------
+
+
+def _summary(old: str, new: str) -> str:
+    """How much changed and where, such as ` (+3 -1, at lines 4, 20-22)`."""
+    before, after = split_lines(old), split_lines(new)
+    if before == after:
+        return ", as before"
+    if len(before) + len(after) > _MAX_COMPARED_LINES:
+        return f", before {len(before)}"
+    blocks = SequenceMatcher(None, before, after).get_opcodes()
+    changes = [block for block in blocks if block[0] != "equal"]
+    added = sum(j2 - j1 for _, _, _, j1, j2 in changes)
+    removed = sum(i2 - i1 for _, i1, i2, _, _ in changes)
+    places = [f"{j1 + 1}-{j2}" if j2 - j1 > 1 else f"{j1 + 1}" for _, _, _, j1, j2 in changes]
+    more = ", …" if len(places) > 8 else ""
+    return f" (+{added} -{removed}, at lines {', '.join(places[:8])}{more})"
+
+
+def diff(shown: str, old: str | None, new: str) -> str:
+    """A unified diff, cut at MAX_DIFF_CHARACTERS; `old` None for a new file."""
+    before, after = _diff_lines(old or ""), _diff_lines(new)
+    names = ("/dev/null" if old is None else f"a/{shown}", f"b/{shown}")
+    if len(before) + len(after) <= _MAX_COMPARED_LINES:
+        lines = unified_diff(before, after, *names)
+    else:
+        lines = _coarse_diff(before, after, *names)
+    parts: list[str] = []
+    room = MAX_DIFF_CHARACTERS
+    for line in lines:
+        room -= len(line)
+        if room < 0:
+            parts.append("[diff cut]\n")
+            break
+        parts.append(line)
+    return "".join(parts)
+
+
+def _diff_lines(text: str) -> list[str]:
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n\\ No newline at end of file\n"
+    return lines
+
+
+def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) -> Iterator[str]:
+    """One hunk from the first to the last change: comparing long files line by line may take
+    minutes."""
+    shorter = min(len(before), len(after))
+    head = next((i for i in range(shorter) if before[i] != after[i]), shorter)
+    left = shorter - head
+    tail = next((i for i in range(left) if before[-1 - i] != after[-1 - i]), left)
+    removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
+    if removed or added:
+        yield f"--- {name}\n+++ {new_name}\n"
+        yield f"@@ -{head + 1},{len(removed)} +{head + 1},{len(added)} @@\n"
+        yield from (f"-{line}" for line in removed)
+        yield from (f"+{line}" for line in added)
+
+
+def introduced_error(shown: str, old: str, new: str) -> str | None:
+    """A sentence on a syntax error that `new` has and `old` had not, for languages that are known
+    here."""
+    problem = _syntax_error(shown, new)
+    if problem is None or (old and _syntax_error(shown, old)):
+        return None
+    return f"Syntax error since this change: {problem}"
+
+
+def _syntax_error(shown: str, text: str) -> str | None:
+    if len(text) > _MAX_CHECKED_CHARACTERS:
+        return None
+    try:
+        if shown.endswith((".py", ".pyi")):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(text, shown, "exec", dont_inherit=True)
+        elif shown.endswith(".json"):
+            json.loads(text)
+        elif shown.endswith(".toml"):
+            import tomllib  # here, as it takes 6 ms that few runs need
+
+            tomllib.loads(text)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except ValueError as error:
+        return str(error)
+    except (RecursionError, MemoryError):
+        # Too deep for our parser, which says nothing about the file.
+        return None
+    return None
+
+
+def _to_action(args: Write) -> FileWriteAction:
+    return FileWriteAction(path=args.path, content=args.content)
+
+
+def _to_observation(args: Write, result: ToolResult) -> FileWriteObservation:
+    return FileWriteObservation(content=result.output, **result.data)
+
+
+TOOL = Tool("write", Write, Effect.WRITE, run, _to_action, _to_observation)

@@ -1,0 +1,18 @@
+"""Live shells and interpreters, closed after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentcli.runtime.shell import Shell
+from tests.runtime.shells import make_shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = make_shell(tmp_path)
+    yield shell
+    shell.close()

@@ -1,0 +1,43 @@
+"""What the tests of the shell and the interpreter share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentcli.runtime.shell import Shell
+
+LIMIT_S = 30
+HAS_PROC = Path("/proc/self/syscall").exists()
+needs_proc = pytest.mark.skipif(not HAS_PROC, reason="needs /proc")
+
+
+def make_shell(folder: Path, **options: object) -> Shell:
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb", "KEPT": "a b"}
+    (folder / "outputs").mkdir(exist_ok=True)
+    (folder / "work").mkdir(exist_ok=True)
+    return Shell(
+        cwd=str(folder / "work"),
+        env=env,
+        scratch=folder / "scratch",
+        outputs=folder / "outputs",
+        **options,
+    )
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+
+
+def sound(shell: Shell) -> None:
+    """The shell gives the right output to the right command, and nothing else."""
+    for word in ("one", "two"):
+        result = shell.run(f"command printf '%s\\n' {word}")
+        assert (result.output, result.exit_code) == (f"{word}\n", 0)
+        assert not result.notes
