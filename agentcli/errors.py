@@ -7,7 +7,7 @@ AgentError                      what a person is told in one message, never a tr
 ├── LLMError             (4)    the provider; `kind` says what, hints say what to do
 │   └── TryAgainLater    (75)   the provider named a time beyond our patience
 ├── ToolError            (-)    the model's fault or a tool's failure: told to the model
-└── TurnInterrupted      (130)  BaseException, so that nothing swallows it: ^C, SIGTERM, stdout closed
+└── TurnInterrupted      (130)  a BaseException, so that nothing swallows it: ^C, SIGTERM
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LLMError(AgentError):
         return 3 if self.kind in _CONFIGURATION_KINDS else 4
 
 
-class TryAgainLater(LLMError):  # noqa: N818 - names what to do, as EX_TEMPFAIL does
+class TryAgainLater(LLMError):
     @property
     def exit_code(self) -> int:  # type: ignore[override]
         return 75

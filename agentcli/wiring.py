@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from agentcli.security.policy import Policy
 from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
-from agentcli.tools.base import ToolContext
+from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
 _SWITCHES = {
@@ -179,55 +179,22 @@ class Wiring:
     ) -> Workbench:
         session.redact = Redactor(registry.keys())
         _log_to(session.folder / "log", session.redact)
-        environment = self._environment(registry, session.id)
-        context = ToolContext(
-            workspace=self.workspace,
-            outputs=session.outputs,
-            files=FileLedger(self.workspace),
-            shell=Shell(
-                cwd=_last_folder(session) or str(self.workspace),
-                env=environment,
-                scratch=_private(session.folder / "shell"),
-                outputs=session.outputs,
-                max_chars=self.settings.tools.max_output_chars,
-            ),
-            python=PythonInterpreter(
-                workspace=self.workspace,
-                env=environment,
-                scratch=_private(session.folder / "python"),
-                outputs=session.outputs,
-                max_chars=self.settings.tools.max_output_chars,
-            ),
-            max_output_chars=self.settings.tools.max_output_chars,
-        )
-        for event in session.events:
-            context.files.observe(event)
-        switches = self.settings.tools
-        tools = ToolCollection(
-            (
-                tool
-                for tool in built_in_tools()
-                if getattr(switches, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
-            ),
-            context,
-        )
+        context = self._context(session, registry)
+        tools = ToolCollection(self._enabled_tools(), context)
         schemas = _stored_schemas(stored) if stored else tools.to_params()
+        limits = self.settings.agent
         agent = Agent(
             llm=llm,
             memory=self._memory(model, schemas),
             tools=tools,
             schemas=schemas,
             policy=Policy(
-                "ask" if self.approver and self.settings.agent.approval == "ask" else "yolo",
+                "ask" if self.approver and limits.approval == "ask" else "yolo",
                 self.workspace,
                 tools.effect,
                 context.files.locate,
             ),
-            limits=Limits(
-                self.settings.agent.max_turns,
-                self.settings.agent.max_bad_calls,
-                self.settings.agent.max_bad_replies,
-            ),
+            limits=Limits(limits.max_turns, limits.max_bad_calls, limits.max_bad_replies),
             approver=self.approver,
             max_output_tokens=self.settings.model.max_output_tokens,
             effort=self.settings.model.effort or None,
@@ -235,6 +202,39 @@ class Wiring:
         )
         context.shell.start()
         return Workbench(session, agent, context)
+
+    def _context(self, session: Session, registry: Registry) -> ToolContext:
+        """What tools work with, as the session's events left it."""
+        environment = self._environment(registry, session.id)
+        max_chars = self.settings.tools.max_output_chars
+        files = FileLedger(self.workspace)
+        for event in session.events:
+            files.observe(event)
+        return ToolContext(
+            workspace=self.workspace,
+            outputs=session.outputs,
+            files=files,
+            shell=Shell(
+                cwd=_last_folder(session) or str(self.workspace),
+                env=environment,
+                scratch=_private(session.folder / "shell"),
+                outputs=session.outputs,
+                max_chars=max_chars,
+            ),
+            python=PythonInterpreter(
+                workspace=self.workspace,
+                env=environment,
+                scratch=_private(session.folder / "python"),
+                outputs=session.outputs,
+                max_chars=max_chars,
+            ),
+            max_output_chars=max_chars,
+        )
+
+    def _enabled_tools(self) -> Iterator[Tool[Any]]:
+        for tool in built_in_tools():
+            if getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH)):
+                yield tool
 
     def _memory(self, model: str, schemas: tuple[ToolSchema, ...]) -> Memory:
         settings = self.settings

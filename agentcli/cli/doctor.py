@@ -34,7 +34,7 @@ class Check:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> int:
-    """Check Python, shell, git, settings, storage, providers and keys. Exits 3 if a run can't work."""
+    """Check what a run needs: Python, shell, git, storage, providers, keys. Exits 3 without it."""
     from agentcli.config import load_settings
     from agentcli.wiring import Wiring, resolve_workspace
 

@@ -107,7 +107,7 @@ class ToolCollection:
     def _execute_alone(
         self, action: Action, live_output: Callable[[int, str], None]
     ) -> Iterator[Observation]:
-        """One observation; after an interrupt, what there was by then, and the interrupt goes on."""
+        """One observation; when interrupted, of what there was by then, before the interrupt."""
         context = self._context
         context.partial = None
         context.live_output = lambda text: live_output(action.id, text)
