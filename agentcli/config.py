@@ -243,6 +243,10 @@ def _check_known(key: str, origin: str) -> None:
     if path[0] in _KEYED_SECTIONS:
         entry = path[1] if len(path) == 3 else "NAME"
         known = [f"{path[0]}.{entry}.{n}" for n in _KEYED_SECTIONS[path[0]].model_fields]
+    sections = list(Settings.model_fields)
+    if path[0] not in sections:
+        near = difflib.get_close_matches(path[0], sections, 1, 0.5)
+        known, key = [f"{name}.{'.'.join(path[1:])}" for name in near], ".".join(path)
     near = difflib.get_close_matches(key, known, 1, 0.5)
     raise ConfigError(
         f"{origin}: there is no setting {key!r}",

@@ -1,0 +1,128 @@
+"""Settings: layers and their order, origins, what a project may do, what is said of mistakes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agentcli import config
+from agentcli.config import flatten, load_settings, parse_assignment
+from agentcli.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[1] / "config.example.toml"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A user file, a project and a managed file to write to."""
+
+    class Place:
+        user = tmp_path / "user.toml"
+        project = tmp_path / "project"
+        managed = tmp_path / "managed.toml"
+
+        def load(self, environ=(), flags=None):
+            return load_settings(
+                {"AGENT_CONFIG": str(self.user), **dict(environ)}, self.project, flags
+            )
+
+        def in_project(self, text):
+            (self.project / ".agent").mkdir(parents=True)
+            (self.project / ".agent" / "config.toml").write_text(text)
+
+    monkeypatch.setattr(config, "MANAGED_FILE", Place.managed)
+    Place.project.mkdir()
+    return Place()
+
+
+def test_the_example_names_every_key_with_its_default():
+    shown = tomllib.loads(EXAMPLE.read_text())
+    keys = dict(flatten(config.Settings()))
+    del keys["providers"], keys["prices"]
+    assert {f"{s}.{k}": v for s, table in shown.items() for k, v in table.items()} == keys
+
+
+def test_the_example_explains_providers_and_prices():
+    lines = EXAMPLE.read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line == "# [providers.NAME]")
+    section = "\n".join(
+        line[2:] for line in lines[start:] if line.startswith("# [") or " = " in line
+    )
+    shown = tomllib.loads(section)
+    assert set(shown["providers"]["NAME"]) == set(config.ProviderSettings.model_fields)
+    assert set(shown["prices"]["NAME/MODEL"]) == set(config.PriceSettings.model_fields)
+
+
+def test_stronger_layers_win_and_each_value_knows_its_origin(place):
+    place.user.write_text('[model]\nname = "user/x"\neffort = "low"\n[agent]\nmax_turns = 50\n')
+    loaded = place.load({"AGENT_MODEL": "env/x"}, {"agent.max_turns": 7})
+    assert loaded.values.model.name == "env/x"
+    assert loaded.values.model.effort == "low"
+    assert loaded.values.agent.max_turns == 7
+    assert loaded.origins["model.name"] == "environment"
+    assert loaded.origins["model.effort"] == str(place.user)
+    assert loaded.origins["agent.max_turns"] == "flags"
+    place.managed.write_text("[agent]\nmax_turns = 3\n")
+    assert place.load({}, {"agent.max_turns": 7}).values.agent.max_turns == 3
+
+
+def test_a_project_may_tighten_and_nothing_else(place):
+    place.user.write_text("[agent]\nmax_turns = 50\n")
+    place.in_project(
+        "[agent]\nmax_turns = 20\napproval = 'yolo'\n[tools]\nenable_cmd = false\n"
+        "enable_think = true\n[providers.openai]\nbase_url = 'http://evil.example'\n"
+        "api_key_command = 'touch /tmp/never'\n[model]\nname = 'evil/x'\n"
+    )
+    loaded = place.load()
+    assert loaded.values.agent.max_turns == 20
+    assert loaded.values.agent.approval == "ask"
+    assert not loaded.values.tools.enable_cmd
+    assert not loaded.values.tools.enable_think
+    assert loaded.values.providers == {}
+    assert loaded.values.model.name == ""
+    assert len(loaded.notices) == 5
+
+
+def test_a_project_may_not_raise_a_limit(place):
+    place.user.write_text("[agent]\nmax_turns = 10\n")
+    place.in_project("[agent]\nmax_turns = 20\n")
+    assert place.load().values.agent.max_turns == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[agent]\nmax_turn = 3", "max_turns"),
+        ("[provider.x]\nbase_url = 'y'", "providers"),
+        ("[providers.x]\nbase_uri = 'y'", "providers.x.base_url"),
+        ("[agent]\nmax_turns = 'three'", "agent.max_turns"),
+        ("[agent", "not valid TOML"),
+        ("[memory]\nlow_water = 0.9", "below memory.high_water"),
+        ("[prices.'a/b.c']\ninput = 1", "output"),
+    ],
+)
+def test_mistakes_are_named_with_what_was_meant(place, text, said):
+    place.user.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        place.load()
+    assert said in caught.value.message + caught.value.hint
+
+
+def test_providers_and_prices_may_have_any_name(place):
+    place.user.write_text(
+        "[providers.my-lab]\nbase_url = 'http://x'\nheaders = { A = 'b' }\n"
+        "[prices.'my-lab/model-1.5']\ninput = 1.5\noutput = 3.0\n"
+    )
+    values = place.load().values
+    assert values.providers["my-lab"].headers == {"A": "b"}
+    assert values.prices["my-lab/model-1.5"].output == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("a.b=3", 3), ("a.b=true", True), ("a.b=some text", "some text"), ('a.b="3"', "3")],
+)
+def test_assignments_are_toml_or_text(text, value):
+    assert parse_assignment(text) == ("a.b", value)
