@@ -14,6 +14,7 @@ from pathlib import Path
 
 KEEP_BYTES = 262_144
 DISK_BYTES = 50_000_000
+_SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.02
 _LIVE_BYTES = 65_536
 
@@ -138,7 +139,8 @@ class Between:
 
 
 class Live:
-    """Hands output on while it comes: in order, decoded, at most every 20 ms.
+    """Hands output on while it comes: in order, decoded, at most every 20 ms. In silence it calls
+    with no text every 0.1 s, so that whoever listens can show that time passes.
 
     More than 64 kB between two calls is more than anyone can read: the middle is left out.
     """
@@ -151,6 +153,7 @@ class Live:
         self._skipped = 0
         self._rest = ""
         self._last_call = 0.0
+        self._last_sign = time.monotonic()
 
     def feed(self, data: bytes) -> None:
         if self._callback is None or not data:
@@ -163,13 +166,19 @@ class Live:
             self._skipped += dropped
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until `flush` should be called; None if there is nothing to hand on."""
-        if not self._pending:
+        """Seconds until `flush` should be called; None if nobody listens."""
+        if self._callback is None:
             return None
+        if not self._pending:
+            return max(0.0, self._last_sign + _SILENT_INTERVAL_S - now)
         return max(0.0, self._last_call + _LIVE_INTERVAL_S - now)
 
     def flush(self) -> None:
-        if self._callback is None or not self._pending:
+        if self._callback is None:
+            return
+        self._last_sign = time.monotonic()
+        if not self._pending:
+            self._callback("")
             return
         text = self._decoder.decode(b"".join(self._pending))
         if self._skipped:

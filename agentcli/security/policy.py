@@ -11,6 +11,7 @@ from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
 
 Approval = Literal["ask", "yolo"]
+_GRANTS = {"execute": "all commands", "write": "all writes outside the workspace"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Policy:
         return _decision(action, "ask", effect, "no sandbox contains it")
 
     def grant_for(self, action: Action) -> str:
-        return self.effect_of(action)
+        return _GRANTS.get(self.effect_of(action), "all calls of this kind")
 
     def _inside(self, action: Action) -> bool:
         path = getattr(action, "path", None)

@@ -63,9 +63,11 @@ class CallBoard:
         if call is not None:
             call.output = (call.output + text)[-_OUTPUT_KEPT:]
 
-    def decide(self, observation: DecisionObservation) -> None:
+    def decide(self, observation: DecisionObservation, now: float) -> None:
         if observation.cause in self._calls and observation.decision != "ask":
-            self._calls[observation.cause].decided = observation
+            call = self._calls[observation.cause]
+            call.decided = observation
+            call.since = now
 
     def answer(self, observation: Observation, now: float) -> None:
         assert observation.cause is not None

@@ -97,7 +97,8 @@ def _dim(text: str) -> Line:
 
 def _session(event: SessionStartedObservation) -> str:
     verb = "resumed " if event.resumed else ""
-    return f"{verb}{event.session_id} · {event.model} · {event.sandbox} · {event.workspace}"
+    sandbox = "no sandbox" if event.sandbox == "none" else event.sandbox
+    return f"{verb}{event.session_id} · {event.model} · {sandbox} · {event.workspace}"
 
 
 def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:

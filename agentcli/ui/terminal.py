@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from agentcli.events import Action, Event, Observation, Progress, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import MessageAction, RecallAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -145,10 +145,12 @@ class TerminalRenderer:
             case MessageAction():
                 self._message(event)
             case DecisionObservation(cause=cause) if cause in self._calls:
-                self._calls.decide(event)
+                self._calls.decide(event, now)
             case Observation(cause=cause) if cause in self._calls:
                 self._set_status(None)
                 self._calls.answer(event, now)
+            case RecallAction(source=Source.ENVIRONMENT) if not self._verbose:
+                pass
             case Action(runnable=True):
                 self._reply.end()
                 self._starting.clear()

@@ -577,7 +577,7 @@ def test_a_stored_conversation_looks_as_it_did(terminal):
     render_conversation(HISTORY, terminal)
     assert terminal.text == looks(
         """
-        s · m · none · /home/me/proj
+        s · m · no sandbox · /home/me/proj
 
         > fix it
           please
