@@ -175,11 +175,11 @@ def test_a_server_that_is_down_is_tried_again_then_named(agent, serve):
 
 @pytest.mark.parametrize("api", MODELS)
 def test_a_wrong_key_and_an_unknown_model_are_configuration_errors(agent, serve, api):
-    agent.use(serve([], keys={"sk-right"}), MODELS[api])
+    agent.use(serve([], keys=["sk-right"]), MODELS[api])
     done = agent("run", "x")
     assert done.returncode == 3
     assert "401" in done.stderr
-    agent.use(serve([], models={"other"}), MODELS[api])
+    agent.use(serve([], models=["other"]), MODELS[api])
     done = agent("run", "x")
     assert done.returncode == 3
     assert "404" in done.stderr

@@ -1,0 +1,176 @@
+"""The commands around `run`: demo, sessions, config, models, doctor, help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.conftest import MODELS
+from tests.server import Call, HttpError, Reply
+
+
+def test_the_demo_turns_a_red_test_green_without_key_or_network(agent, tmp_path):
+    folder = tmp_path / "demo"
+    done = agent("demo", "--dir", str(folder))
+    assert done.returncode == 0, done.stderr
+    for word in ("scripted", "without a sandbox", "tests: OK", "ANTHROPIC_API_KEY"):
+        assert word in done.stderr
+    assert "+    return re.findall" in done.stderr
+    assert done.stdout.startswith("Fixed:")
+    assert (
+        subprocess.run(["python3", "-m", "unittest"], cwd=folder, capture_output=True).returncode
+        == 0
+    )
+    again = agent("demo", "--dir", str(folder))
+    assert again.returncode == 2
+    assert "already exists" in again.stderr
+
+
+def test_a_script_of_any_providers_replies_plays(agent, tmp_path):
+    replies = [
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [
+                {
+                    "type": "tool_use",
+                    "id": "toolu_1",
+                    "name": "bash",
+                    "input": {"command": "echo hi"},
+                }
+            ],
+            "stop_reason": "tool_use",
+            "usage": {"input_tokens": 5, "output_tokens": 5},
+        },
+        {
+            "id": "resp_1",
+            "object": "response",
+            "status": "completed",
+            "model": "m",
+            "output": [
+                {
+                    "type": "message",
+                    "id": "msg_2",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "Played."}],
+                }
+            ],
+        },
+    ]
+    script = tmp_path / "script.jsonl"
+    script.write_text("\n".join(json.dumps(reply) for reply in replies))
+    done = agent("run", "x", "-m", f"scripted/{script}")
+    assert done.stdout == "Played.\n", done.stderr
+    script.write_text('{"no": "reply"}')
+    assert agent("run", "x", "-m", f"scripted/{script}").returncode == 3
+
+
+def test_sessions_are_listed_and_shown(agent, serve):
+    agent.use(serve([Reply("Look.", [Call("bash", {"command": "echo hi"})]), Reply("Done.")]))
+    agent("run", "do it", "--name", "first")
+    (row,) = json.loads(agent("sessions", "list", "--json").stdout)
+    assert (row["name"], row["state"], row["steps"], row["title"]) == (
+        "first",
+        "finished",
+        2,
+        "do it",
+    )
+    assert row["cost_usd"] > 0
+    assert "first: do it" in agent("sessions", "list").stdout
+    shown = agent("sessions", "show", "first").stdout
+    for text in ("do it", "Look.", "echo hi", "Done.", "2 steps"):
+        assert text in shown
+    events = json.loads(agent("sessions", "show", "first", "--json").stdout)["events"]
+    assert [event["id"] for event in events] == list(range(len(events)))
+    elsewhere = agent("sessions", "list", cwd=agent.home)
+    assert elsewhere.stdout == ""
+    assert "do it" in agent("sessions", "list", "--all", cwd=agent.home).stdout
+
+
+def test_settings_are_shown_with_their_origin(agent):
+    agent.env["AGENT_MODEL"] = "openai/gpt-5.5"
+    shown = agent("config", "show", "--origin").stdout
+    assert 'model.name = "openai/gpt-5.5"' in shown
+    assert "# environment" in shown
+    values = json.loads(agent("config", "show", "--json").stdout)
+    assert values["agent.max_turns"] == {"value": 100, "origin": "default"}
+    assert agent("config", "path").stdout.strip().endswith(".config/agent/config.toml")
+
+
+@pytest.mark.parametrize("api", ["responses", "anthropic_messages"])
+def test_models_that_can_be_reached_are_listed(agent, serve, api):
+    agent.use(serve(models=["model-a", "model-b"]), MODELS[api])
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        if variable.lower()[:6] != MODELS[api][:6]:
+            del agent.env[variable]
+    listed = agent("models").stdout.split()
+    provider = MODELS[api].split("/")[0]
+    assert listed == [f"{provider}/model-a", f"{provider}/model-b"]
+
+
+def test_a_local_server_is_found_and_used_without_configuration(agent, serve):
+    server = serve([Reply("Local.")], keys=(), models=["qwen"])
+    agent.env["XDG_CONFIG_HOME"] = str(agent.home)
+    (agent.home / "agent").mkdir()
+    (agent.home / "agent" / "config.toml").write_text(
+        f'[providers.ollama]\nbase_url = "{server.url}/v1"\n'
+        '[providers.lmstudio]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[providers.llamacpp]\nbase_url = "http://127.0.0.1:9/v1"\n'
+    )
+    done = agent("run", "x")
+    assert done.stdout == "Local.\n", done.stderr
+    assert server.requests[-1].body["model"] == "qwen"
+    assert "price unknown" in done.stderr
+
+
+def test_the_doctor_names_what_is_missing(agent, serve):
+    alone = agent("doctor")
+    assert alone.returncode == 3
+    assert "no model to work with" in alone.stdout
+    agent.use(serve(models=["gpt-5.5"]), MODELS["responses"])
+    del agent.env["ANTHROPIC_API_KEY"]
+    done = agent("doctor")
+    assert done.returncode == 0, done.stdout
+    assert "openai: answers, 1 models" in done.stdout
+    checks = {check["name"]: check for check in json.loads(agent("doctor", "--json").stdout)}
+    assert checks["sandbox"]["status"] == "warning"
+    agent.use(serve([], keys=["sk-other"]), MODELS["responses"])
+    broken = agent("doctor")
+    assert broken.returncode == 3
+    assert "401" in broken.stdout
+
+
+def test_a_model_server_of_ones_own(agent, serve, tmp_path):
+    server = serve([HttpError(500, "server_error", "once"), Reply("Mine.")])
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[model]\nname = "lab/big"\n[llm]\nretry_base_s = 0\n'
+        f'[providers.lab]\nbase_url = "{server.url}/v1"\napi = "responses"\n'
+        'api_key_command = "echo sk-from-a-command"\nheaders = { X-Team = "tools" }\n'
+        '[prices."lab/big"]\ninput = 1000\noutput = 1000\n'
+    )
+    agent.env["AGENT_CONFIG"] = str(config)
+    done = agent("run", "x")
+    assert done.stdout == "Mine.\n", done.stderr
+    assert server.requests[0].api == "responses"
+    headers = {name.lower(): value for name, value in server.requests[0].headers.items()}
+    assert headers["authorization"] == "Bearer sk-from-a-command"
+    assert headers["x-team"] == "tools"
+    assert "$" in done.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["resume"], ["sessions"], ["config"], ["doctor"]])
+def test_every_command_has_help(agent, command):
+    done = agent(*command, "--help")
+    assert done.returncode == 0
+    assert "Usage: agent" in done.stdout
+
+
+def test_the_version(agent):
+    assert agent("--version").stdout.startswith("agent 0.")
+    assert agent("-V").stdout == agent("--version").stdout

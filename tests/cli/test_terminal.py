@@ -1,0 +1,141 @@
+"""`agent run` at a real terminal: what is asked, what a person sees, what Ctrl-C does."""
+
+from __future__ import annotations
+
+import re
+
+import pexpect
+import pytest
+
+from tests.conftest import LIMIT_S
+from tests.server import Call, Reply
+
+
+PROMPT = r"instead\r\n(\x1b\[\d*m)?> "
+
+
+@pytest.fixture
+def at_terminal(agent):
+    """Start `agent` in a pty of 80 columns."""
+    running = []
+
+    def start(*arguments: str, **env: str) -> pexpect.spawn:
+        child = pexpect.spawn(
+            agent.command[0],
+            [*agent.command[1:], *arguments],
+            cwd=str(agent.workspace),
+            env={**agent.environment, "TERM": "xterm-256color", **env},
+            dimensions=(40, 80),
+            timeout=LIMIT_S,
+            encoding="utf-8",
+        )
+        running.append(child)
+        return child
+
+    yield start
+    for child in running:
+        child.close(force=True)
+
+
+def ended(child: pexpect.spawn) -> str:
+    """What was shown until the end; the exit code is in `child.exitstatus`."""
+    child.expect(pexpect.EOF)
+    child.close()
+    return child.before
+
+
+def test_commands_are_asked_about_and_the_answer_counts(agent, serve, at_terminal):
+    script = [
+        Reply("", [Call("bash", {"command": "touch asked"})]),
+        Reply("", [Call("bash", {"command": "touch refused"})]),
+        Reply("", [Call("write", {"path": "inside.txt", "content": "x"})]),
+        Reply("Done as you said."),
+    ]
+    server = serve(script)
+    agent.use(server)
+    child = at_terminal("run", "x")
+    child.expect("touch asked")
+    child.expect(PROMPT)
+    child.sendline("y")
+    child.expect("touch refused")
+    child.expect(PROMPT)
+    child.sendline("not in this folder")
+    shown = ended(child)
+    assert child.exitstatus == 0
+    assert (agent.workspace / "asked").exists()
+    assert not (agent.workspace / "refused").exists()
+    assert (agent.workspace / "inside.txt").exists()
+    assert "not in this folder" in str(server.requests[2].body["messages"][-1])
+    assert shown.count("Done as you said.") == 1
+
+
+def test_a_grant_for_the_session_outlives_the_process(agent, serve, at_terminal):
+    script = [
+        Reply("", [Call("bash", {"command": "echo one"})]),
+        Reply("First."),
+        Reply("", [Call("bash", {"command": "echo two"})]),
+        Reply("Second."),
+    ]
+    agent.use(serve(script))
+    child = at_terminal("run", "x")
+    child.expect(PROMPT)
+    child.sendline("a")
+    ended(child)
+    child = at_terminal("resume", "--last", "again")
+    assert "Second." in ended(child)
+    assert child.exitstatus == 0
+
+
+def test_ctrl_c_stops_the_command_and_tells_how_to_go_on(agent, serve, at_terminal):
+    command = "echo begun; sleep 1000"
+    server = serve([Reply("", [Call("bash", {"command": command})]), Reply("Went on.")])
+    agent.use(server)
+    child = at_terminal("run", "--yolo", "x")
+    child.expect(r"\dmbegun")
+    child.sendintr()
+    shown = ended(child)
+    assert child.exitstatus == 130
+    assert "agent resume" in shown
+    child = at_terminal("resume", "--last")
+    assert "Went on." in ended(child)
+    told = str(server.requests[-1].body["messages"])
+    assert "begun" in told
+    assert "interrupted" in told
+
+
+def test_ctrl_c_while_the_model_thinks(agent, serve, at_terminal):
+    import threading
+
+    from tests.server import Hang
+
+    never = threading.Event()
+    agent.use(serve([Hang(never), Reply("Went on.")]))
+    child = at_terminal("run", "x")
+    child.expect("thinking")
+    child.sendintr()
+    ended(child)
+    assert child.exitstatus == 130
+    never.set()
+    assert "Went on." in ended(at_terminal("resume", "--last"))
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colour_is_used_unless_it_is_not_wanted(agent, serve, at_terminal, no_color):
+    agent.use(serve([Reply("", [Call("read", {"path": "missing"})]), Reply("`code` and **bold**")]))
+    env = {"NO_COLOR": no_color} if no_color else {}
+    shown = ended(at_terminal("run", "x", **env))
+    colours = re.findall(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|38;\d+;\d+)m", shown)
+    assert bool(colours) is not bool(no_color)
+
+
+def test_escapes_from_model_and_tools_never_act(agent, serve, at_terminal):
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
+    script = [
+        Reply(f"hello {evil}", [Call("bash", {"command": f"printf '{evil}hi'"})]),
+        Reply(f"bye {evil}"),
+    ]
+    agent.use(serve(script))
+    shown = ended(at_terminal("run", "--yolo", "x"))
+    assert "bye" in shown
+    assert "\x1b]52" not in shown
+    assert "\x1b[2J" not in shown
