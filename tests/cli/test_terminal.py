@@ -10,7 +10,6 @@ import pytest
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
-
 PROMPT = r"instead\r\n(\x1b\[\d*m)?> "
 
 
