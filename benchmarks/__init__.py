@@ -1,0 +1,1 @@
+"""Measures the agent as whole processes against a scripted model on loopback."""
