@@ -219,8 +219,7 @@ class _Reopening:
         import os
 
         from agentcli.config import state_home
-        from agentcli.sessions.finder import find, newest
-        from agentcli.sessions.session import read_session
+        from agentcli.sessions.finder import find, newest, state_of
         from agentcli.wiring import resolve_workspace
 
         home = state_home(os.environ)
@@ -229,7 +228,7 @@ class _Reopening:
             self._folder = newest(home, workspace)
             return workspace
         self._folder = find(home, self._wanted)
-        return resolve_workspace(folder or read_session(self._folder).state.workspace)
+        return resolve_workspace(folder or state_of(self._folder).workspace)
 
     def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
         from agentcli.agent.replies import verdict

@@ -45,7 +45,8 @@ class MessageAction(Action):
 
 
 class CmdRunAction(Action):
-    """`is_input` marks text for a command that waits on its standard input."""
+    """`is_input` marks text for a command that waits on its standard input; with `job`, `command`
+    is what to do with that background job: status or stop."""
 
     kind: ClassVar[str] = "run"
     runnable: ClassVar[bool] = True
@@ -54,11 +55,14 @@ class CmdRunAction(Action):
     cwd: str | None = None
     is_input: bool = False
     background: bool = False
+    job: str | None = None
     restart: bool = False
     security_risk: Risk = Risk.UNKNOWN
 
     @property
     def message(self) -> str:
+        if self.job is not None:
+            return f"job {self.job}: {self.command}"
         return f"$ {_first_line(self.command)}"
 
 

@@ -38,11 +38,13 @@ class Catalog:
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._own_prices = prices
+        self._warm = False
 
     def warm_up(self, name: str) -> None:
         """Load what `cost` will need, at a moment when nobody waits for it."""
-        if name not in self._own_prices and name.partition("/")[0] in _CATALOGUED:
-            import genai_prices  # noqa: F401
+        if not self._warm:
+            self._warm = True
+            self.cost(name, Usage())
 
     def cost(self, name: str, usage: Usage) -> float | None:
         """USD of `usage`; None when the price is not known, never 0 for want of one."""

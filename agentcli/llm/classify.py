@@ -77,6 +77,13 @@ def classify(status: int, body: object, headers: Mapping[str, str], origin: str)
     )
 
 
+def stream_error(error: object) -> LLMError:
+    """An error frame inside a stream of OpenAI's kind; its `code` may be a status."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = code if isinstance(code, int) and code >= 400 else 500
+    return classify(status, {"error": error}, {}, "the server")
+
+
 def connection_error(origin: str, error: BaseException) -> LLMError:
     cause = error.__cause__ or error
     return LLMError(

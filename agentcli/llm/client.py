@@ -95,9 +95,7 @@ class LLM:
         first_s = 0.0
         try:
             for item in self._receive(inbox, notify):
-                if not first_s:
-                    first_s = time.monotonic() - started
-                    self._catalog.warm_up(self.model)
+                first_s = first_s or time.monotonic() - started
                 if isinstance(item, Reply):
                     return replace(item, time_to_first_token_s=first_s)
                 if not isinstance(item, StillAlive):
@@ -128,6 +126,7 @@ class LLM:
             try:
                 item = inbox.get(timeout=_TICK_S)
             except queue.Empty:
+                self._catalog.warm_up(self.model)
                 if time.monotonic() > deadline:
                     raise _Stalled(
                         LLMErrorKind.STALLED, f"the model sent nothing for {limit:.0f} s"

@@ -9,14 +9,20 @@ from typing import Any
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.llm.classify import classify, connection_error
 from agentcli.llm.lazy_sdk import lazily
-from agentcli.llm.provider import Endpoint, check_event_stream, check_object, http_client
+from agentcli.llm.provider import (
+    Endpoint,
+    check_event_stream,
+    check_object,
+    http_client,
+    sent_events,
+)
 
 _JSON = {"headers": {"content-type": "application/json"}}
 
 
 class OpenAIClient:
     """Sends finished bodies and gives back plain JSON: the SDK does addresses, headers, transport
-    and event framing; its per-request walk over the whole body is left out."""
+    and errors; its walk over the whole body at each request is left out."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -53,9 +59,10 @@ class OpenAIClient:
         )
         with stream:
             check_event_stream(stream.response.headers.get("content-type", ""))
-            yield (check_object(item) for item in stream)
+            yield sent_events(stream.response.iter_lines())
 
     def translate(self, error: Exception) -> LLMError:
+        import httpx2
         import openai
 
         origin = self._endpoint.base_url
@@ -67,6 +74,10 @@ class OpenAIClient:
             return connection_error(origin, error)
         if isinstance(error, openai.APIError):
             return LLMError(LLMErrorKind.SERVER_ERROR, f"{origin}: {error.message}")
+        if isinstance(error, httpx2.TimeoutException):
+            return LLMError(LLMErrorKind.TIMEOUT, f"{origin} fell silent")
+        if isinstance(error, httpx2.TransportError):
+            return connection_error(origin, error)
         if isinstance(error, ValueError | TypeError | KeyError | AttributeError):
             return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
         raise error

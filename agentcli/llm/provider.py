@@ -13,6 +13,9 @@ from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.messages import Message, Reply, Request, ToolCall
 
+_KEEP_ALIVE_S = 300.0
+"""A connection should outlast a command; one that the server has closed is noticed and replaced."""
+
 
 @dataclass(frozen=True, slots=True)
 class StillAlive:
@@ -67,6 +70,8 @@ class WireParts:
         self._encode = encode
         self._messages: list[Message] = []
         self._parts: list[bytes] = []
+        self.unchanged = 0
+        """How many messages of the last call were those of the call before."""
 
     def of(self, messages: Sequence[Message]) -> list[bytes]:
         """For each message its JSON values joined by commas; empty for one without any."""
@@ -75,7 +80,8 @@ class WireParts:
             if old is not new:
                 break
             same += 1
-        self._messages = [*self._messages[:same], *messages[same:]]
+        self.unchanged = same
+        self._messages[same:] = messages[same:]
         self._parts[same:] = [
             b",".join(dump(value) for value in self._encode(message)) for message in messages[same:]
         ]
@@ -143,9 +149,25 @@ def http_client(endpoint: Endpoint) -> Any:
     timeout = httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s)
     return httpx2.Client(
         follow_redirects=False,
+        limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
         timeout=timeout,
         verify=not endpoint.base_url.startswith("http://"),
     )
+
+
+def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of a stream of server-sent events; `{}` stands for OpenAI's `[DONE]`.
+
+    Read to its very end, as only then can the connection serve the next request.
+    Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
+    """
+    data: list[str] = []
+    for line in lines:
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            text, data = "\n".join(data), []
+            yield {} if text.strip() == "[DONE]" else check_object(json.loads(text))
 
 
 def broken_off() -> LLMError:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 _GIT_LIMIT_S = 2.0
 _MAX_STATUS_LINES = 15
-_TOOLS = ("git", "rg", "python3", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
+_NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
+_TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
 _TEST_SIGNS = (
     ("pytest.ini", "pytest"),
-    ("tox.ini", "tox or pytest"),
+    ("tox.ini", "pytest"),
     ("pyproject.toml", "pytest"),
     ("setup.py", "pytest"),
     ("package.json", "npm test"),
@@ -30,23 +31,13 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 class WorkspaceFacts:
-    """Starts asking git at once and collects the answer when `text` is wanted."""
+    """Starts asking git at once and collects the answers when `text` is wanted."""
 
     def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
         self._workspace = workspace
-        self._path = environ.get("PATH")
-        self._virtual_env = environ.get("VIRTUAL_ENV")
-        self._git: subprocess.Popen[bytes] | None = None
-        if shutil.which("git", path=self._path):
-            quiet = {**environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-            self._git = subprocess.Popen(
-                [*_GIT, "status", "--porcelain", "--branch", "--no-renames"],
-                cwd=workspace,
-                env=quiet,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+        self._environ = environ
+        self._status = self._ask_git("status", "--porcelain", "--branch", "--no-renames")
+        self._log = self._ask_git("log", "-3", "--format=%h %<(72,trunc)%s")
 
     def text(self) -> str:
         return "\n".join(["Environment, at the start of the session:", *self._facts()])
@@ -54,8 +45,10 @@ class WorkspaceFacts:
     def _facts(self) -> Iterator[str]:
         yield f"- folder: {self._workspace}"
         yield f"- {self._git_state()}"
+        if commits := (_answer(self._log) or "").split("\n")[:-1]:
+            yield f"- last commits: {'; '.join(commit.strip() for commit in commits)}"
         entries = sorted(os.scandir(self._workspace), key=lambda entry: entry.name)
-        names = [entry.name + ("/" if entry.is_dir() else "") for entry in entries]
+        names = [e.name + ("/" if e.is_dir() else "") for e in entries if e.name not in _NOISE]
         if names:
             more = f" … {len(names) - 40} more" if len(names) > 40 else ""
             yield f"- holds: {'  '.join(ascii_safe(name) for name in names[:40])}{more}"
@@ -64,22 +57,29 @@ class WorkspaceFacts:
         files = {entry.name for entry in entries}
         if tests := next((how for sign, how in _TEST_SIGNS if sign in files), None):
             yield f"- tests are likely run with: {tests}"
-        found = [tool for tool in _TOOLS if shutil.which(tool, path=self._path)]
-        yield f"- on PATH: {' '.join(found)}"
+        path = self._environ.get("PATH")
+        yield f"- on PATH: {' '.join(tool for tool in _TOOLS if shutil.which(tool, path=path))}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
+    def _ask_git(self, *arguments: str) -> subprocess.Popen[bytes] | None:
+        if not shutil.which("git", path=self._environ.get("PATH")):
+            return None
+        return subprocess.Popen(
+            [*_GIT, *arguments],
+            cwd=self._workspace,
+            env={**self._environ, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
     def _git_state(self) -> str:
-        if self._git is None:
+        if self._status is None:
             return "git is not installed"
-        try:
-            out, _ = self._git.communicate(timeout=_GIT_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._git.kill()
-            self._git.communicate()
-            return "git: too slow to ask for its status"
-        if self._git.returncode:
-            return "not a git repository"
-        branch, *changes = out.decode(errors="backslashreplace").splitlines()
+        status = _answer(self._status)
+        if status is None:
+            return "not a git repository, or one too large to ask for its status"
+        branch, *changes = status.splitlines()
         if not changes:
             return f"git: {branch.removeprefix('## ')}, clean"
         shown = changes[:_MAX_STATUS_LINES]
@@ -90,10 +90,28 @@ class WorkspaceFacts:
         )
 
     def _python(self) -> str | None:
-        for folder in (self._virtual_env, self._workspace / ".venv", self._workspace / "venv"):
+        """The interpreter that commands here are likely to use, and whether it has pytest."""
+        own = self._environ.get("VIRTUAL_ENV")
+        for folder in (own, self._workspace / ".venv", self._workspace / "venv"):
             if folder and (Path(folder) / "bin" / "python").exists():
-                return f"{Path(folder) / 'bin' / 'python'} (virtual environment)"
-        return shutil.which("python3", path=self._path)
+                version = next(Path(folder).glob("lib/python3.*"), Path("python3"))
+                pytest = (version / "site-packages" / "pytest").exists()
+                tests = "with" if pytest else "without"
+                return f"{folder}/bin/python ({version.name}, virtual environment {tests} pytest)"
+        return shutil.which("python3", path=self._environ.get("PATH"))
+
+
+def _answer(process: subprocess.Popen[bytes] | None) -> str | None:
+    """What a program printed; None when it failed or took too long."""
+    if process is None:
+        return None
+    try:
+        out, _ = process.communicate(timeout=_GIT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None
+    return None if process.returncode else out.decode(errors="backslashreplace")
 
 
 def ascii_safe(name: str) -> str:

@@ -16,6 +16,7 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.observations import (
+    CmdOutputObservation,
     DecisionObservation,
     ErrorObservation,
     FileReadObservation,
@@ -28,9 +29,11 @@ from agentcli.events.observations import (
 from agentcli.messages import Message, ProviderData, ToolCall
 
 MAX_OBSERVATION_CHARS = 30_000
-MAX_FILE_CHARS = 120_000
-"""A read keeps to its own, higher limit; cutting it again would tear what it says is whole."""
+MAX_BOUNDED_CHARS = 120_000
+"""Of observations whose tools keep to limits of their own and say what they left out: another cut
+would tear that."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
+_BOUNDED = (CmdOutputObservation, FileReadObservation, IPythonRunCellObservation)
 _WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
 
 
@@ -172,7 +175,7 @@ def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     head = head[: head.rfind("\n") + 1] or head
     tail = tail[tail.find("\n") + 1 :] or tail
     left_out = len(text) - len(head) - len(tail)
-    return f"{head}[… {left_out:,} characters left out; ask for a part to see it …]\n{tail}"
+    return f"{head}[… {left_out:,} characters are left out here …]\n{tail}"
 
 
 def _spoken(event: MessageAction) -> Message:
@@ -202,7 +205,7 @@ def _result(event: Observation, call: ToolCall) -> Message:
         return Message.tool_message(content, call.id, is_error=True)
     images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
     failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
-    limit = MAX_FILE_CHARS if isinstance(event, FileReadObservation) else MAX_OBSERVATION_CHARS
+    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
     return Message.tool_message(
         clip(event.content, limit) or "(no output)", call.id, is_error=failed, image_urls=images
     )

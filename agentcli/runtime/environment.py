@@ -14,6 +14,7 @@ _QUIET = {
     "GIT_EDITOR": "true",
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
+    "PYTHONUNBUFFERED": "1",
     "TERM": "dumb",
     "NO_COLOR": "1",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -121,10 +120,11 @@ class Exchange:
             self._parse()
 
     def _parse(self) -> None:
-        pattern = rf"{MARK}([A-Z]){re.escape(self.nonce)}:(.*?){MARK}".encode()
-        if found := re.search(pattern, self._reports, re.DOTALL):
-            letter, text = found.groups()
-            self.report = letter.decode(), text.decode("utf-8", "replace")
+        head = f"{self.nonce}:".encode()
+        before, found, after = self._reports.partition(head)
+        text, ended, _ = after.partition(MARK.encode())
+        if found and ended and before[-2:-1] == MARK.encode() and before[-1:].isupper():
+            self.report = before[-1:].decode(), text.decode("utf-8", "replace")
 
     def _read_rest(self, live: Live) -> None:
         _, reports = self.terminal.pump(0)

@@ -52,7 +52,9 @@ class Job:
                 break
             sent = signum
             self._await(processes.send_tree(self.pid, signum), patience)
-        return self._last_word(sent)
+        code = self._last_word(sent)
+        self.status.write_text(str(code))
+        return code
 
     def kill(self) -> None:
         if self.running:

@@ -277,7 +277,7 @@ class Capture:
             skip = len(start.encode())
             where = f"see it: tail -c +{skip + 1} {path} | head -c 20000"
         else:
-            where = f"see them: sed -n '{first},{last}p' {path}"
+            where = f"all of it is in {path}: grep it, or read it from line {first}"
         if self._spools and self._written < self._total and not self.problem:
             where += f" (the file holds the first {self._written:,} bytes)"
         lines = f"lines {first}-{last}" if last > first else f"part of line {first}"

@@ -19,6 +19,8 @@ from agentcli.runtime.processes import ENVIRONMENT_MARK
 
 _LONGEST_TYPED_LINE = 4000
 _LATE_CHARS = 2000
+_JOB_CHARS = 4000
+"""Of a job's log in a result: it may be asked for again and again."""
 
 OnOutput = Callable[[str], None] | None
 
@@ -338,7 +340,7 @@ class Shell:
         return self._jobs[job_id]
 
     def _job_result(self, job: Job, code: int | None, notes: Sequence[str] = ()) -> CommandResult:
-        rendered = job.output(self._max_chars)
+        rendered = job.output(min(self._max_chars, _JOB_CHARS))
         return CommandResult(
             output=rendered.text,
             exit_code=code,

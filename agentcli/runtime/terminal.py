@@ -20,7 +20,7 @@ from typing import Any
 
 from agentcli.runtime import processes
 
-ROWS, COLUMNS = 50, 200
+ROWS, COLUMNS = 50, 100
 _READ_SIZE = 65_536
 _BATCH_SIZE = 262_144
 _NO_PIDFD_POLL_S = 0.05

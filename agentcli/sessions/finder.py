@@ -24,13 +24,15 @@ def session_states(home: Path) -> Iterator[tuple[Path, State]]:
     except OSError:
         return
     for folder in sorted(folders, key=lambda path: path.name, reverse=True):
-        state = load_state(folder / "state.pkl")
-        if state is None:
-            try:
-                state = read_session(folder).state
-            except SessionError:
-                state = State(session_id=folder.name, title="(can't be read)")
-        yield folder, state
+        try:
+            yield folder, state_of(folder)
+        except SessionError:
+            yield folder, State(session_id=folder.name, title="(can't be read)")
+
+
+def state_of(folder: Path) -> State:
+    """A session's state, from its cache if that can be trusted. Raises SessionError."""
+    return load_state(folder / "state.pkl") or read_session(folder).state
 
 
 def find(home: Path, wanted: str) -> Path:

@@ -13,9 +13,9 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 class Arguments(ToolArguments):
     """Run a command in the session's bash; folder, variables and functions persist between calls.
-    stdin is closed, pagers are off. Output beyond 30,000 characters keeps its head and tail, the
-    whole goes to a file that is named. At the timeout the command is stopped: for servers and
-    anything longer set background, which returns a job id and a log file."""
+    stdin is closed, pagers and editors are off. Output beyond 30,000 characters keeps its head and
+    tail, the whole goes to a file that is named. At the timeout the command is stopped: for servers
+    and anything longer set background, which returns a job id and a log file."""
 
     command: str = Field(description="with job: status or stop")
     timeout: float = Field(default=120, gt=0, le=3600, description="seconds")
@@ -23,8 +23,8 @@ class Arguments(ToolArguments):
     job: str | None = Field(default=None, description="id of a background job")
     is_input: bool = Field(
         default=False,
-        description="command is text for the one that waits for input; "
-        "if none does, it is run with stdin open",
+        description="command is typed into the program that waits for input; "
+        "if none waits, it is run with stdin open",
     )
     restart: bool = Field(default=False, description="start a fresh shell first")
 
@@ -63,13 +63,7 @@ def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
 
 def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
     """The output as it came, then what it can't tell by itself."""
-    facts = []
-    if result.exit_code:
-        facts.append(f"exit {result.exit_code}")
-    elif result.exit_code == 0 and not result.output.strip():
-        facts.append("exit 0, no output")
-    if result.cwd != before:
-        facts.append(f"now in {result.cwd}")
+    facts = _job_facts(result) if result.job_id else _command_facts(result, before)
     lines = [f"[{'; '.join(facts)}]"] if facts else []
     lines += [f"[{note}]" for note in result.notes]
     lines += [ending] if ending else []
@@ -89,6 +83,27 @@ def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
     return ToolResult(text, data={"metadata": metadata})
 
 
+def _command_facts(result: CommandResult, before: str) -> list[str]:
+    facts = []
+    if result.waiting_for_input:
+        facts.append("waits for input: answer with is_input; any other command stops it")
+    elif result.exit_code and not result.timed_out:
+        facts.append(f"exit {result.exit_code}")
+    elif result.exit_code == 0 and not result.output.strip():
+        facts.append("exit 0, no output")
+    if result.cwd != before:
+        facts.append(f"now in {result.cwd}")
+    return facts
+
+
+def _job_facts(result: CommandResult) -> list[str]:
+    ended = "runs" if result.exit_code is None else f"has ended, exit {result.exit_code}"
+    return [
+        f"job {result.job_id} {ended}, {result.duration_s:.0f} s",
+        f"log: {result.full_output_path}",
+    ]
+
+
 TOOL = Tool(
     name="bash",
     arguments=Arguments,
@@ -96,6 +111,7 @@ TOOL = Tool(
     run=run,
     to_action=lambda a: CmdRunAction(
         command=a.command,
+        job=a.job,
         timeout=a.timeout,
         background=a.background,
         is_input=a.is_input,

@@ -21,7 +21,8 @@ from agentcli.tools.write import diff, introduced_error
 MAX_UNDO_BYTES = 256_000
 _CONTEXT_LINES = 2
 _SHOWN_PLACES = 4
-_SHOWN_LINES = 24
+_SHOWN_LINES = 12
+_NOT_WORTH_A_CUT = 4
 _MAX_COMPARED_LINES = 20_000
 
 Place = tuple[int, int]
@@ -29,9 +30,9 @@ Place = tuple[int, int]
 
 
 class Edit(ToolArguments):
-    """Change a file that you have read: `old_str`, exact and found once (or replace_all), becomes
-    `new_str`; or with `insert_line`, `new_str` goes after that line (0: top); or `undo` takes back
-    your last edit of it. Answers with the changed lines."""
+    """Change a file: `old_str`, exact and found once (or replace_all), becomes `new_str`; or with
+    `insert_line`, `new_str` goes after that line (0: top); or `undo` takes back your last edit of
+    it (again: the one before)."""
 
     path: str
     old_str: str | None = None
@@ -51,7 +52,7 @@ def run(args: Edit, ctx: ToolContext) -> ToolResult:
     if args.undo:
         return _undo(args, ctx, path, file)
     # What is replaced is quoted by the call, so a file seen through bash alone may be edited too.
-    ctx.files.check(path, file.digest, must_be_known=False)
+    ctx.files.check(path, file.digest, must_be_known=args.insert_line is not None)
     if args.insert_line is not None:
         text, places = _insert(args, file.text)
     else:
@@ -134,7 +135,10 @@ def _undo(args: Edit, ctx: ToolContext, path: Path, file: TextFile) -> ToolResul
     digest = ctx.files.write(path, text, form)
     ctx.files.undone(path, digest)
     change = diff(shown, file.text, _plain_endings(text))
-    answer = [f"Took back the last edit of {shown}:", *change.split("\n")[2 : 2 + _SHOWN_LINES]]
+    answer = [
+        f"Took back the last edit of {shown}:",
+        *change.rstrip("\n").split("\n")[2:][: 2 * _SHOWN_LINES],
+    ]
     return ToolResult("\n".join(answer), data={"path": shown, "digest": digest, "diff": change})
 
 
@@ -165,7 +169,7 @@ def _changed_lines(text: str, places: list[Place]) -> Iterator[str]:
 def _excerpt(lines: list[str], start: int, end: int) -> list[str]:
     shown = [line if len(line) <= 300 else f"{line[:300]} […]" for line in lines[start:end]]
     out = list(numbered(shown, start + 1))
-    if len(out) > _SHOWN_LINES:
+    if len(out) > _SHOWN_LINES + _NOT_WORTH_A_CUT:
         half = _SHOWN_LINES // 2
         out[half:-half] = [f"[{len(out) - 2 * half} lines not shown]"]
     return out

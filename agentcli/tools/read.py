@@ -109,7 +109,7 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
     if not lines:
         return ToolResult("[empty file]", data={**facts, "lines_total": 0})
     if args.start > total:
-        raise ToolError(f"{facts['path']} has {total} lines only.", error_id="bad_range")
+        raise ToolError(f"{facts['path']} has only {total} lines.", error_id="bad_range")
     wanted = lines[args.start - 1 : args.end][:MAX_LINES]
     limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else MAX_CHARACTERS
     output: list[str] = []

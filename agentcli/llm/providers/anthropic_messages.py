@@ -27,6 +27,7 @@ from agentcli.llm.provider import (
     dump,
     http_client,
     join_object,
+    sent_events,
     unique_calls,
     wire_arguments,
     wire_name,
@@ -55,13 +56,41 @@ _FINISH_REASONS = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "refusal": FinishReason.REFUSAL,
 }
+_STATUS_BY_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 408,
+    "overloaded_error": 529,
+}
 _THINKING = ("thinking", "redacted_thinking")
+
+
+class _Group:
+    """A wire message of one role: blocks, ready as bytes."""
+
+    def __init__(self, role: bytes, part: bytes) -> None:
+        self.role = role
+        self.wire = b'{"role":"%s","content":[%s]}' % (role, part)
+
+    def add(self, part: bytes) -> None:
+        self.wire = self.wire[: -len(b"]}")] + b"," + part + b"]}"
+
+    @property
+    def by_user(self) -> bool:
+        return self.role == b"user"
 
 
 class AnthropicMessages:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._parts = WireParts(self._wire)
+        self._groups: list[_Group] = []
+        self._grouped = 0
         self._client: Any = None
 
     def connect(self) -> None:
@@ -95,7 +124,8 @@ class AnthropicMessages:
         )
         with stream:
             check_event_stream(stream.response.headers.get("content-type", ""))
-            yield from _read((check_object(item) for item in stream), self._endpoint.provider)
+            events = sent_events(stream.response.iter_lines())
+            yield from _read(events, self._endpoint.provider)
 
     def translate(self, error: Exception) -> LLMError:
         import anthropic
@@ -105,8 +135,7 @@ class AnthropicMessages:
         if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
             return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
         if isinstance(error, anthropic.APIStatusError):
-            status = _status_of(error.body) or error.status_code
-            return classify(status, error.body, error.response.headers, origin)
+            return classify(error.status_code, error.body, error.response.headers, origin)
         if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
             return connection_error(origin, error)
         if isinstance(error, anthropic.APIError):
@@ -153,22 +182,33 @@ class AnthropicMessages:
         return join_object(head, messages=self._messages(request.messages))
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
-        """Roles alternate: what is said by one side in a row is one message of several blocks."""
-        groups: list[tuple[bytes, list[bytes]]] = []
-        for message, part in zip(messages, self._parts.of(messages), strict=True):
-            if not part:
-                continue
-            role = b"assistant" if message.role is Role.ASSISTANT else b"user"
-            if groups and groups[-1][0] == role:
-                groups[-1][1].append(part)
-            else:
-                groups.append((role, [part]))
-        if groups and groups[0][0] == b"assistant":
-            groups.insert(0, (b"user", [dump({"type": "text", "text": "(earlier part left out)"})]))
-        for _, parts in [group for group in groups if group[0] == b"user"][-_MARKED_USER_MESSAGES:]:
-            parts[-1] = parts[-1][:-1] + b"," + dump(_CACHE_MARK)[1:]
-        wire = (b'{"role":"%s","content":[%s]}' % (role, b",".join(p)) for role, p in groups)
+        """Roles alternate: what is said by one side in a row is one message of several blocks.
+
+        Messages of earlier requests stay grouped as they are; only new ones are looked at.
+        """
+        parts = self._parts.of(messages)
+        if self._parts.unchanged < self._grouped:
+            self._groups, self._grouped = [], 0
+        for message, part in zip(messages[self._grouped :], parts[self._grouped :], strict=True):
+            if part:
+                self._group(b"assistant" if message.role is Role.ASSISTANT else b"user", part)
+        self._grouped = len(parts)
+        wire = [group.wire for group in self._groups]
+        users = [n for n, group in enumerate(self._groups[-4:], len(wire[:-4])) if group.by_user]
+        for number in users[-_MARKED_USER_MESSAGES:]:
+            wire[number] = wire[number][: -len(b"}]}")] + b"," + dump(_CACHE_MARK)[1:] + b"]}"
         return b"[" + b",".join(wire) + b"]"
+
+    def _group(self, role: bytes, part: bytes) -> None:
+        groups = self._groups
+        if not groups and role == b"assistant":
+            groups.append(
+                _Group(b"user", dump({"type": "text", "text": "(earlier part left out)"}))
+            )
+        if groups and groups[-1].role == role:
+            groups[-1].add(part)
+        else:
+            groups.append(_Group(role, part))
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         """The content blocks of a message; of an assistant's with thinking, in their old order."""
@@ -292,6 +332,7 @@ def _kept(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
     collected = _Collected(provider)
+    answered = False
     for event in events:
         match event.get("type"):
             case "message_start":
@@ -307,10 +348,13 @@ def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
                 usage = event.get("usage") or {}
                 collected.usage |= {k: v for k, v in usage.items() if v is not None}
             case "message_stop":
+                answered = True
                 yield collected.reply()
-                return
+            case "error":
+                raise _stream_error(event)
         yield StillAlive()
-    raise broken_off()
+    if not answered:
+        raise broken_off()
 
 
 def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
@@ -325,16 +369,11 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
     return collected.reply()
 
 
-def _status_of(body: object) -> int | None:
-    """The status an error frame inside a stream stands for; the stream itself began with 200."""
-    error = body.get("error") if isinstance(body, Mapping) else None
+def _stream_error(event: Mapping[str, Any]) -> LLMError:
+    """An error frame inside a stream, by the status it would have had as an answer."""
+    error = event.get("error")
     kind = error.get("type") if isinstance(error, Mapping) else None
-    return {
-        "overloaded_error": 529,
-        "rate_limit_error": 429,
-        "api_error": 500,
-        "timeout_error": 408,
-    }.get(str(kind))
+    return classify(_STATUS_BY_TYPE.get(str(kind), 500), event, {}, "the server")
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.classify import stream_error
 from agentcli.llm.openai_sdk import OpenAIClient
 from agentcli.llm.provider import (
     Endpoint,
@@ -208,7 +209,14 @@ class _Collected:
 
 def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
     collected = _Collected(provider)
+    answered = False
     for chunk in chunks:
+        if not chunk:
+            answered = True
+            yield collected.reply()
+            continue
+        if error := chunk.get("error"):
+            raise stream_error(error)
         collected.id = collected.id or chunk.get("id") or ""
         collected.model = collected.model or chunk.get("model") or ""
         collected.usage = chunk.get("usage") or collected.usage
@@ -216,7 +224,8 @@ def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
             yield from collected.take_delta(choice.get("delta") or {})
             collected.finish = choice.get("finish_reason") or collected.finish
         yield StillAlive()
-    yield collected.reply()
+    if not answered:
+        yield collected.reply()
 
 
 def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:

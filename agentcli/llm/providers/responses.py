@@ -56,6 +56,7 @@ class Responses(OpenAIClient):
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         items: list[Mapping[str, Any]] = []
+        answered = False
         for event in events:
             kind = event.get("type", "")
             if kind == "response.output_text.delta":
@@ -71,10 +72,11 @@ class Responses(OpenAIClient):
             elif kind in _ENDS:
                 data = dict(check_object(event.get("response")))
                 data["output"] = data.get("output") or items
+                answered = True
                 yield parse_reply(data, self._endpoint.provider)
-                return
             yield StillAlive()
-        raise broken_off()
+        if not answered:
+            raise broken_off()
 
     def _body(self, request: Request) -> bytes:
         endpoint = self._endpoint
