@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from agentcli.messages import ToolCall, ToolSchema
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext
 
 MAX_PARALLEL_CALLS = 8
+
+log = logging.getLogger(__name__)
 
 
 def built_in_tools() -> Iterator[Tool[Any]]:
@@ -85,6 +88,10 @@ class ToolCollection:
             result = tool.run(arguments, self._context)
         except ToolError as error:
             return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
+        except Exception as error:
+            log.exception("%s failed", metadata.function_name)
+            told = f"{metadata.function_name} failed: {type(error).__name__}: {error}"
+            return ErrorObservation(error_id="tool_failed", content=told, cause=action.id)
         if result.error is not None:
             content = result.error if not result.output else f"{result.error}\n{result.output}"
             return ErrorObservation(error_id=result.error_id, content=content, cause=action.id)
@@ -96,13 +103,20 @@ class ToolCollection:
         """Observations in the order of `actions`. A sequence of read-only calls runs side by side;
         anything else runs alone, live output tagged with the action's id."""
         if len(actions) > 1 and all(self.runs_beside_others(action) for action in actions):
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(min(len(actions), MAX_PARALLEL_CALLS)) as pool:
-                yield from pool.map(self.execute, actions)
+            yield from self._execute_beside_each_other(actions)
             return
         for action in actions:
             yield from self._execute_alone(action, live_output)
+
+    def _execute_beside_each_other(self, actions: Sequence[Action]) -> Iterator[Observation]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = ThreadPoolExecutor(min(len(actions), MAX_PARALLEL_CALLS))
+        try:
+            yield from pool.map(self.execute, actions)
+        finally:
+            # After an interrupt nobody waits for searches that still run; they change nothing.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _execute_alone(
         self, action: Action, live_output: Callable[[int, str], None]

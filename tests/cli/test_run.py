@@ -373,3 +373,68 @@ def test_names_that_are_not_text_are_shown_escaped_and_bash_reaches_them(agent, 
     told = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
     assert "\\xe9" in told[0]
     assert told[1] == "coffee"
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_reasoning_travels_along_within_a_process_and_across(agent, serve, api):
+    """The server gave each piece a signature and refuses one that does not come back as it was."""
+    script = [
+        Reply("Look.", [Call("bash", {"command": "echo 1"})], reasoning="First I look."),
+        Reply("", [Call("bash", {"command": "echo 2"})], reasoning="Then again."),
+        Reply("Done.", reasoning="That was it."),
+        Reply("More.", reasoning="And on."),
+    ]
+    server = serve(script)
+    agent.use(server, MODELS[api])
+    assert agent("run", "x", "--set", "model.effort=high").returncode == 0
+    assert agent("resume", "--last", "more", "--set", "model.effort=high").stdout == "More.\n"
+    sent = server.requests[-1].raw
+    if api == "anthropic_messages":
+        assert sent.count(b'"signature"') == 3
+    elif api == "responses":
+        assert sent.count(b'"encrypted_content"') == 3
+
+
+def test_calls_that_only_read_may_be_many_and_keep_their_order(agent, serve):
+    for number in range(20):
+        (agent.workspace / f"{number}.txt").write_text(f"content {number}")
+    calls = [Call("read", {"path": f"{number}.txt"}) for number in range(20)]
+    server = serve([Reply("", calls), Reply("ok")])
+    assert agent.use(server)("run", "x").returncode == 0
+    told = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
+    assert [f"content {number}" in text for number, text in enumerate(told)] == [True] * 20
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_images_reach_the_model(agent, serve, api):
+    png = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de")
+    (agent.workspace / "plot.png").write_bytes(png)
+    server = serve([Reply("", [Call("read", {"path": "plot.png"})]), Reply("A plot.")])
+    assert agent.use(server, MODELS[api])("run", "x").stdout == "A plot.\n"
+    assert b"iVBOR" in server.requests[1].raw
+
+
+def test_a_long_session_slides_its_window_and_goes_on(agent, serve):
+    """The prefix may break where the window slides, and nowhere else."""
+    long = Call("bash", {"command": "seq 1 400"})
+    steps = [Reply(f"Step {number}.", [long]) for number in range(30)]
+    server = serve([*steps, Reply("Done.")], sessions=8)
+    done = agent.use(server)(
+        "run", "keep this in mind: blue", "--set", "model.context_tokens=12000"
+    )
+    assert done.returncode == 0, done.stderr
+    last = server.requests[-1].raw
+    assert b"keep this in mind: blue" in last
+    assert b"no longer shown" in last
+    assert len(last) < 24_000 * 4
+    assert 0 < len(server.prefix_breaks()) < 8
+
+
+def test_a_provider_that_says_the_context_is_full_gets_a_shorter_one(agent, serve):
+    long = Call("bash", {"command": "seq 1 400"})
+    full = HttpError(400, "invalid_request_error", "maximum context length is 8000 tokens")
+    steps = [Reply("", [long]) for _ in range(6)]
+    server = serve([*steps, full, Reply("Done.")], sessions=3)
+    done = agent.use(server)("run", "x")
+    assert done.stdout == "Done.\n", done.stderr
+    assert len(server.requests[-1].raw) < len(server.requests[-2].raw)

@@ -34,6 +34,7 @@ from agentcli.messages import (
     Role,
     ToolCall,
     ToolChoice,
+    ToolSchema,
     Usage,
 )
 
@@ -78,7 +79,7 @@ class ChatCompletions(OpenAIClient):
                     "function": {
                         "name": tool.name,
                         "description": tool.description,
-                        "parameters": tool.parameters,
+                        "parameters": self._parameters(tool),
                     },
                 }
                 for tool in request.tools
@@ -87,6 +88,13 @@ class ChatCompletions(OpenAIClient):
                 head["tool_choice"] = request.tool_choice.value
         head |= endpoint.extra_body
         return join_object(head, messages=self._messages(request.messages))
+
+    def _parameters(self, tool: ToolSchema) -> Mapping[str, Any]:
+        """The tool's schema; Gemini's endpoint refuses `default` in it."""
+        if self._endpoint.provider != "gemini":
+            return tool.parameters
+        result: Mapping[str, Any] = _without_defaults(tool.parameters)
+        return result
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
         """User messages in a row are one message; images of tool results, which tool messages
@@ -133,6 +141,15 @@ class ChatCompletions(OpenAIClient):
             for fields in data.items:
                 item |= fields
         return [item]
+
+
+def _without_defaults(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        kept = {key: _without_defaults(value) for key, value in schema.items()}
+        if "type" in kept:
+            kept.pop("default", None)
+        return kept
+    return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _user(blocks: list[bytes]) -> bytes:
