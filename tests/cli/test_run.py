@@ -420,7 +420,7 @@ def test_a_long_session_slides_its_window_and_goes_on(agent, serve):
     steps = [Reply(f"Step {number}.", [long]) for number in range(30)]
     server = serve([*steps, Reply("Done.")], sessions=8)
     done = agent.use(server)(
-        "run", "keep this in mind: blue", "--set", "model.context_tokens=12000"
+        "run", "keep this in mind: blue", "--set", "model.context_tokens=30000"
     )
     assert done.returncode == 0, done.stderr
     last = server.requests[-1].raw
