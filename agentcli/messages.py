@@ -6,7 +6,7 @@ Nothing here knows a wire format, an event or a tool; every other part may impor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -172,4 +172,3 @@ class Request:
     max_output_tokens: int = 16_384
     session_id: str = ""
     effort: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -98,6 +98,7 @@ class Outcome:
     def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
         session = self.session
         ending = result.ending if result else None
+        redact = session.redact if session else lambda text: text
         failed = ending is not None and ending.exit_code != 0
         done = facts(session.events[self._first_event :] if session else ())
         return RunSummary(
@@ -112,8 +113,8 @@ class Outcome:
             files_changed=done.files_changed,
             resume_command=f"agent resume {session.id}" if session else "",
             answer=result.answer if result else "",
-            error=error.message if error else ending.content if failed and ending else "",
-            hint=error.hint if error else ending.hint if ending else "",
+            error=redact(error.message if error else ending.content if failed and ending else ""),
+            hint=redact(error.hint if error else ending.hint if ending else ""),
         )
 
 

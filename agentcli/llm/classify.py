@@ -38,6 +38,7 @@ _HINTS = {
     LLMErrorKind.AUTH_PERMANENT: "the key is not allowed to do this",
     LLMErrorKind.BILLING: "the account has no credit left; another model: -m provider/model",
     LLMErrorKind.MODEL_NOT_FOUND: "see what there is: agent models",
+    LLMErrorKind.CONTEXT_OVERFLOW: "go on with a model of a larger window: -m provider/model",
     LLMErrorKind.CONNECTION: "is the server up, and the address right? agent doctor",
 }
 

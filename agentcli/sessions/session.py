@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,7 +28,6 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.state import (
@@ -200,9 +199,8 @@ class Session:
 
     def notify(self, progress: Progress) -> None:
         """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
-        if isinstance(progress, TextDelta | ReasoningDelta | ToolOutput):
-            progress = replace(progress, text=self.redact(progress.text))
-        self._tell("on_progress", progress)
+        texts = {f.name: getattr(progress, f.name) for f in fields(progress) if f.type == "str"}
+        self._tell("on_progress", replace(progress, **self.redact(texts)))
 
     def pending_actions(self) -> list[Action]:
         """Actions to carry out that have no observation yet, in order, as the model meant them."""

@@ -361,6 +361,18 @@ def test_the_key_is_nowhere_but_in_its_header(agent, serve):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
+def test_a_server_that_repeats_the_key_does_not_get_it_shown(agent, serve):
+    agent.use(serve())
+    secret = agent.env["OPENAI_API_KEY"]
+    refusal = HttpError(401, "authentication_error", f"bad key: {secret}")
+    agent.use(serve([refusal, refusal]))
+    for flags in ([], ["--json"]):
+        done = agent("run", "x", *flags)
+        assert done.returncode == 3
+        assert "bad key: [redacted]" in done.stderr
+        assert secret not in done.stdout + done.stderr
+
+
 def test_names_that_are_not_text_are_shown_escaped_and_bash_reaches_them(agent, serve):
     (agent.workspace / os.fsdecode(b"caf\xe9.txt")).write_text("coffee")
     server = serve(
