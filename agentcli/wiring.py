@@ -25,6 +25,7 @@ from agentcli.events.observations import (
 )
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import LLM, Patience
+from agentcli.llm.provider import Endpoint
 from agentcli.llm.registry import Registry
 from agentcli.memory.knowledge import WorkspaceFacts
 from agentcli.memory.memory import Memory, WindowLimits
@@ -110,16 +111,15 @@ class Wiring:
         """A new session. Raises ConfigError when there is no model, SessionError when the session
         can't be written."""
         registry = self.registry()
-        model = registry.choose(self.settings.model.name)
-        llm = self._llm(registry, model)
-        llm.warm_up()
+        endpoint = registry.endpoint(registry.choose(self.settings.model.name))
+        llm = self._llm(registry, endpoint)
         facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
         session = Session.create(new_folder(self.home))
-        bench = self._bench(session, registry, llm, model)
+        bench = self._bench(session, registry, llm, endpoint)
         bench.facts = facts
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
-        session.emit(self._started(session, model, name=name))
+        session.emit(self._started(session, llm.model, name=name))
         session.emit(
             SystemMessageAction(
                 content=system_text(watched=self.interactive),
@@ -130,16 +130,18 @@ class Wiring:
         return bench
 
     def reopen(
-        self, folder: Path, subscribers: Callable[[Session], Sequence[Subscriber]]
+        self,
+        folder: Path,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        model: str | None = None,
     ) -> Workbench:
-        """An existing session, to go on with. Raises UsageError when another process holds it,
-        SessionError when it is damaged."""
+        """An existing session, to go on with, with its own model unless `model` names another.
+        Raises UsageError when another process holds it, SessionError when it is damaged."""
         session = Session.open(folder)
         try:
             registry = self.registry()
-            model = registry.choose(self.settings.model.name or session.state.model)
-            llm = self._llm(registry, model)
-            llm.warm_up()
+            endpoint = registry.endpoint(registry.choose(model or session.state.model))
+            llm = self._llm(registry, endpoint)
             stored = next(
                 (event for event in session.events if isinstance(event, SystemMessageAction)), None
             )
@@ -147,16 +149,17 @@ class Wiring:
                 raise UsageError(
                     f"session {session.id} ended before it began", hint="start a new one: agent run"
                 )
-            bench = self._bench(session, registry, llm, model, stored)
+            bench = self._bench(session, registry, llm, endpoint, stored)
         except BaseException:
             session.close()
             raise
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
-        session.emit(self._started(session, model, resumed=True))
+        session.emit(self._started(session, llm.model, resumed=True))
         return bench
 
-    def _llm(self, registry: Registry, model: str) -> LLM:
+    def _llm(self, registry: Registry, endpoint: Endpoint) -> LLM:
+        """The model there; its SDK loads in the background from now on."""
         waits = self.settings.llm
         patience = Patience(
             retries=waits.retries,
@@ -166,18 +169,20 @@ class Wiring:
             first_byte_s=waits.first_byte_s,
             gap_s=waits.gap_s,
         )
-        endpoint = registry.endpoint(model)
-        return LLM(registry.provider(endpoint), model, patience, Catalog(self.settings.prices))
+        name = f"{endpoint.provider}/{endpoint.model}"
+        llm = LLM(registry.provider(endpoint), name, patience, Catalog(self.settings.prices))
+        llm.warm_up()
+        return llm
 
     def _bench(
         self,
         session: Session,
         registry: Registry,
         llm: LLM,
-        model: str,
+        endpoint: Endpoint,
         stored: SystemMessageAction | None = None,
     ) -> Workbench:
-        session.redact = Redactor(registry.keys())
+        session.redact = Redactor(registry.keys() | {endpoint.api_key or ""})
         _log_to(session.folder / "log", session.redact)
         context = self._context(session, registry)
         tools = ToolCollection(self._enabled_tools(), context)
@@ -185,7 +190,7 @@ class Wiring:
         limits = self.settings.agent
         agent = Agent(
             llm=llm,
-            memory=self._memory(model, schemas),
+            memory=self._memory(llm.model, schemas),
             tools=tools,
             schemas=schemas,
             policy=Policy(

@@ -89,7 +89,7 @@ def run(
         verbose,
     )
     if session or continue_newest:
-        return work(options, _Reopening(session or "", task, no_stdin))
+        return work(options, _Reopening(session or "", task, no_stdin, model))
     return work(options, _Starting(task, no_stdin, name))
 
 
@@ -135,7 +135,7 @@ def resume(
         quiet,
         verbose,
     )
-    return work(options, _Reopening(session or "", message, no_stdin))
+    return work(options, _Reopening(session or "", message, no_stdin, model))
 
 
 def _options(
@@ -209,8 +209,9 @@ class _Starting:
 class _Reopening:
     """An old session, with a message or just to go on; no id means the newest one here."""
 
-    def __init__(self, wanted: str, message: str | None, no_stdin: bool) -> None:
+    def __init__(self, wanted: str, message: str | None, no_stdin: bool, model: str | None) -> None:
         self._wanted = wanted
+        self._model = model
         self._message = message
         self._no_stdin = no_stdin
         self._folder: Path | None = None
@@ -238,7 +239,7 @@ class _Reopening:
         assert self._folder is not None
         message = stdin.read_task() if self._message == "-" else self._message
         piped = _piped_beside(wiring, self._no_stdin) if message else None
-        bench = wiring.reopen(self._folder, outcome.subscribers)
+        bench = wiring.reopen(self._folder, outcome.subscribers, self._model)
         session = bench.session
         if message and piped is not None:
             limit = wiring.settings.input.stdin_max_bytes

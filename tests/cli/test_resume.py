@@ -68,6 +68,16 @@ def test_the_newest_session_here(agent, serve, way):
     assert len(agent.sessions) == 1
 
 
+def test_a_session_keeps_its_model_unless_another_is_named(agent, serve):
+    server = serve([Reply("one"), Reply("two"), Reply("three")], sessions=2)
+    agent.use(server)
+    agent("run", "start", "-m", "openai-chat/first")
+    agent("resume", "--last", "more")
+    agent("resume", "--last", "more", "-m", "openai/second")
+    assert [request.body["model"] for request in server.requests] == ["first", "first", "second"]
+    assert server.requests[2].api == "responses"
+
+
 def test_a_finished_session_wants_to_hear_what_comes_next(agent, serve):
     agent.use(serve([Reply("one")]))
     agent("run", "start")
