@@ -30,7 +30,7 @@ def demo(
         typer.Option("--dir", help="New folder for the repository; default: a temporary one."),
     ] = None,
 ) -> int:
-    """See agent at work: no key, no network; a scripted model fixes a failing test."""
+    """See agent at work, without a key. A scripted model fixes a failing test."""
     import subprocess
     import sys
 

@@ -34,7 +34,7 @@ class Check:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> int:
-    """Check what a run needs: Python, shell, git, storage, providers, keys. Exits 3 without it."""
+    """Check what a run needs. Exits 3 when something is missing."""
     from agentcli.config import load_settings
     from agentcli.wiring import Wiring, resolve_workspace
 

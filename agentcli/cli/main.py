@@ -64,6 +64,9 @@ def _dispatch(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "agent"
         complain(error.format_message(), f"see: {command} --help")

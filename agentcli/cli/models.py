@@ -13,7 +13,7 @@ import typer
 def models(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> int:
-    """Models that the keys that are set, and the local servers that run, offer."""
+    """Models that can be reached. Asks each provider with a key and each local server."""
     from agentcli.cli.reach import reachable
     from agentcli.config import load_settings
     from agentcli.wiring import Wiring, resolve_workspace

@@ -32,7 +32,8 @@ AnswerFile = Annotated[
     ),
 ]
 MaxTurns = Annotated[
-    int | None, typer.Option("--max-turns", min=1, help="Most model replies; then exit 6.")
+    int | None,
+    typer.Option("--max-turns", metavar="N", min=1, help="Most model replies; then exit 6."),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -51,7 +52,7 @@ Yolo = Annotated[bool, typer.Option("--yolo", help="Ask nothing at the terminal.
 
 def run(
     task: Annotated[
-        str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="[TASK]")
+        str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
     ] = None,
     model: Model = None,
     folder: Folder = None,
@@ -62,7 +63,9 @@ def run(
         str | None,
         typer.Option("--resume", "-r", metavar="SESSION", help="Go on with this session."),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the new session.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
+    ] = None,
     output_format: Format = "text",
     json: Json = False,
     answer_file: AnswerFile = None,
@@ -95,10 +98,10 @@ def run(
 
 def resume(
     session: Annotated[
-        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="[SESSION]")
+        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
     ] = None,
     message: Annotated[
-        str | None, typer.Argument(help="What to do next.", metavar="[MESSAGE]")
+        str | None, typer.Argument(help="What to do next.", metavar="MESSAGE")
     ] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest session here.")] = False,
     model: Model = None,

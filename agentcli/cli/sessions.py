@@ -53,7 +53,7 @@ def list_sessions(
 @app.command("show")
 def show(
     session: Annotated[
-        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="[SESSION]")
+        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
     ] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest session here.")] = False,
     as_json: Json = False,

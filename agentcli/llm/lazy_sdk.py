@@ -29,9 +29,10 @@ _NAMES = "__lazy_names__"
 class _LazyPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        if _LOADER not in own or (name.startswith("__") and name != "__all__"):
-            raise AttributeError(f"module {own['__name__']!r} has no attribute {name!r}")
         package = own["__name__"]
+        missing = AttributeError(f"module {package!r} has no attribute {name!r}")
+        if _LOADER not in own:
+            raise missing
         if _NAMES not in own:
             own[_NAMES] = _names_by_origin(own[_LOADER].get_source(package))
         if name in own[_NAMES]:
@@ -42,6 +43,8 @@ class _LazyPackage(ModuleType):
                 value = importlib.import_module(module + original, package)
             own[name] = value
             return value
+        if name.startswith("__") and name != "__all__":
+            raise missing
         if importlib.machinery.PathFinder.find_spec(f"{package}.{name}", own["__path__"]):
             return importlib.import_module(f".{name}", package)
         loader = own.pop(_LOADER)
