@@ -54,6 +54,7 @@ class Outcome:
         self._options = options
         self._started = time.monotonic()
         self._first_event = 0
+        self._exit_code: int | None = None
         self.session: Session | None = None
         self.renderer = TerminalRenderer(
             sys.stderr, quiet=options.quiet, verbose=int(options.verbose)
@@ -67,7 +68,13 @@ class Outcome:
         return [self.renderer, self._json] if self._json else [self.renderer]
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
-        """Write the answer and the closing line. Returns the exit code."""
+        """Write the answer and the closing line, once. Returns the exit code."""
+        if self._exit_code is None:
+            with interrupts.shield():
+                self._exit_code = self._tell(result, error)
+        return self._exit_code
+
+    def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
         summary = self._summary(result, error)
         if self.session is None and summary.error:
             complain(summary.error, summary.hint)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
-_GIT_LIMIT_S = 2.0
+_GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
 _NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
 _TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
