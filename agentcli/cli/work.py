@@ -76,6 +76,11 @@ class Outcome:
 
     def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
         summary = self._summary(result, error)
+        if self._options.answer_file is not None and result is not None:
+            try:
+                _write_answer(self._options.answer_file, summary.answer)
+            except SessionError as problem:
+                summary = self._summary(result, problem)
         if self.session is None and summary.error:
             complain(summary.error, summary.hint)
         else:
@@ -85,8 +90,6 @@ class Outcome:
             writer.write_result(summary)
         elif summary.answer and not self._answer_is_on_screen():
             print(summary.answer)
-        if self._options.answer_file is not None and result is not None:
-            _write_answer(self._options.answer_file, summary.answer)
         return summary.exit_code
 
     def _writer(self, session_id: str) -> JsonLinesWriter | None:
