@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentcli import __version__
-from agentcli.cli import config, demo, doctor, models, run, sessions
+from agentcli.cli import config, demo, doctor, models, run, schema, sessions
 
 app = typer.Typer(
     name="agent",
@@ -40,5 +40,6 @@ app.command("resume")(run.resume)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
+app.command("schema")(schema.schema)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")

@@ -171,6 +171,13 @@ def test_every_command_has_help(agent, command):
     assert "Usage: agent" in done.stdout
 
 
+def test_the_schema_covers_every_kind_of_line(agent):
+    schema = json.loads(agent("schema").stdout)
+    kinds = json.dumps(schema)
+    for kind in ("init", "message", "tool_use", "tool_result", "state", "notice", "result"):
+        assert f'"{kind}"' in kinds
+
+
 def test_the_version(agent):
     assert agent("--version").stdout.startswith("agent 0.")
     assert agent("-V").stdout == agent("--version").stdout
