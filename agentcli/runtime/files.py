@@ -105,13 +105,6 @@ class FileLedger:
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest
 
-    def changed_since_seen(self, path: Path) -> bool:
-        """Whether a file that was seen is another one now, or gone."""
-        known = self._digests.get(_key(path))
-        if known is None:
-            return False
-        return not path.exists() or digest(read_bytes(path)[0]) != known
-
     def check(self, path: Path, current: str | None = None, *, must_be_known: bool = True) -> None:
         """ToolError unless the existing file is as this session knows it, if it knows it at all;
         `current` is its digest if the caller has just read it."""

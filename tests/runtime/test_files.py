@@ -278,9 +278,7 @@ def test_a_file_must_be_read_and_unchanged_to_be_changed(tmp_path):
         files.check(path)
     files.seen(path, digest(b"one"))
     files.check(path)
-    assert not files.changed_since_seen(path)
     path.write_text("two")
-    assert files.changed_since_seen(path)
     with pytest.raises(ToolError, match="changed on disk"):
         files.check(path)
 
