@@ -7,6 +7,8 @@ project file comes with a cloned repository, so it may tighten what follows and 
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +26,12 @@ ENVIRONMENT_KEYS = {
     "OPENAI_BASE_URL": "providers.openai.base_url",
     "ANTHROPIC_BASE_URL": "providers.anthropic.base_url",
 }
+_MAX_FILE_BYTES = 1_000_000
 Api = Literal["chat_completions", "responses", "anthropic_messages"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class ModelSettings(_Section):
@@ -71,7 +74,7 @@ class PriceSettings(_Section):
 
 class AgentSettings(_Section):
     max_turns: int = Field(100, gt=0, description="model replies to one user message")
-    max_bad_calls: int = Field(5, gt=0, description="calls in a row that can't be understood")
+    max_bad_calls: int = Field(5, gt=0, description="replies in a row with unusable calls")
     max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
     approval: Literal["ask", "yolo"] = Field(
         "ask", description="at a terminal: ask before commands and writes outside, or never"
@@ -125,17 +128,24 @@ class LoadedSettings:
 def user_file(environ: Mapping[str, str]) -> Path:
     """`$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
     if chosen := environ.get("AGENT_CONFIG"):
-        return Path(chosen).expanduser()
+        return _expanded(chosen)
     base = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "agent" / "config.toml"
+    return _expanded(base) / "agent" / "config.toml"
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
     """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
     if chosen := environ.get("AGENT_HOME"):
-        return Path(chosen).expanduser().absolute()
+        return _expanded(chosen).absolute()
     base = environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser().absolute() / "agent"
+    return _expanded(base).absolute() / "agent"
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def load_settings(
@@ -175,7 +185,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text}: it must be key=value", hint="e.g. agent.max_turns=20")
     try:
         return key.strip(), tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key.strip(), raw
 
 
@@ -203,14 +213,15 @@ _FREE_TABLES = ("headers", "extra_body")
 def _read(path: Path) -> dict[str, Any]:
     """The dotted keys of a TOML file; none when there is no such file."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path} is not a file")
+            data = tomllib.loads(file.read(_MAX_FILE_BYTES).decode())
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return dict(_dotted(data, ""))
 

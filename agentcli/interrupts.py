@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,26 +11,38 @@ from types import FrameType
 
 from agentcli.errors import TurnInterrupted
 
-_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 _shield_depth = 0
 _waiting: TurnInterrupted | None = None
+_ending = False
 
 
 def install() -> None:
-    """From now on SIGINT and SIGTERM raise TurnInterrupted in the main thread."""
+    """From now on SIGINT, SIGTERM and SIGHUP raise TurnInterrupted in the main thread."""
     for number in _EXIT_CODES:
-        signal.signal(number, _on_signal)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+
+
+def end() -> None:
+    """The outcome is decided: a signal changes nothing any more, a second one ends at once."""
+    global _ending
+    _ending = True
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    name = "interrupted" if number == signal.SIGINT else "terminated"
-    interrupt(TurnInterrupted(name, _EXIT_CODES[signal.Signals(number)]))
+    code = _EXIT_CODES[signal.Signals(number)]
+    reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
+    if _waiting is not None:
+        # Asked twice while something does not come to an end; what is on disk is whole.
+        os._exit(code)
+    interrupt(reason)
 
 
 def interrupt(reason: TurnInterrupted) -> None:
     """Raise `reason` now, or at the end of the shield that is up. Main thread only."""
     global _waiting
-    if _shield_depth:
+    if _shield_depth or _ending:
         _waiting = _waiting or reason
         return
     raise reason
@@ -47,6 +60,6 @@ def shield() -> Iterator[None]:
         yield
     finally:
         _shield_depth -= 1
-    if _waiting is not None and not _shield_depth:
+    if _waiting is not None and not _shield_depth and not _ending:
         reason, _waiting = _waiting, None
         raise reason

@@ -14,6 +14,7 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.limits import Limits
 from agentcli.agent.prompts import system_text
+from agentcli.agent.replies import verdict
 from agentcli.config import Settings, state_home
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events import Source
@@ -32,6 +33,7 @@ from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.messages import ToolSchema
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.processes import kill_marked
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.security.policy import Policy
@@ -134,25 +136,25 @@ class Wiring:
         folder: Path,
         subscribers: Callable[[Session], Sequence[Subscriber]],
         model: str | None = None,
+        *,
+        has_message: bool = False,
     ) -> Workbench:
         """An existing session, to go on with, with its own model unless `model` names another.
-        Raises UsageError when another process holds it, SessionError when it is damaged."""
+        Raises UsageError when another process holds it or, unless there is a message to come
+        (`has_message`), nothing is left to do; SessionError when it is damaged."""
         session = Session.open(folder)
         try:
+            stored = _require_work(session, has_message, interactive=self.interactive)
+            _end_survivors(session.id, self.environ)
             registry = self.registry()
             endpoint = registry.endpoint(registry.choose(model or session.state.model))
             llm = self._llm(registry, endpoint)
-            stored = next(
-                (event for event in session.events if isinstance(event, SystemMessageAction)), None
-            )
-            if stored is None:
-                raise UsageError(
-                    f"session {session.id} ended before it began", hint="start a new one: agent run"
-                )
             bench = self._bench(session, registry, llm, endpoint, stored)
         except BaseException:
             session.close()
             raise
+        if not _tasks(session):
+            bench.facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         session.emit(self._started(session, llm.model, resumed=True))
@@ -271,13 +273,45 @@ class Wiring:
         )
 
 
+def _tasks(session: Session) -> list[MessageAction]:
+    """What the user said so far."""
+    return [
+        event
+        for event in session.events
+        if isinstance(event, MessageAction) and event.source is Source.USER
+    ]
+
+
+def _require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
+    """The system message of a session with which something is left to do. Raises UsageError."""
+    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    if stored is None or not (has_message or _tasks(session)):
+        raise UsageError(
+            f"session {session.id} ended before it was given its task",
+            hint="start a new one: agent run",
+        )
+    if not has_message and verdict(session.events, interactive=interactive) is not None:
+        raise UsageError(
+            f"session {session.id} has nothing left to do",
+            hint=f'say what comes next: agent resume {session.id} "…"',
+        )
+    return stored
+
+
+def _end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
+    """End what commands of a process that was killed have left running."""
+    if environ.get("AGENT_SESSION_ID") != session_id:
+        kill_marked(f"AGENT_SESSION_ID={session_id}")
+
+
 def resolve_workspace(folder: str | None) -> Path:
     """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
     try:
         workspace = Path(folder or ".").expanduser().resolve(strict=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"there is no folder {folder or 'to work in'}: {error.strerror}", hint="see -C/--cd"
+            f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"
         ) from error
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
@@ -318,6 +352,8 @@ def _log_to(path: Path, redact: Callable[[Any], Any]) -> None:
 
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setFormatter(Masked("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    # A log that can't be written must not write to the screen instead.
+    logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

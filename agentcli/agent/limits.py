@@ -11,7 +11,7 @@ from agentcli.sessions.state import AgentState, State
 @dataclass(frozen=True)
 class Limits:
     """`max_turns` counts model replies since the last user message; the others count faults in a
-    row: calls that could not be understood, replies that were empty or cut off."""
+    row: replies with calls that could not be understood, replies that were empty or cut off."""
 
     max_turns: int = 100
     max_bad_calls: int = 5
@@ -22,7 +22,7 @@ class Limits:
             return Ending(
                 AgentState.ERROR,
                 "bad_calls",
-                f"the model made {state.bad_calls} calls in a row that could not be understood; "
+                f"{state.bad_calls} replies in a row had calls that could not be understood; "
                 f"the last: {state.last_error}",
                 exit_code=1,
             )

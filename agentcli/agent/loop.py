@@ -23,8 +23,8 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
     try:
         while True:
             act(agent, session)
-            ending = verdict(session.events, agent) or agent.limits.reached(session.state)
-            if ending is not None:
+            ending = verdict(session.events, interactive=agent.interactive)
+            if ending := ending or agent.limits.reached(session.state):
                 break
             think(agent, session)
     except LLMError as error:
@@ -67,11 +67,13 @@ def act(agent: Agent, session: Session) -> None:
 
 
 def stop(session: Session, interrupt: TurnInterrupted) -> Ending:
-    """Account for what was going on when the turn was interrupted."""
-    session.answer_pending(
-        f"{interrupt.reason.capitalize()} while this was running; its effect is unknown.",
-        f"Not started: the turn was {interrupt.reason} first.",
-    )
+    """Account for what was going on when the turn was interrupted; a question to the person that
+    was left open is asked again."""
+    if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
+        session.answer_pending(
+            f"{interrupt.reason.capitalize()} while this was running; its effect is unknown.",
+            f"Not started: the turn was {interrupt.reason} first.",
+        )
     return Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
 
 

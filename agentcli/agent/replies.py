@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from agentcli.agent.agent import Agent, Ending, Toolbox
+from agentcli.agent.agent import Ending, Toolbox
 from agentcli.events import (
     Event,
     LLMMetrics,
@@ -62,8 +62,9 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
     return numbered
 
 
-def verdict(events: Sequence[Event], agent: Agent) -> Ending | None:
-    """How the newest reply ends the turn, or None when the turn goes on."""
+def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
+    """How the newest reply ends the turn, or None when the turn goes on. With a person to talk to
+    (`interactive`) a plain text hands over to them."""
     reply = _newest_reply(events)
     for event in reply:
         if isinstance(event, AgentFinishAction):
@@ -72,7 +73,7 @@ def verdict(events: Sequence[Event], agent: Agent) -> Ending | None:
             return Ending(AgentState.FINISHED, "finished")
     if not reply or any(event.tool_call_metadata is not None for event in reply):
         return None
-    if agent.interactive:
+    if interactive:
         return Ending(AgentState.AWAITING_USER_INPUT, "answered")
     return Ending(AgentState.FINISHED, "finished")
 

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from contextlib import suppress
 
+from agentcli.config import state_home
+from agentcli.errors import AgentError
+from agentcli.security.redact import Redactor
 from agentcli.ui.sanitize import printable
 
 
 def complain(message: str, hint: str = "") -> None:
     lines = [f"agent: {printable(message)}"] + ([f"  {printable(hint)}"] if hint else [])
-    print("\n".join(lines), file=sys.stderr)
+    # Where nobody can be told, the exit code has to do.
+    with suppress(OSError):
+        print("\n".join(lines), file=sys.stderr)
+
+
+def write_result(code: int, message: str, hint: str) -> None:
+    """The only line of JSON that a run has which failed before there was a session."""
+    from agentcli.ui.jsonl import JsonLinesWriter
+    from agentcli.ui.summary import RunSummary
+
+    summary = RunSummary("error", "", exit_code=code, error=message, hint=hint)
+    JsonLinesWriter(sys.stdout, "").write_result(summary)
+
+
+def internal_error(error: Exception) -> AgentError:
+    """What to tell of a bug; its traceback is kept for a report."""
+    redact = Redactor(v for k, v in os.environ.items() if k.endswith(("_KEY", "_TOKEN")))
+    told = AgentError(redact.text(f"internal error: {type(error).__name__}: {error}"))
+    told.exit_code = 70
+    try:
+        path = state_home(os.environ) / "log"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as file:
+            file.write(redact.text("".join(traceback.format_exception(error))) + "\n")
+        told.hint = f"this is a bug; the traceback is in {path}"
+    except (OSError, AgentError) as problem:
+        told.hint = f"this is a bug; its traceback could not be kept: {problem}"
+    return told

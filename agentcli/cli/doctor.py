@@ -100,7 +100,7 @@ def _storage(home: Path) -> Check:
 
 
 def _providers(wiring: Wiring) -> Iterator[Check]:
-    from agentcli.cli.reach import reachable
+    from agentcli.cli.reach import ask, reachable
     from agentcli.errors import ConfigError
 
     found = list(reachable(wiring.registry()))
@@ -116,8 +116,10 @@ def _providers(wiring: Wiring) -> Iterator[Check]:
         yield Check("model", "failed", error.message, error.hint)
         return
     provider = name.partition("/")[0]
-    broken = next((r for r in found if r.provider == provider and r.error), None)
-    if broken:
-        yield Check("model", "failed", f"{name}: {broken.error}", "check the key and the address")
+    answer = next((r for r in found if r.provider == provider), None)
+    if provider != "scripted":
+        answer = answer or ask(wiring.registry(), provider)
+    if answer is not None and answer.error:
+        yield Check("model", "failed", f"{name}: {answer.error}", "check the key and the address")
     else:
         yield Check("model", "ok", name)

@@ -17,10 +17,15 @@ def main() -> NoReturn:
 
         print(f"agent {__version__}")
         sys.exit(0)
+    from agentcli import interrupts
+
+    _open_standard_streams()
+    interrupts.install()
     code = run(sys.argv[1:])
+    interrupts.end()
     try:
         sys.stdout.flush()
-    except (BrokenPipeError, ValueError, AttributeError):
+    except OSError:
         code = code or EXIT_STDOUT_CLOSED
     # The interpreter's own end would take apart thousands of modules that nobody needs any more.
     os._exit(code)
@@ -28,24 +33,32 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """The exit code of `agent ARGUMENTS`; whatever goes wrong is told on stderr in words."""
-    from agentcli.cli.complaints import complain
     from agentcli.errors import AgentError, TurnInterrupted
 
     try:
         return _dispatch(arguments)
     except AgentError as error:
-        complain(error.message, error.hint)
-        return error.exit_code
+        return _fail(arguments, error.exit_code, error.message, error.hint)
     except TurnInterrupted as interrupt:
-        return interrupt.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(arguments, interrupt.exit_code, interrupt.reason)
+    except (BrokenPipeError, SystemExit):
+        # The command-line library turns a closed pipe into an exit of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_STDOUT_CLOSED
     except Exception as error:
-        complain(f"internal error: {type(error).__name__}: {error}", _record_traceback())
-        return EXIT_INTERNAL
+        from agentcli.cli.complaints import internal_error
+
+        told = internal_error(error)
+        return _fail(arguments, told.exit_code, told.message, told.hint)
+
+
+def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:
+    from agentcli.cli.complaints import complain, write_result
+
+    complain(message, hint)
+    if "--json" in arguments or "stream-json" in arguments:
+        write_result(code, message, hint)
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -53,7 +66,6 @@ def _dispatch(arguments: list[str]) -> int:
     from typer.main import get_command
 
     from agentcli.cli.app import app
-    from agentcli.cli.complaints import complain
 
     try:
         result = get_command(app)(arguments, prog_name="agent", standalone_mode=False)
@@ -69,27 +81,22 @@ def _dispatch(arguments: list[str]) -> int:
             return 2
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "agent"
-        complain(error.format_message(), f"see: {command} --help")
-        return 2
+        return _fail(arguments, 2, error.format_message(), f"see: {command} --help")
     return result if isinstance(result, int) else 0
 
 
-def _record_traceback() -> str:
-    """Keep the traceback for a bug report; returns where, as a hint."""
-    import traceback
-
-    from agentcli.config import state_home
-    from agentcli.security.redact import Redactor
-
-    text = Redactor(v for k, v in os.environ.items() if k.endswith(("_KEY", "_TOKEN")))
-    path = state_home(os.environ) / "log"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as file:
-            file.write(text.text(traceback.format_exc()) + "\n")
-    except OSError as error:
-        return f"the traceback could not be kept in {path}: {error.strerror}"
-    return f"this is a bug; the traceback is in {path}"
+def _open_standard_streams() -> None:
+    """Give closed standard streams somewhere to lead to, and let no character stop the output."""
+    for fd, mode in ((0, "r"), (1, "w"), (2, "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        name = ("stdin", "stdout", "stderr")[fd]
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, mode, closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def reachable(registry: Registry) -> Iterator[Reach]:
     names = with_key + own
     if names:
         with ThreadPoolExecutor(len(names)) as pool:
-            yield from pool.map(lambda name: _ask(quick, name), names)
+            yield from pool.map(lambda name: ask(quick, name), names)
     local: dict[str, list[str]] = {}
     for name in registry.local_models():
         provider, _, model = name.partition("/")
@@ -45,7 +45,8 @@ def reachable(registry: Registry) -> Iterator[Reach]:
     yield from (Reach(provider, tuple(models)) for provider, models in local.items())
 
 
-def _ask(registry: Registry, name: str) -> Reach:
+def ask(registry: Registry, name: str) -> Reach:
+    """What the provider `name` answers when asked for its models."""
     try:
         provider = registry.provider(registry.endpoint(f"{name}/any"))
         provider.connect()

@@ -235,24 +235,17 @@ class _Reopening:
         return resolve_workspace(folder or state_of(self._folder).workspace)
 
     def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
-        from agentcli.agent.replies import verdict
         from agentcli.cli import stdin
-        from agentcli.errors import UsageError
 
         assert self._folder is not None
         message = stdin.read_task() if self._message == "-" else self._message
         piped = _piped_beside(wiring, self._no_stdin) if message else None
-        bench = wiring.reopen(self._folder, outcome.subscribers, self._model)
-        session = bench.session
+        bench = wiring.reopen(
+            self._folder, outcome.subscribers, self._model, has_message=bool(message)
+        )
         if message and piped is not None:
             limit = wiring.settings.input.stdin_max_bytes
-            bench.say(stdin.with_piped(message, piped, session.outputs, limit))
-        elif verdict(session.events, bench.agent) is not None:
-            bench.close()
-            raise UsageError(
-                f"session {session.id} has nothing left to do",
-                hint=f'say what comes next: agent resume {session.id} "…"',
-            )
+            bench.say(stdin.with_piped(message, piped, bench.session.outputs, limit))
         return bench
 
 

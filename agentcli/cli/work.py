@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -13,7 +14,7 @@ from typing import Any, Literal, Protocol
 from agentcli import interrupts
 from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
-from agentcli.cli.complaints import complain
+from agentcli.cli.complaints import complain, internal_error
 from agentcli.config import LoadedSettings, load_settings, parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events.progress import Notice
@@ -22,6 +23,7 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
 from agentcli.wiring import Wiring, Workbench
@@ -70,8 +72,8 @@ class Outcome:
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line, once. Returns the exit code."""
         if self._exit_code is None:
-            with interrupts.shield():
-                self._exit_code = self._tell(result, error)
+            interrupts.end()
+            self._exit_code = self._tell(result, error)
         return self._exit_code
 
     def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
@@ -84,12 +86,14 @@ class Outcome:
         if self.session is None and summary.error:
             complain(summary.error, summary.hint)
         else:
-            self.renderer.closing_line(summary)
+            # Without a reader of stderr the answer still has one.
+            with suppress(OSError):
+                self.renderer.closing_line(summary)
         writer = self._json or self._writer("")
         if writer is not None:
             writer.write_result(summary)
         elif summary.answer and not self._answer_is_on_screen():
-            print(summary.answer)
+            print(printable(summary.answer) if sys.stdout.isatty() else summary.answer)
         return summary.exit_code
 
     def _writer(self, session_id: str) -> JsonLinesWriter | None:
@@ -122,7 +126,7 @@ class Outcome:
             cost_usd=done.cost_usd,
             files_changed=done.files_changed,
             resume_command=f"agent resume {session.id}" if session else "",
-            answer=result.answer if result else "",
+            answer=result.answer if result and _is_over(result.ending) else "",
             error=redact(error.message if error else ending.content if failed and ending else ""),
             hint=redact(error.hint if error else ending.hint if ending else ""),
         )
@@ -141,7 +145,6 @@ class Opening(Protocol):
 def work(options: Options, opening: Opening) -> int:
     """Open a session as `opening` does, let the agent work on what it says, tell the outcome."""
     outcome = Outcome(options)
-    interrupts.install()
     try:
         return _work(options, opening, outcome)
     except AgentError as error:
@@ -149,6 +152,11 @@ def work(options: Options, opening: Opening) -> int:
     except TurnInterrupted as interrupt:
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
         return outcome.finish(TurnResult(ending, ""))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return outcome.finish(None, SessionError(f"{error.strerror or error}{where}"))
+    except Exception as error:
+        return outcome.finish(None, internal_error(error))
 
 
 def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
@@ -169,6 +177,11 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
         return outcome.finish(result)
     finally:
         bench.close()
+
+
+def _is_over(ending: Ending) -> bool:
+    """Whether the agent's last words are its answer, not what it said on the way."""
+    return ending.agent_state in (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
 def _stop_as_nobody_reads() -> None:

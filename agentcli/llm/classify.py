@@ -33,6 +33,8 @@ _BILLING = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I
 )
 
+_LONGEST_WAIT_S = 1e7
+
 _HINTS = {
     LLMErrorKind.AUTH: "check the key and where it comes from: agent doctor",
     LLMErrorKind.AUTH_PERMANENT: "the key is not allowed to do this",
@@ -98,12 +100,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or a date."""
     try:
         if milliseconds := headers.get("retry-after-ms"):
-            return float(milliseconds) / 1000
+            return min(float(milliseconds) / 1000, _LONGEST_WAIT_S)
         value = headers.get("retry-after")
         if value is None:
             return None
         if re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-            return float(value)
+            return min(float(value), _LONGEST_WAIT_S)
         from datetime import UTC, datetime
 
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())

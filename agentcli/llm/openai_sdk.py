@@ -10,6 +10,7 @@ from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.llm.classify import classify, connection_error
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
+    GARBLED,
     Endpoint,
     check_event_stream,
     check_object,
@@ -78,7 +79,7 @@ class OpenAIClient:
             return LLMError(LLMErrorKind.TIMEOUT, f"{origin} fell silent")
         if isinstance(error, httpx2.TransportError):
             return connection_error(origin, error)
-        if isinstance(error, ValueError | TypeError | KeyError | AttributeError):
+        if isinstance(error, GARBLED):
             return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
         raise error
 

@@ -9,9 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
 
-from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.messages import Message, Reply, Request, ToolCall
+
+GARBLED = (
+    ValueError,
+    RecursionError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    AssertionError,
+)
+"""What taking apart an answer raises when it does not have the form it should have."""
 
 _KEEP_ALIVE_S = 300.0
 """A connection should outlast a command; one that the server has closed is noticed and replaced."""
@@ -116,7 +127,7 @@ def wire_arguments(raw: str) -> dict[str, Any]:
     """Call arguments as the JSON object that providers want back, broken ones quoted inside."""
     try:
         values = json.loads(raw or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     return values if isinstance(values, dict) else {"invalid_arguments": raw}
 
@@ -147,12 +158,18 @@ def http_client(endpoint: Endpoint) -> Any:
     import httpx2
 
     timeout = httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s)
-    return httpx2.Client(
-        follow_redirects=False,
-        limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
-        timeout=timeout,
-        verify=not endpoint.base_url.startswith("http://"),
-    )
+    try:
+        return httpx2.Client(
+            follow_redirects=False,
+            limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
+            timeout=timeout,
+            verify=not endpoint.base_url.startswith("http://"),
+        )
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"no connection can be made to {endpoint.base_url}: {error}",
+            hint="look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        ) from error
 
 
 def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:

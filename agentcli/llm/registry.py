@@ -144,8 +144,8 @@ class Registry:
                 f"provider {provider} has no base_url",
                 hint=f'[providers.{provider}] base_url = "https://…"',
             )
-        if base_url and urlsplit(base_url).scheme not in ("http", "https"):
-            raise ConfigError(f"provider {provider}: {base_url!r} is not an address of a server")
+        if base_url:
+            _check_address(provider, base_url)
         return Endpoint(
             provider=provider,
             model=model,
@@ -192,16 +192,37 @@ class Registry:
         self, provider: str, options: ProviderOptions | None, built_in: BuiltIn | None
     ) -> str | None:
         if options and options.api_key_command:
-            return _run_key_command(provider, options.api_key_command)
+            return _sendable(provider, _run_key_command(provider, options.api_key_command))
         variable = (options and options.api_key_env) or (built_in and built_in.key_env)
         if not variable:
             return None
         if key := self.environ.get(variable, "").strip():
-            return key
+            return _sendable(provider, key)
         raise ConfigError(
             f"no key for {provider}: {variable} is not set",
             hint=f"export {variable}=…, choose another model with -m, or try: agent demo",
         )
+
+
+def _check_address(provider: str, base_url: str) -> None:
+    try:
+        address = urlsplit(base_url)
+        good = address.scheme in ("http", "https") and bool(address.hostname)
+        good = good and base_url.isprintable() and (address.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"provider {provider}: {base_url!r} is not the address of a server")
+
+
+def _sendable(provider: str, key: str) -> str:
+    """`key`, if a header can hold it; the message must not show what it is."""
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(
+            f"the key for {provider} has characters in it that no key has (a line break, a space?)",
+            hint="set it again, without anything around it",
+        )
+    return key
 
 
 def _guess(base_url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
+_FILTER = re.compile(r"filter\..+\.(clean|smudge|process)")
 _NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
 _TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
 _TEST_SIGNS = (
@@ -27,7 +29,7 @@ _TEST_SIGNS = (
     ("Makefile", "make test"),
 )
 # A repository's own settings must not run programs when we only look at it.
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false")
 
 
 class WorkspaceFacts:
@@ -36,6 +38,10 @@ class WorkspaceFacts:
     def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
         self._workspace = workspace
         self._environ = environ
+        self._harmless = [word for setting in _HARMLESS for word in ("-c", setting)]
+        filters = _answer(self._ask_git("config", "--local", "--name-only", "--list")) or ""
+        for name in {line for line in filters.split() if _FILTER.fullmatch(line)}:
+            self._harmless += ["-c", f"{name}="]
         self._status = self._ask_git("status", "--porcelain", "--branch", "--no-renames")
         self._log = self._ask_git("log", "-3", "--format=%h %<(72,trunc)%s")
 
@@ -65,7 +71,7 @@ class WorkspaceFacts:
         if not shutil.which("git", path=self._environ.get("PATH")):
             return None
         return subprocess.Popen(
-            [*_GIT, *arguments],
+            ["git", *self._harmless, *arguments],
             cwd=self._workspace,
             env={**self._environ, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
@@ -115,5 +121,6 @@ def _answer(process: subprocess.Popen[bytes] | None) -> str | None:
 
 
 def ascii_safe(name: str) -> str:
-    """A file name with what is not text in it escaped."""
-    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    """A file name with what is not printable text in it escaped."""
+    text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -26,7 +26,7 @@ def session_states(home: Path) -> Iterator[tuple[Path, State]]:
     for folder in sorted(folders, key=lambda path: path.name, reverse=True):
         try:
             yield folder, state_of(folder)
-        except SessionError:
+        except (SessionError, OSError, ValueError):
             yield folder, State(session_id=folder.name, title="(can't be read)")
 
 

@@ -28,6 +28,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
+from agentcli.events.progress import ReasoningDelta, TextDelta
 from agentcli.interrupts import shield
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.state import (
@@ -42,6 +43,7 @@ from agentcli.sessions.state import (
 from agentcli.sessions.store import PAGE, EventStore, StoredLog, read_log
 
 _SAVE_STATE_EVERY = 20
+_LONGEST_HELD = 400
 _READS = (FileReadAction, SearchAction, GlobAction)
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ def read_session(folder: Path) -> SessionRecord:
     for record in stored.records:
         try:
             events.append(event_from_dict(record))
-        except ValueError as error:
+        except (ValueError, TypeError, AttributeError) as error:
             stored = replace(stored, fault=f"event {record.get('id')}: {error}")
             break
     cached = load_state(folder / "state.pkl")
@@ -94,6 +96,7 @@ class Session:
         self._store = EventStore(folder)
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
+        self._held: TextDelta | ReasoningDelta | None = None
         self.redact: Redactor = lambda data: data
         self.events: list[Event] = record.events if record else []
         self.state: State = record.state if record else State()
@@ -189,6 +192,7 @@ class Session:
                 self.events.append(kept)
                 self.state = apply(self.state, kept)
                 self._track_pending(original)
+            self._tell_held()
             for kept in stored:
                 self._tell("on_event", kept)
             if len(self.events) // _SAVE_STATE_EVERY > (len(self.events) - len(stored)) // (
@@ -199,8 +203,32 @@ class Session:
 
     def notify(self, progress: Progress) -> None:
         """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
-        texts = {f.name: getattr(progress, f.name) for f in fields(progress) if f.type == "str"}
-        self._tell("on_progress", replace(progress, **self.redact(texts)))
+        if isinstance(progress, TextDelta | ReasoningDelta):
+            self._hold_back(progress)
+        else:
+            self._tell_held()
+            texts = {f.name: getattr(progress, f.name) for f in fields(progress) if f.type == "str"}
+            self._tell("on_progress", replace(progress, **self.redact(texts)))
+
+    def _hold_back(self, delta: TextDelta | ReasoningDelta) -> None:
+        """Pass streamed text on by whole words, as a secret may come in pieces."""
+        held = self._held
+        if held is not None and type(held) is type(delta):
+            delta = replace(delta, text=held.text + delta.text)
+        else:
+            self._tell_held()
+        end = max(delta.text.rfind(" "), delta.text.rfind("\n")) + 1
+        if len(delta.text) - end > _LONGEST_HELD:
+            end = len(delta.text)
+        self._held = replace(delta, text=delta.text[end:]) if end < len(delta.text) else None
+        if end:
+            told = replace(delta, text=self.redact(delta.text[:end]))
+            self._tell("on_progress", told)
+
+    def _tell_held(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._tell("on_progress", replace(held, text=self.redact(held.text)))
 
     def pending_actions(self) -> list[Action]:
         """Actions to carry out that have no observation yet, in order, as the model meant them."""

@@ -103,7 +103,9 @@ class State:
     model: str = ""
     workspace: str = ""
     bad_calls: int = 0
-    """Calls in a row that could not be understood."""
+    """Replies in a row with calls that could not be understood."""
+    bad_calls_at: int = -1
+    """The iteration last counted there."""
     bad_replies: int = 0
     """Replies in a row that were empty or cut off."""
     exit_code: int | None = None
@@ -159,8 +161,13 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
         case DecisionObservation(grant=str() as grant):
             return {"grants": state.grants if grant in state.grants else (*state.grants, grant)}
         case ErrorObservation(error_id="invalid_tool_call"):
-            calls = state.bad_calls + 1
-            return {"last_error": event.content, "bad_calls": calls, "bad_replies": 0}
+            counted = state.bad_calls_at == state.iteration
+            return {
+                "last_error": event.content,
+                "bad_calls": state.bad_calls + (not counted),
+                "bad_calls_at": state.iteration,
+                "bad_replies": 0,
+            }
         case ErrorObservation(error_id="unusable_reply"):
             return {"last_error": event.content, "bad_replies": state.bad_replies + 1}
         case ErrorObservation():

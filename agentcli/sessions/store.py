@@ -7,9 +7,12 @@ reading faster; whatever is wrong with one, the events are read instead.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
+import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from typing import Any
 from agentcli.errors import SessionError
 
 PAGE = 100
+_EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
 _PROC_FD = Path("/proc/self/fd")
 
 
@@ -133,7 +137,7 @@ def read_log(folder: Path) -> StoredLog:
         names = {entry.name for entry in os.scandir(events)}
     except OSError as error:
         raise SessionError(f"{folder} holds no session: {error.strerror}") from error
-    ids = sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+    ids = sorted(int(name[:-5]) for name in names if _EVENT_FILE.fullmatch(name))
     records: list[dict[str, Any]] = []
     for start in range(0, len(ids), PAGE):
         wanted = ids[start : start + PAGE]
@@ -158,7 +162,7 @@ def read_log(folder: Path) -> StoredLog:
 
 def _read_page(folder: Path, start: int) -> list[dict[str, Any]] | None:
     try:
-        data = (folder / "event_cache" / f"{start}-{start + PAGE - 1}.json").read_bytes()
+        data = _read_file(folder / "event_cache" / f"{start}-{start + PAGE - 1}.json")
     except OSError:
         return None
     digest, _, body = data.partition(b"\n")
@@ -174,13 +178,21 @@ def _read_events(events: Path, ids: list[int]) -> tuple[list[dict[str, Any]], Pa
     for event_id in ids:
         path = events / f"{event_id:09d}.json"
         try:
-            record = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+            record = json.loads(_read_file(path))
+        except (OSError, ValueError, RecursionError):
             return records, path
         if not isinstance(record, dict) or record.get("id") != event_id:
             return records, path
         records.append(record)
     return records, None
+
+
+def _read_file(path: Path) -> bytes:
+    """The bytes of a regular file; a FIFO under its name must not make anyone wait."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a file")
+        return file.read()
 
 
 def _write_synced(fd: int, body: bytes) -> None:

@@ -150,7 +150,7 @@ class ToolCollection:
             raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
         try:
             values = json.loads(raw or "{}")
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ToolError(
                 f"The arguments of {name} are not valid JSON: {error}. The call was not run."
             ) from error

@@ -219,9 +219,10 @@ class TerminalRenderer:
 
     def _abandoned(self, reason: str) -> None:
         self._starting.clear()
-        void = "; the text above does not count" if self._reply.abandon() else ""
-        why = printable(reason, multiline=False)
-        self._screen.put("note", [[Span(f"reply broken off: {why}{void}", "dim")]])
+        if self._reply.abandon():
+            why = printable(reason, multiline=False)
+            said = f"reply broken off: {why}; the text above does not count"
+            self._screen.put("note", [[Span(said, "dim")]])
 
     def _set_status(self, status: Status | None) -> None:
         before, self._status = self._status, status

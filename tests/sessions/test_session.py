@@ -249,6 +249,8 @@ def test_a_state_file_that_others_may_write_is_ignored(tmp_path):
 def test_faults_in_a_row_are_counted_and_forgotten():
     state = State()
     for _ in range(3):
-        state = apply(state, ErrorObservation(error_id="invalid_tool_call", cause=1))
+        state = apply(state, MessageAction(content="", reply=ReplyPart(id="r", index=0, total=1)))
+        for _ in range(4):
+            state = apply(state, ErrorObservation(error_id="invalid_tool_call", cause=1))
     assert state.bad_calls == 3
     assert apply(state, CmdOutputObservation(cause=1)).bad_calls == 0

@@ -17,6 +17,7 @@ from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import classify, connection_error
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
+    GARBLED,
     Endpoint,
     StillAlive,
     StreamItem,
@@ -140,7 +141,7 @@ class AnthropicMessages:
             return connection_error(origin, error)
         if isinstance(error, anthropic.APIError):
             return LLMError(LLMErrorKind.SERVER_ERROR, f"{origin}: {error.message}")
-        if isinstance(error, ValueError | TypeError | KeyError | AttributeError | AssertionError):
+        if isinstance(error, GARBLED):
             return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
         raise error
 
