@@ -25,8 +25,13 @@ def main() -> NoReturn:
     interrupts.end()
     try:
         sys.stdout.flush()
-    except OSError:
+    except BrokenPipeError:
         code = code or EXIT_STDOUT_CLOSED
+    except OSError as error:
+        from agentcli.cli.complaints import complain
+
+        complain(f"stdout can't be written: {error.strerror}")
+        code = code or 1
     # The interpreter's own end would take apart thousands of modules that nobody needs any more.
     os._exit(code)
 
@@ -48,6 +53,9 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         from agentcli.cli.complaints import internal_error
 
+        # Python wraps what a signal handler raises in the middle of making a class.
+        if isinstance(error.__cause__, TurnInterrupted):
+            return _fail(arguments, error.__cause__.exit_code, error.__cause__.reason)
         told = internal_error(error)
         return _fail(arguments, told.exit_code, told.message, told.hint)
 
