@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -29,6 +30,11 @@ from agentcli.ui.terminal import TerminalRenderer
 from agentcli.wiring import Wiring, Workbench
 
 OutputFormat = Literal["text", "json", "stream-json"]
+
+
+_kept_to_the_end: list[object] = []
+"""Taking a long session's events apart would take longer than all else at the end of a run; the
+process ends with them in place."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,9 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
     for notice in loaded.notices:
         outcome.renderer.on_progress(Notice(notice))
     bench = opening.open(wiring, outcome)
+    _kept_to_the_end.append(bench)
+    # What is loaded by now stays: no search for cycles needs to go through it again.
+    gc.freeze()
     try:
         if not asks:
             bench.session.notify(
