@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
-agent demo: the model is scripted - it plays a recorded session. All else is real: the repository,
-the tests, the loop, the tools, the session. It runs without a sandbox, in {folder}
+agent demo: the model is scripted - it plays a recorded session. All else is
+real: the repository, the tests, the loop, the tools, the session.
+It runs without a sandbox, in {folder}
 """
 _NEXT = """\
-To use a real model, set one of ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or
-GEMINI_API_KEY, or start a local server (ollama, LM Studio, vLLM, llama.cpp). Then, in a project:
+To use a real model, set one of ANTHROPIC_API_KEY, OPENAI_API_KEY,
+OPENROUTER_API_KEY or GEMINI_API_KEY, or start a local server (ollama,
+LM Studio, vLLM, llama.cpp). Then, in a project:
   agent run "fix the failing test"
 What was done here: cd {folder} && git diff
 """
