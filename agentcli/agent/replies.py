@@ -29,7 +29,8 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
     """The events of one reply: its text, then its calls in order, numbered as a group.
 
     Of a reply that did not end properly only the text is kept; a note tells the model that
-    nothing of it was run.
+    nothing of it was run. It belongs to the group, so that the text is never taken for an answer
+    because a crash kept the note from the disk.
     """
     usable = reply.finish_reason in _USABLE
     events: list[Event] = []
@@ -39,11 +40,12 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
         events += [tools.parse(call) for call in reply.tool_calls]
     if not events:
         events.append(MessageAction(content=""))
+    if note := _fault(reply):
+        events.append(ErrorObservation(error_id="unusable_reply", content=note))
     reply_id = uuid4().hex[:16]
     numbered = [
         event.model_copy(
             update={
-                "source": Source.AGENT,
                 "response_id": reply.response_id,
                 "reply": ReplyPart(id=reply_id, index=index, total=len(events)),
             }
@@ -57,8 +59,6 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
             "provider_data": data and OpaqueReplyData(provider=data.provider, items=data.items),
         }
     )
-    if note := _fault(reply):
-        numbered.append(ErrorObservation(error_id="unusable_reply", content=note))
     return numbered
 
 
@@ -71,7 +71,11 @@ def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
             if event.status == "failure":
                 return Ending(AgentState.FINISHED, "failure", event.final_thought, exit_code=1)
             return Ending(AgentState.FINISHED, "finished")
-    if not reply or any(event.tool_call_metadata is not None for event in reply):
+    goes_on = (
+        event.tool_call_metadata is not None or isinstance(event, ErrorObservation)
+        for event in reply
+    )
+    if not reply or any(goes_on):
         return None
     if interactive:
         return Ending(AgentState.AWAITING_USER_INPUT, "answered")

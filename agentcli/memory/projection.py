@@ -108,6 +108,8 @@ class Projector:
             call = event.tool_call_metadata
             call_id = self._unused(call.tool_call_id, event.id)
             reply.calls[event.id] = ToolCall(call_id, call.function_name, call.raw_arguments)
+        elif isinstance(event, ErrorObservation):
+            self._say(Message.user_message(event.content))
 
     def _unused(self, call_id: str, event_id: int) -> str:
         """`call_id`, or a name of its own for a call whose id an earlier one had already."""

@@ -195,9 +195,7 @@ class Session:
             self._tell_held()
             for kept in stored:
                 self._tell("on_event", kept)
-            if len(self.events) // _SAVE_STATE_EVERY > (len(self.events) - len(stored)) // (
-                _SAVE_STATE_EVERY
-            ):
+            if stored[-1].id // _SAVE_STATE_EVERY > (stored[0].id - 1) // _SAVE_STATE_EVERY:
                 self._save_state()
         return originals
 
@@ -207,8 +205,8 @@ class Session:
             self._hold_back(progress)
         else:
             self._tell_held()
-            texts = {f.name: getattr(progress, f.name) for f in fields(progress) if f.type == "str"}
-            self._tell("on_progress", replace(progress, **self.redact(texts)))
+            values = {field.name: getattr(progress, field.name) for field in fields(progress)}
+            self._tell("on_progress", replace(progress, **self.redact(values)))
 
     def _hold_back(self, delta: TextDelta | ReasoningDelta) -> None:
         """Pass streamed text on by whole words, as a secret may come in pieces."""
