@@ -37,6 +37,8 @@ class MessageAction(Action):
     wait_for_response: bool = False
     security_risk: Risk = Risk.UNKNOWN
     delivery: Literal["steer", "queue"] | None = None
+    inbox_id: str | None = None
+    """Of a message that came from another terminal: what it is known by in the inbox."""
     reasoning: str = ""
 
     @property
@@ -290,6 +292,33 @@ class CondensationAction(Action):
         return range(self.forgotten_start_id, self.forgotten_end_id + 1)
 
 
+class RewindAction(Action):
+    """A person went back to just after event `to_event`. What came between that and this event is
+    no part of the conversation any more (`conversation`), and the files of the workspace are again
+    those of the snapshot `tree`, if one is named. Nothing is deleted from the log."""
+
+    kind: ClassVar[str] = "rewind"
+    to_event: int
+    conversation: bool = True
+    tree: str | None = None
+
+    @property
+    def message(self) -> str:
+        parts = ["conversation"] * self.conversation + ["files"] * (self.tree is not None)
+        return f"went back to event {self.to_event} ({' and '.join(parts)})"
+
+
+class RenameAction(Action):
+    """A person gave the session a name."""
+
+    kind: ClassVar[str] = "rename"
+    name: str
+
+    @property
+    def message(self) -> str:
+        return f"named {self.name}"
+
+
 class ToolCallAction(Action):
     """A call of a tool without an Action class of its own, or one that could not be parsed."""
 
@@ -333,6 +362,8 @@ register(
     ChangeAgentStateAction,
     CondensationRequestAction,
     CondensationAction,
+    RewindAction,
+    RenameAction,
     ToolCallAction,
     NullAction,
 )

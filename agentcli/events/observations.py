@@ -10,7 +10,8 @@ from agentcli.events.base import Observation, Risk, register
 
 
 class CmdMetadata(BaseModel):
-    """`exit_code` None: the command still runs, or waits for input. Times in seconds."""
+    """`exit_code` None: the command still runs, or waits for input. Times in seconds. `exports`:
+    the exported variables that the command set, or unset (None)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -23,6 +24,7 @@ class CmdMetadata(BaseModel):
     full_output_path: str | None = None
     waiting_for_input: bool = False
     job_id: str | None = None
+    exports: dict[str, str | None] = {}
 
 
 class CmdOutputObservation(Observation):
@@ -190,10 +192,25 @@ class SessionStartedObservation(Observation):
     host: str
     name: str | None = None
     resumed: bool = False
+    forked_from: str | None = None
+    forked_at: int | None = None
 
     @property
     def message(self) -> str:
         return f"session {self.session_id} {'resumed' if self.resumed else 'started'}"
+
+
+class CheckpointObservation(Observation):
+    """The workspace as it was at this moment is kept as the snapshot `tree`; `left_out` names what
+    is not in it."""
+
+    kind: ClassVar[str] = "checkpoint"
+    tree: str
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return f"checkpoint {self.tree[:12]}"
 
 
 class DecisionObservation(Observation):
@@ -266,6 +283,7 @@ register(
     AgentCondensationObservation,
     AgentStateChangedObservation,
     SessionStartedObservation,
+    CheckpointObservation,
     DecisionObservation,
     ReplyDiscardedObservation,
     UserRejectObservation,
