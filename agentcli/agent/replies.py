@@ -14,6 +14,7 @@ from agentcli.events import (
     Source,
 )
 from agentcli.events.actions import AgentFinishAction, MessageAction
+from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
@@ -85,7 +86,7 @@ def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
 def _newest_reply(events: Sequence[Event]) -> list[Event]:
     """The events of the newest reply, unless something was said to the model after it."""
     reply: list[Event] = []
-    for event in reversed(events):
+    for event in newest_first(events):
         if event.reply is not None:
             if reply and reply[0].reply and reply[0].reply.id != event.reply.id:
                 break
@@ -103,7 +104,7 @@ def _speaks_to_model(event: Event) -> bool:
 
 def last_answer(events: Sequence[Event]) -> str:
     """What the agent last said in this turn: the word it finished with, else its last text."""
-    for event in reversed(events):
+    for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought:
             return event.final_thought
         if isinstance(event, MessageAction):

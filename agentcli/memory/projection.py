@@ -6,7 +6,7 @@ call can't be expressed; a call without a result is given one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentcli.events import Action, Event, Observation, Source
@@ -15,6 +15,7 @@ from agentcli.events.actions import (
     MessageAction,
     SystemMessageAction,
 )
+from agentcli.events.live import live
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,
@@ -147,12 +148,12 @@ class Projector:
 def project(events: Iterable[Event]) -> list[Message]:
     """The conversation that `events` amount to, condensed ones left out."""
     projector = Projector()
-    for event in visible(list(events)):
+    for event in visible(live(list(events))):
         projector.feed(event)
     return list(projector.messages())
 
 
-def visible(events: list[Event]) -> list[Event]:
+def visible(events: Sequence[Event]) -> Sequence[Event]:
     """Events that no condensation took out of sight; a summary stands where its range stood."""
     condensations = [event for event in events if isinstance(event, CondensationAction)]
     if not condensations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from agentcli.events import (
     event_from_dict,
     event_to_dict,
 )
-from agentcli.events.actions import FileReadAction, GlobAction, SearchAction
+from agentcli.events.actions import MessageAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -30,7 +30,13 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import ReasoningDelta, TextDelta
 from agentcli.interrupts import shield
+from agentcli.sessions import inbox
+from agentcli.sessions.held_text import HeldText
 from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
+from agentcli.sessions.ownership import require_own
+from agentcli.sessions.pages import PAGE
+from agentcli.sessions.recovery import awaits_approval, open_actions, torn_reply, with_progress
 from agentcli.sessions.state import (
     TRANSITIONS,
     AgentState,
@@ -40,11 +46,9 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
-from agentcli.sessions.store import PAGE, EventStore, StoredLog, read_log
+from agentcli.sessions.store import EventStore
 
 _SAVE_STATE_EVERY = 20
-_LONGEST_HELD = 400
-_READS = (FileReadAction, SearchAction, GlobAction)
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +74,9 @@ class SessionRecord:
 
 
 def read_session(folder: Path) -> SessionRecord:
-    """Raises SessionError when there is no session or nothing of it can be read."""
+    """Raises SessionError when there is no session, nothing of it can be read, or it is another
+    user's."""
+    require_own(folder)
     stored = read_log(folder)
     events = []
     for record in stored.records:
@@ -94,16 +100,17 @@ class Session:
         self.outputs = folder / "outputs"
         self._lock = lock
         self._store = EventStore(folder)
+        self._failed: SessionError | None = None
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
-        self._held: TextDelta | ReasoningDelta | None = None
+        self._held = HeldText()
         self.redact: Redactor = lambda data: data
-        self.events: list[Event] = record.events if record else []
+        past = record.events if record else []
+        self.events = EventLog(past, lambda start: read_stretch(folder, start))
         self.state: State = record.state if record else State()
-        page_start = len(self.events) // PAGE * PAGE
-        self._store.open(
-            len(self.events), [_encode(event_to_dict(e)) for e in self.events[page_start:]]
-        )
+        self._store.open(len(past), _bodies(past[len(past) // PAGE * PAGE :]))
+        for start in record.log.stale_pages if record else ():
+            self._store.make_page(start, _bodies(past[start : start + PAGE]))
         self.outputs.mkdir(mode=0o700, exist_ok=True)
 
     @classmethod
@@ -123,16 +130,18 @@ class Session:
     def open(cls, folder: Path) -> Session:
         """Open for writing and account for what a killed process left: see `_recover`.
 
-        Raises SessionError for a session with a hole or damage in the middle, UsageError when
-        another process holds it.
+        Raises SessionError for a session with a hole or damage in the middle or of another user,
+        UsageError when another process holds it.
         """
+        require_own(folder)
         lock = SessionLock(folder / "session.lock")
         try:
             record = read_session(folder)
             if record.log.fault:
                 raise SessionError(
                     f"session {folder.name} is damaged: {record.log.fault}",
-                    hint=f"what is intact: agent sessions show {folder.name}",
+                    hint=f"to go on with what is intact: agent sessions repair {folder.name}; "
+                    f"to see it: agent sessions show {folder.name}",
                 )
             if any(isinstance(event, OpaqueEvent) for event in record.events):
                 raise SessionError(
@@ -172,61 +181,86 @@ class Session:
         `pending_actions` gives, is unmasked so that it can be carried out as meant.
         Raises SessionError when they can't be written; then nothing may be acted on.
         """
-        now = datetime.now(UTC)
+        if self._failed is not None:
+            raise self._failed
         with shield():
-            originals, stored, records = [], [], []
-            for event_id, event in enumerate(events, len(self.events)):
-                stamped = event.model_copy(update={"id": event_id, "timestamp": now})
-                data = event_to_dict(stamped)
-                masked = self.redact(data)
-                body, exact = _encode_valid(masked)
-                if masked is not data or not exact:
-                    stored.append(event_from_dict(json.loads(body)))
-                else:
-                    stored.append(stamped)
-                originals.append(stamped)
-                records.append((event_id, body))
+            originals, stored, records = self._prepare(events)
             barrier = any(not isinstance(event, Observation) for event in originals)
-            self._store.append(records, barrier=barrier)
+            try:
+                self._store.append(records, barrier=barrier)
+            except SessionError as error:
+                self._failed = error
+                raise
             for original, kept in zip(originals, stored, strict=True):
                 self.events.append(kept)
                 self.state = apply(self.state, kept)
                 self._track_pending(original)
-            self._tell_held()
-            for kept in stored:
-                self._tell("on_event", kept)
+            self._tell_all("on_progress", self._held.release(self.redact))
+            self._tell_all("on_event", stored)
             if stored[-1].id // _SAVE_STATE_EVERY > (stored[0].id - 1) // _SAVE_STATE_EVERY:
                 self._save_state()
+            self._stop_when_full()
         return originals
+
+    def _prepare(
+        self, events: Sequence[Event]
+    ) -> tuple[list[Event], list[Event], list[tuple[int, bytes]]]:
+        """The events with id and time, as meant and as they are kept, and their JSON."""
+        now = datetime.now(UTC)
+        originals, stored, records = [], [], []
+        for event_id, event in enumerate(events, len(self.events)):
+            stamped = event.model_copy(update={"id": event_id, "timestamp": now})
+            data = event_to_dict(stamped)
+            masked = self.redact(data)
+            body, exact = _encode_valid(masked)
+            if masked is not data or not exact:
+                stored.append(event_from_dict(json.loads(body)))
+            else:
+                stored.append(stamped)
+            originals.append(stamped)
+            records.append((event_id, body))
+        return originals, stored, records
+
+    def _stop_when_full(self) -> None:
+        """After the reserve had to be used, record why nothing goes on, and raise that."""
+        full, self._store.exhausted = self._store.exhausted, None
+        if full is None:
+            return
+        try:
+            self.answer_pending(*["Not started: the disk was full."] * 2)
+            if AgentState.ERROR in TRANSITIONS[self.state.agent_state]:
+                self.change_state(AgentState.ERROR, "disk_full", full.message, full.exit_code)
+        finally:
+            self._failed = full
+        raise full
+
+    def take_letters(self, delivery: inbox.Delivery) -> int:
+        """Make events of the messages in the inbox that are to be delivered so; how many."""
+        waiting = [letter for letter in inbox.letters(self.folder) if letter.delivery == delivery]
+        if not waiting:
+            return 0
+        known = list(inbox.taken_before(self.events, waiting))
+        for letter in waiting:
+            if letter not in known:
+                self.emit(
+                    MessageAction(
+                        content=letter.text,
+                        source=Source.USER,
+                        delivery=delivery,
+                        inbox_id=letter.id,
+                    )
+                )
+            inbox.remove(self.folder, letter)
+        return len(waiting) - len(known)
 
     def notify(self, progress: Progress) -> None:
         """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
         if isinstance(progress, TextDelta | ReasoningDelta):
-            self._hold_back(progress)
+            self._tell_all("on_progress", self._held.add(progress, self.redact))
         else:
-            self._tell_held()
+            self._tell_all("on_progress", self._held.release(self.redact))
             values = {field.name: getattr(progress, field.name) for field in fields(progress)}
             self._tell("on_progress", replace(progress, **self.redact(values)))
-
-    def _hold_back(self, delta: TextDelta | ReasoningDelta) -> None:
-        """Pass streamed text on by whole words, as a secret may come in pieces."""
-        held = self._held
-        if held is not None and type(held) is type(delta):
-            delta = replace(delta, text=held.text + delta.text)
-        else:
-            self._tell_held()
-        end = max(delta.text.rfind(" "), delta.text.rfind("\n")) + 1
-        if len(delta.text) - end > _LONGEST_HELD:
-            end = len(delta.text)
-        self._held = replace(delta, text=delta.text[end:]) if end < len(delta.text) else None
-        if end:
-            told = replace(delta, text=self.redact(delta.text[:end]))
-            self._tell("on_progress", told)
-
-    def _tell_held(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            self._tell("on_progress", replace(held, text=self.redact(held.text)))
 
     def pending_actions(self) -> list[Action]:
         """Actions to carry out that have no observation yet, in order, as the model meant them."""
@@ -253,14 +287,9 @@ class Session:
     def answer_pending(self, first: str, others: str) -> None:
         """Give every open action its observation: `first` for the one that was being carried out
         (and the reads that ran beside it), `others` for those not begun."""
-        contents = []
-        running = True
-        for index, action in enumerate(self._pending.values()):
-            running = running and (index == 0 or isinstance(action, _READS))
-            contents.append((action.id, first if running else others))
-            running = running and isinstance(action, _READS)
-        for action_id, content in contents:
-            self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action_id))
+        for action, begun in list(with_progress(self._pending.values())):
+            content = first if begun else others
+            self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
     def close(self) -> None:
         self._save_state()
@@ -270,27 +299,12 @@ class Session:
     def _recover(self) -> None:
         """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
         were open get an observation that says what is known of them, a running turn is paused."""
-        last = self.events[-1] if self.events else None
-        if last is not None and last.reply and last.reply.index < last.reply.total - 1:
-            self.emit(ReplyDiscardedObservation(reply_id=last.reply.id))
-        answered = {
-            event.cause
-            for event in self.events
-            if isinstance(event, Observation) and not isinstance(event, DecisionObservation)
-        }
-        discarded = {e.reply_id for e in self.events if isinstance(e, ReplyDiscardedObservation)}
-        for event in reversed(self.events):
-            if isinstance(event, Action) and event.source is Source.USER:
-                break
-            if (
-                isinstance(event, Action)
-                and event.runnable
-                and event.id not in answered
-                and not (event.reply and event.reply.id in discarded)
-            ):
-                self._pending = {event.id: event, **self._pending}
-        if not (self._pending and self._awaits_approval(next(iter(self._pending)))):
-            when = self.events[-1].timestamp.isoformat(timespec="seconds") if self.events else ""
+        if torn := torn_reply(self.events):
+            self.emit(ReplyDiscardedObservation(reply_id=torn))
+        self._pending = {action.id: action for action in open_actions(self.events)}
+        first = next(iter(self._pending.values()), None)
+        if first is not None and not awaits_approval(self.events, first):
+            when = self.events[-1].timestamp.isoformat(timespec="seconds")
             self.answer_pending(
                 f"agent was killed while this was running, at {when} or later. Its effects are "
                 "unknown: it may have run fully, in part or not at all. Check before you repeat "
@@ -302,18 +316,16 @@ class Session:
         ):
             self.change_state(AgentState.PAUSED, "killed", "the process was killed")
 
-    def _awaits_approval(self, action_id: int) -> bool:
-        """Whether it was asked about and never answered; it is then asked about again."""
-        decisions = [e for e in self.events if isinstance(e, DecisionObservation)]
-        mine = [e for e in decisions if e.cause == action_id]
-        return bool(mine) and mine[-1].decision == "ask"
-
     def _track_pending(self, event: Event) -> None:
         if isinstance(event, Action):
             if event.runnable and event.tool_call_metadata is not None:
                 self._pending[event.id] = event
         elif event.cause is not None and not isinstance(event, DecisionObservation):
             self._pending.pop(event.cause, None)
+
+    def _tell_all(self, method: str, these: Iterable[Event | Progress]) -> None:
+        for what in these:
+            self._tell(method, what)
 
     def _tell(self, method: str, what: Event | Progress) -> None:
         for subscriber in list(self._subscribers):
@@ -330,8 +342,8 @@ class Session:
             log.warning("state.pkl was not saved, it will be rebuilt: %s", error)
 
 
-def _encode(data: dict[str, Any]) -> bytes:
-    return _encode_valid(data)[0]
+def _bodies(events: Sequence[Event]) -> list[bytes]:
+    return [_encode_valid(event_to_dict(event))[0] for event in events]
 
 
 def _encode_valid(data: dict[str, Any]) -> tuple[bytes, bool]:

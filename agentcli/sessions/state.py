@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentcli.events import Event, LLMMetrics, Source
-from agentcli.events.actions import AgentFinishAction, MessageAction
+from agentcli.events.actions import AgentFinishAction, MessageAction, RenameAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
     ErrorObservation,
     SessionStartedObservation,
 )
+from agentcli.sessions.ownership import trusted_file
 
 STATE_VERSION = 1
 _MAX_STATE_BYTES = 64 * 1024 * 1024
@@ -141,9 +142,12 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
                 "session_id": event.session_id,
                 "workspace": event.workspace,
                 "model": event.model,
-                "name": event.name or state.name,
+                "name": event.name or (None if event.forked_from else state.name),
+                "parent_id": event.forked_from or state.parent_id,
                 "created_at": state.created_at or event.timestamp.isoformat(),
             }
+        case RenameAction():
+            return {"name": event.name}
         case MessageAction(source=Source.USER):
             title = state.title or event.message[:80]
             return {"local_iteration": 0, "title": title, "bad_calls": 0, "bad_replies": 0}
@@ -209,8 +213,7 @@ def load_state(path: Path) -> State | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, "rb") as file:
-            status = os.fstat(fd)
-            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            if not trusted_file(os.fstat(fd)):
                 return None
             data = file.read(_MAX_STATE_BYTES)
     except OSError:

@@ -21,6 +21,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.security.redact import Redactor
+from agentcli.sessions.inbox import put
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.state import (
     TRANSITIONS,
@@ -182,19 +183,104 @@ def test_a_subscriber_that_fails_is_dropped_and_stops_nothing(folder):
 
 
 def test_a_full_disk_is_named_before_anything_is_acted_on(folder, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     with Session.create(folder) as session:
         session.emit(MessageAction(content="a", source=Source.USER))
-
-        def full(*arguments):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
             with pytest.raises(SessionError, match="No space left"):
                 session.emit(command("rm x"))
         assert session.pending_actions() == []
-        session.emit(MessageAction(content="b", source=Source.USER))
-    assert [e.content for e in read_session(folder).events] == ["a", "b"]
+        with pytest.raises(SessionError, match="No space left"):
+            session.emit(MessageAction(content="b", source=Source.USER))
+    with Session.open(folder) as again:
+        again.emit(MessageAction(content="c", source=Source.USER))
+    assert [e.content for e in read_session(folder).events] == ["a", "c"]
+
+
+def test_on_a_full_disk_the_reserve_holds_what_was_going_on(folder, monkeypatch):
+    with Session.create(folder) as session:
+        session.change_state(AgentState.RUNNING)
+        write = os.fsync
+
+        def full_while_reserved(fd):
+            if (folder / "reserve").exists():
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(fd)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full_while_reserved)
+            with pytest.raises(SessionError, match="No space left"):
+                session.emit_group([command("rm x", 0, 2), command("rm y", 1, 2)])
+    stored = read_session(folder)
+    assert [e.command for e in stored.events if isinstance(e, CmdRunAction)] == ["rm x", "rm y"]
+    told = [e.content for e in stored.events if isinstance(e, ErrorObservation)]
+    assert told == ["Not started: the disk was full."] * 2
+    assert stored.state.agent_state is AgentState.ERROR
+    with Session.open(folder) as again:
+        assert again.pending_actions() == []
+        assert (folder / "reserve").stat().st_blocks * 512 >= 128 * 1024
+
+
+def test_old_events_are_read_from_the_disk_when_asked_for(folder):
+    with Session.create(folder) as session:
+        for number in range(1050):
+            session.emit(MessageAction(content=str(number), source=Source.USER))
+        assert [e.content for e in session.events] == [str(n) for n in range(1050)]
+        assert session.events[7].content == "7"
+        assert [e.content for e in session.events[98:102]] == ["98", "99", "100", "101"]
+        assert len(session.events._recent) <= 400
+        assert session.events == read_session(folder).events
+
+
+def test_a_page_older_than_its_events_is_not_believed_and_made_anew(folder):
+    with Session.create(folder) as session:
+        for number in range(150):
+            session.emit(MessageAction(content=str(number), source=Source.USER))
+    page = folder / "event_cache" / "0-99.json"
+    os.utime(page, (0, 0))
+    file = folder / "events" / "000000007.json"
+    whole = file.read_bytes()
+    file.write_bytes(b"{")
+    with pytest.raises(SessionError, match=r"000000007\.json is damaged"):
+        Session.open(folder)
+    file.write_bytes(whole)
+    Session.open(folder).close()
+    assert page.stat().st_mtime > file.stat().st_mtime
+
+
+def test_a_message_left_in_the_inbox_becomes_an_event_once(folder):
+    with Session.create(folder) as session:
+        put(folder, "and the docs", "queue")
+        put(folder, "stop that", "steer")
+        waiting = sorted((folder / "inbox").iterdir())
+        assert session.take_letters("steer") == 1
+        saved = waiting[0].read_bytes()
+        assert session.take_letters("queue") == 1
+        waiting[0].write_bytes(saved)
+        assert session.take_letters("queue") == 0
+        assert [e.content for e in session.events] == ["stop that", "and the docs"]
+    assert not list((folder / "inbox").iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_folder_that_others_can_write_to_is_not_believed(folder, mode):
+    Session.create(folder).close()
+    folder.chmod(mode)
+    for use in (Session.open, read_session):
+        with pytest.raises(SessionError, match="can be written by other users"):
+            use(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_folder_of_somebody_else_is_refused(folder):
+    Session.create(folder).close()
+    os.chown(folder, 1000, 1000)
+    for use in (Session.open, read_session):
+        with pytest.raises(SessionError, match="belongs to user 1000"):
+            use(folder)
 
 
 def test_a_transition_that_is_not_in_the_table_is_refused(folder):

@@ -1,0 +1,84 @@
+"""Messages for a session that came from another terminal: a file each until its owner takes them.
+
+A message is a file of `inbox/`, complete under its name, read in the order of the names. It is
+removed only after it is an event, which carries its name; so none is lost and none comes twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agentcli.errors import SessionError
+from agentcli.events import Event
+from agentcli.events.actions import MessageAction
+from agentcli.sessions.pages import read_regular
+
+Delivery = Literal["steer", "queue"]
+_LARGEST = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message in the inbox: steer reaches the model at its next step, queue after the turn."""
+
+    id: str
+    text: str
+    delivery: Delivery
+
+
+def put(folder: Path, text: str, delivery: Delivery) -> str:
+    """Leave a message for the session in `folder`; returns its id. Raises SessionError."""
+    inbox = folder / "inbox"
+    letter_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    temporary = inbox / f".{letter_id}.tmp"
+    body = json.dumps({"text": text, "delivery": delivery}).encode("utf-8", "replace")
+    try:
+        inbox.mkdir(mode=0o700, exist_ok=True)
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(inbox / f"{letter_id}.json")
+    except OSError as error:
+        raise SessionError(f"{inbox} can't be written: {error.strerror}") from error
+    return letter_id
+
+
+def letters(folder: Path) -> list[Letter]:
+    """What waits there, oldest first; what can't be read as a message is passed over."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder / "inbox"))
+    except OSError:
+        return []
+    return [letter for name in names if (letter := _read(folder / "inbox" / name)) is not None]
+
+
+def remove(folder: Path, letter: Letter) -> None:
+    (folder / "inbox" / f"{letter.id}.json").unlink(missing_ok=True)
+
+
+def taken_before(events: Sequence[Event], waiting: Sequence[Letter]) -> Iterator[Letter]:
+    """Those that are events already: their owner was killed before it could remove them."""
+    ids = {letter.id for letter in waiting}
+    known = {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id in ids}
+    return (letter for letter in waiting if letter.id in known)
+
+
+def _read(path: Path) -> Letter | None:
+    if path.suffix != ".json":
+        return None
+    try:
+        data, status = read_regular(path)
+        values = json.loads(data)
+        if status.st_size > _LARGEST or values["delivery"] not in ("steer", "queue"):
+            return None
+        return Letter(path.stem, str(values["text"]), values["delivery"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,154 @@
+"""The log of a session as it is read: which events are intact, and the sequence of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from agentcli.errors import SessionError
+from agentcli.events import Event, event_from_dict
+from agentcli.sessions.pages import PAGE, read_page, read_regular
+
+EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
+KEPT_IN_MEMORY = 3 * PAGE
+"""Most of what reads old events is done with the newest of them; the rest is a page away."""
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """`records` are the JSON objects of events 0, 1, 2 …; `torn` is a damaged last file that was
+    left out, `fault` names what is wrong before the end and makes the session unfit for writing;
+    `stale_pages` are the first ids of pages to be made anew."""
+
+    records: list[dict[str, Any]]
+    torn: Path | None = None
+    fault: str | None = None
+    stale_pages: tuple[int, ...] = ()
+
+
+def read_log(folder: Path) -> StoredLog:
+    """Every event that is intact up to the first fault. Raises SessionError when there is none."""
+    events = folder / "events"
+    written = written_at(events)
+    ids = sorted(written)
+    records: list[dict[str, Any]] = []
+    stale = []
+    for start in range(0, len(ids), PAGE):
+        wanted = ids[start : start + PAGE]
+        if wanted != list(range(start, start + len(wanted))):
+            missing = next(n for n, i in enumerate(wanted, start) if n != i)
+            records += read_events(events, range(start, missing))[0]
+            return StoredLog(records, fault=f"{event_path(folder, missing)} is missing")
+        page = None
+        if len(wanted) == PAGE:
+            page = read_page(folder, start, max(written[event_id] for event_id in wanted))
+        if page is None:
+            page, damaged = read_events(events, range(start, start + len(wanted)))
+            if damaged is not None:
+                records += page
+                if len(records) == len(ids) - 1:
+                    return StoredLog(records, torn=damaged)
+                return StoredLog(records, fault=f"{damaged} is damaged")
+            if len(wanted) == PAGE:
+                stale.append(start)
+        records += page
+    return StoredLog(records, stale_pages=tuple(stale))
+
+
+def written_at(events: Path) -> dict[int, int]:
+    """When the file of each event was written, in ns. Raises SessionError."""
+    try:
+        with os.scandir(events) as entries:
+            return {
+                int(entry.name[:-5]): entry.stat(follow_symlinks=False).st_mtime_ns
+                for entry in entries
+                if EVENT_FILE.fullmatch(entry.name)
+            }
+    except OSError as error:
+        raise SessionError(f"{events.parent} holds no session: {error.strerror}") from error
+
+
+def read_events(events: Path, ids: Sequence[int]) -> tuple[list[dict[str, Any]], Path | None]:
+    """The intact ones in order, and the first that is not."""
+    records: list[dict[str, Any]] = []
+    for event_id in ids:
+        path = events / f"{event_id:09d}.json"
+        try:
+            record = json.loads(read_regular(path)[0])
+        except (OSError, ValueError, RecursionError):
+            return records, path
+        if not isinstance(record, dict) or record.get("id") != event_id:
+            return records, path
+        records.append(record)
+    return records, None
+
+
+def read_stretch(folder: Path, start: int) -> list[Event]:
+    """The events of the page that begins at `start`. Raises SessionError when they are gone."""
+    page = read_page(folder, start)
+    if page is None:
+        page, damaged = read_events(folder / "events", range(start, start + PAGE))
+        if damaged is not None:
+            raise SessionError(f"{damaged} was damaged while the session was in use")
+    return [event_from_dict(record) for record in page]
+
+
+def event_path(folder: Path, event_id: int) -> Path:
+    return folder / "events" / f"{event_id:09d}.json"
+
+
+class EventLog(Sequence[Event]):
+    """All events of a session, of which the newest are in memory; older ones are read again with
+    `read`, a page at a time, when someone asks. So a session's length costs no memory."""
+
+    def __init__(self, events: list[Event], read: Callable[[int], list[Event]]) -> None:
+        self._recent = events
+        self._first = 0
+        self._read = read
+        self._page: tuple[int, list[Event]] = (-1, [])
+
+    def append(self, event: Event) -> None:
+        self._recent.append(event)
+        if len(self) % PAGE == 0 and len(self._recent) > KEPT_IN_MEMORY:
+            first = (len(self) - KEPT_IN_MEMORY) // PAGE * PAGE
+            del self._recent[: first - self._first]
+            self._first = first
+
+    def __len__(self) -> int:
+        return self._first + len(self._recent)
+
+    @overload
+    def __getitem__(self, where: int) -> Event: ...
+    @overload
+    def __getitem__(self, where: slice) -> list[Event]: ...
+    def __getitem__(self, where: int | slice) -> Event | list[Event]:
+        if isinstance(where, slice):
+            return [self._at(index) for index in range(*where.indices(len(self)))]
+        index = where + len(self) if where < 0 else where
+        if not 0 <= index < len(self):
+            raise IndexError(where)
+        return self._at(index)
+
+    def __iter__(self) -> Iterator[Event]:
+        index = 0
+        while index < len(self):
+            yield self._at(index)
+            index += 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _at(self, index: int) -> Event:
+        if index >= self._first:
+            return self._recent[index - self._first]
+        start = index // PAGE * PAGE
+        if self._page[0] != start:
+            self._page = (start, self._read(start))
+        return self._page[1][index - start]

@@ -1,0 +1,37 @@
+"""Whose a session is. What another user owns or could have changed is not believed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from agentcli.errors import SessionError
+
+_WRITABLE_BY_OTHERS = 0o022
+
+
+def require_own(folder: Path) -> None:
+    """Raises SessionError unless `folder` and its events are this user's, and only theirs."""
+    for path in (folder, folder / "events"):
+        try:
+            status = path.lstat()
+        except OSError as error:
+            raise SessionError(f"{folder} holds no session: {error.strerror}") from error
+        if not stat.S_ISDIR(status.st_mode):
+            raise SessionError(f"{path} is not a folder", hint="sessions are never links")
+        if status.st_uid != os.geteuid():
+            raise SessionError(
+                f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})",
+                hint=f"to use what is in it: agent sessions import {folder}",
+            )
+        if status.st_mode & _WRITABLE_BY_OTHERS:
+            raise SessionError(
+                f"{path} can be written by other users, so what it says can't be trusted",
+                hint=f"if it is as you left it: chmod go-w {path}",
+            )
+
+
+def trusted_file(status: os.stat_result) -> bool:
+    """Whether a file is this user's and nobody else can write to it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS

@@ -1,0 +1,57 @@
+"""Pages: 100 aligned events in one file, so that a long log is read quickly.
+
+They are derived. Whatever is wrong with one, or if an event was written after it, the events are
+read instead and the page is made anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+PAGE = 100
+
+
+def page_path(folder: Path, start: int) -> Path:
+    return folder / "event_cache" / f"{start}-{start + PAGE - 1}.json"
+
+
+def write_page(folder: Path, start: int, bodies: Sequence[bytes]) -> None:
+    """Keep the JSON of events `start` and following, all `PAGE` of them. Raises OSError."""
+    joined = b"[" + b",\n".join(bodies) + b"]"
+    path = page_path(folder, start)
+    temporary = path.with_suffix(".tmp")
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW
+    with open(os.open(temporary, flags, 0o600), "wb") as file:
+        file.write(hashlib.sha256(joined).hexdigest().encode() + b"\n" + joined)
+    temporary.replace(path)
+
+
+def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, Any]] | None:
+    """The events of the page from `start`; None unless it is intact and not older than
+    `written_ns`, the time its newest event was written."""
+    try:
+        data, status = read_regular(page_path(folder, start))
+    except OSError:
+        return None
+    digest, _, body = data.partition(b"\n")
+    if status.st_mtime_ns < written_ns or hashlib.sha256(body).hexdigest().encode() != digest:
+        return None
+    page: list[dict[str, Any]] = json.loads(body)
+    return page
+
+
+def read_regular(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a regular file; a FIFO under its name must not make anyone wait, nor a link
+    lead elsewhere. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a file")
+        return file.read(), status

@@ -1,0 +1,60 @@
+"""What a log that ends anywhere says of the work that was going on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import FileReadAction, GlobAction, SearchAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import DecisionObservation, ReplyDiscardedObservation
+
+_READS = (FileReadAction, SearchAction, GlobAction)
+
+
+def torn_reply(events: Sequence[Event]) -> str | None:
+    """The id of a reply of which only the beginning was written."""
+    last = events[-1].reply if events else None
+    return last.id if last and last.index < last.total - 1 else None
+
+
+def open_actions(events: Sequence[Event]) -> list[Action]:
+    """Actions of this turn that have no observation, in order."""
+    answered: set[int | None] = set()
+    discarded: set[str] = set()
+    found: list[Action] = []
+    for event in newest_first(events):
+        if isinstance(event, ReplyDiscardedObservation):
+            discarded.add(event.reply_id)
+        elif isinstance(event, Observation):
+            if not isinstance(event, DecisionObservation):
+                answered.add(event.cause)
+        elif event.source is Source.USER:
+            break
+        elif (
+            isinstance(event, Action)
+            and event.runnable
+            and event.id not in answered
+            and not (event.reply and event.reply.id in discarded)
+        ):
+            found.append(event)
+    return found[::-1]
+
+
+def awaits_approval(events: Sequence[Event], action: Action) -> bool:
+    """Whether it was asked about and never answered."""
+    for event in newest_first(events):
+        if isinstance(event, DecisionObservation) and event.cause == action.id:
+            return event.decision == "ask"
+        if event is action:
+            break
+    return False
+
+
+def with_progress(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:
+    """Each open action, and whether it may have begun: the first, and reads beside it."""
+    begun = True
+    for index, action in enumerate(actions):
+        begun = begun and (index == 0 or isinstance(action, _READS))
+        yield action, begun
+        begun = begun and isinstance(action, _READS)
