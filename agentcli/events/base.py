@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-EVENT_VERSION = 1
+from agentcli.events.versions import EVENT_VERSION, upgraded, version_of
 
 
 class Source(StrEnum):
@@ -171,7 +171,7 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
 
     Raises ValueError when `data` is not an event at all or a known one is damaged.
     """
-    fields = dict(data)
+    fields = upgraded(dict(data))
     fields.pop("message", None)
     cls: type[Event] | None
     if "action" in fields:
@@ -180,8 +180,7 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
         cls = _OBSERVATIONS.get(fields.pop("observation", ""))
     if not isinstance(fields.get("id"), int) or "timestamp" not in fields:
         raise ValueError("not an event: it has no id or no timestamp")
-    newer = fields.get("schema_version", EVENT_VERSION) > EVENT_VERSION
-    if cls is None or newer:
+    if cls is None or version_of(fields) > EVENT_VERSION:
         return OpaqueEvent(id=fields["id"], timestamp=fields["timestamp"], raw=dict(data))
     fields.update(fields.pop("args", {}))
     fields.update(fields.pop("extras", {}))

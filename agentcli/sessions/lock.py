@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from agentcli.errors import UsageError
 
 
 class SessionLock:
-    """Raises UsageError, naming the holder, when another process writes to the session."""
+    """Raises UsageError, naming the holder, when another process writes to the session.
+
+    The kernel frees it however its holder ends, so a file that a killed process left locks nobody
+    out.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -26,15 +31,18 @@ class SessionLock:
             raise UsageError(
                 f"session {path.parent.name} is in use by process {holder.get('pid', '?')}"
                 f" on {holder.get('host', '?')} since {holder.get('since', '?')}",
-                hint=f"see it with: agent sessions show {path.parent.name}",
+                hint=f"agent sessions show {path.parent.name} shows it; agent fork "
+                f"{path.parent.name} works on a copy; agent tell {path.parent.name} talks to it",
             ) from error
         holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps(holder).encode(), 0)
+        # What is in the file is for people; the lock holds without it.
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, json.dumps(holder).encode(), 0)
 
     def release(self) -> None:
         os.close(self._fd)

@@ -1,0 +1,43 @@
+"""`agent sessions repair`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def repair(
+    session: Annotated[str, typer.Argument(help="Id, unique start of one, or name.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Make a session with missing or damaged events fit for use again.
+
+    What a page of its cache holds is restored. From the first event that is lost on, the rest is
+    moved to events.bad/ in the session's folder.
+    """
+    from agentcli.config import state_home
+    from agentcli.sessions.finder import find
+    from agentcli.sessions.repair import repair as repair_session
+
+    folder = find(state_home(os.environ), session)
+    done = repair_session(folder, dry_run=dry_run)
+    if as_json:
+        print(json.dumps({"session_id": folder.name, "dry_run": dry_run, **asdict(done)}))
+        return
+    if done.fault is None:
+        print(f"{folder.name} is whole")
+        return
+    would = "would be " if dry_run else ""
+    print(done.fault)
+    for event_id in done.restored:
+        print(f"event {event_id} {would or 'was '}restored from the cache")
+    if done.set_aside:
+        first, last = done.set_aside[0], done.set_aside[-1]
+        print(f"events {first} to {last} {would or 'were '}moved to {folder / 'events.bad'}")
