@@ -15,10 +15,13 @@ from agentcli.runtime.folders import write_private
 from agentcli.runtime.output import Capture, Live, clean
 from agentcli.runtime.processes import TerminalWait
 from agentcli.runtime.terminal import Terminal
+from agentcli.runtime.variables import ExportWatch
 
 _READY_S = 20.0
 _ASK_S = 10.0
 _GUESS_QUIET_S = 1.0
+_LARGE_LISTING = 16_384
+"""Bytes; bash takes 0.1 to 0.2 ms to write so many, and ever more for each beyond."""
 _PROMPT = re.compile(
     r"(?:pass(?:word|phrase|code)|\bpin\b|otp|token|login|username)[^\n]*[:?] ?$"
     r"|[\[(](?:y/n|yes/no)[^\n]*[\])][^\n]{0,3}$",
@@ -30,13 +33,22 @@ class Bash:
     """`folder` is its own: the pipes, its start file and the script in hand."""
 
     def __init__(
-        self, prefix: Sequence[str], *, folder: Path, cwd: str, env: Mapping[str, str]
+        self,
+        prefix: Sequence[str],
+        *,
+        folder: Path,
+        cwd: str,
+        env: Mapping[str, str],
+        exports: Mapping[str, str | None],
     ) -> None:
-        """Returns once the process runs. Raises OSError if it can't be started."""
-        rc = folder / "rc"
-        rc.write_text(bash_lines.RC)
+        """Returns once the process runs. Raises OSError if it can't be started.
+
+        bash itself applies `exports`: what is put around it sees only `env`, for commands chose
+        those variables (PATH, LD_PRELOAD).
+        """
+        self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
         bash = shutil.which("bash", path=env.get("PATH")) or "/bin/bash"
-        argv = (*prefix, bash, "--noprofile", "--rcfile", str(rc), "--noediting", "-i")
+        argv = (*prefix, bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
         self.terminal = Terminal(argv, folder=folder, cwd=cwd, env=env)
         self.cwd = cwd
         self.status = 0
@@ -47,6 +59,8 @@ class Bash:
         self._counter = 0
         self._lists_jobs = False
         self._leader: int | None = None
+        self._exports = ExportWatch()
+        self._listing = b""
 
     @property
     def alive(self) -> bool:
@@ -73,6 +87,10 @@ class Bash:
             said = clean(exchange.marks.before).strip()
             raise OSError(f"the shell did not start: {said or outcome.value}")
         self._leader = self.terminal.foreground() or self.terminal.pid
+        # It may hold what the session's record must not.
+        self._rc.unlink(missing_ok=True)
+        self._listing = exchange.listing or b""
+        self.changed_exports()
 
     def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
         """Starts `script`; its commands see the status of the last one as `$?`."""
@@ -81,9 +99,11 @@ class Bash:
         self._lists_jobs = b"jobs" in script
         exchange = self._exchange(capture)
         report = self.terminal.report_path
-        self.terminal.send_line(
-            bash_lines.run_lines(exchange.nonce, path, report, status=self.status, stdin=stdin)
+        exports = len(self._listing) < _LARGE_LISTING or bash_lines.may_export(script)
+        line = bash_lines.run_lines(
+            exchange.nonce, path, report, status=self.status, stdin=stdin, exports=exports
         )
+        self.terminal.send_line(line)
         return exchange
 
     def follow(self, exchange: Exchange, seconds: float, *, live: Live, stdin: bool) -> Outcome:
@@ -118,6 +138,10 @@ class Bash:
         outcome = exchange.wait(_ASK_S, on_report=self._end_request(exchange))
         self._take_state(exchange)
         return outcome
+
+    def changed_exports(self) -> dict[str, str | None]:
+        """Exported variables that are not as they were when this was last asked; None: unset."""
+        return self._exports.changes(self._listing)
 
     def close(self) -> None:
         self.terminal.close()
@@ -166,6 +190,7 @@ class Bash:
         if exchange.report:
             report = bash_lines.parse_report(exchange.report[1])
             self.flags, self.cwd = report.flags, report.cwd or self.cwd
+            self._listing = exchange.listing or self._listing
 
     def _exchange(self, capture: Capture) -> Exchange:
         self._counter += 1

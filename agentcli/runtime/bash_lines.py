@@ -3,20 +3,23 @@
 Nothing here may be in reach of what commands do to the shell. Commands are sourced from a file,
 so their quoting can't swallow the frame; `\\builtin` passes aliases and functions by; `/dev/tty`
 is there whatever was redirected; an error in an arithmetic expansion, which no function or alias
-can take over, is the last way to report (when `builtin` itself is a function).
+can take over, is the last way to report (when `builtin` itself is a function). The exported
+variables go ahead of the report; a POSIX shell, which looks for `export` and `unset` among its
+builtins first, is the last way to list those.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.runtime.exchange import MARK
 from agentcli.runtime.output import replace_surrogates
 
-RC = """\
+_START = b"""\
 unset HISTFILE TMOUT MAILCHECK
 set +o history
 PS1= PS2= PROMPT_COMMAND=
@@ -26,6 +29,7 @@ FALLBACK_PREFIX = "bash: _agent_reported: "
 NOISY_FLAGS = frozenset("%xv")
 """Flags of a shell that writes of itself between commands: prompts, traces."""
 
+_MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
 _JOB_NOTICE = re.compile(
     r"^\[\d+\][ +-]  (?:Done|Exit|Terminated|Killed|Hangup) .*\n?", re.MULTILINE
 )
@@ -45,16 +49,32 @@ def encode_command(command: str) -> bytes:
     return replace_surrogates(command).encode() + b"\n"
 
 
-def run_lines(nonce: str, script: Path, report: Path, *, status: int, stdin: bool) -> bytes:
-    """Sources `script`; its commands find `$?` as `status`."""
+def may_export(script: bytes) -> bool:
+    """Whether it looks as if it changed exported variables; a function it calls may do so too."""
+    return _MAY_EXPORT.search(script) is not None
+
+
+def start_lines(exports: Mapping[str, str | None]) -> bytes:
+    """What bash runs first: exports the variables, unsets those that are None."""
+    given = [shlex.quote(f"{name}={value}") for name, value in exports.items() if value is not None]
+    gone = [shlex.quote(name) for name, value in exports.items() if value is None]
+    lines = [f"export {' '.join(given)}\n"] if given else []
+    lines += [f"unset -v {' '.join(gone)}\n"] if gone else []
+    return "".join(lines).encode("utf-8", "surrogateescape") + _START
+
+
+def run_lines(
+    nonce: str, script: Path, report: Path, *, status: int, stdin: bool, exports: bool
+) -> bytes:
+    """Sources `script`; its commands find `$?` as `status`. `exports`: list them at the end."""
     source = "/dev/tty" if stdin else "/dev/null"
     restore = rf"(\exit {status})&&\:;" if status else ""
     begin = (
         rf"{{ \builtin printf '\036B%s\036' {nonce} >/dev/tty; "
         rf"_agent_status=130 _agent_reported=; {restore} }} >/dev/null 2>&1"
     )
-    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, report, '$?')}".encode()
-    return line + b"\n" + report_lines(nonce, report)
+    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, report, '$?', exports)}"
+    return line.encode() + b"\n" + report_lines(nonce, report)
 
 
 def report_lines(nonce: str, report: Path) -> bytes:
@@ -63,22 +83,34 @@ def report_lines(nonce: str, report: Path) -> bytes:
     The last way ends a shell with `set -e`, so it must not be taken without need.
     """
     text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
-    again = _report(nonce, report, "$_agent_status")
+    again = _report(nonce, report, "$_agent_status", exports=True)
+    unless = "[[ ${_agent_reported-} ]] >/dev/null 2>&1 ||"
+    listing = rf"POSIXLY_CORRECT=1; \unset -f printf; \printf {_listing_mark(nonce)}; \export -p"
     return (
-        f"[[ ${{_agent_reported-}} ]] >/dev/null 2>&1 || {again}\n"
+        f"{unless} {again}\n"
+        f"{unless} ({listing}) 1<>{_quote(report)} 2>/dev/null\n"
         f"((${{_agent_reported:?{text}}})) 2<>{_quote(report)} >/dev/null"
     ).encode()
 
 
-def _report(nonce: str, report: Path, status: str) -> str:
+def _report(nonce: str, report: Path, status: str, exports: bool) -> str:
     """The report and the end mark. Only the real printf can set `_agent_reported`."""
     flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
+    listing = (
+        rf"\builtin printf {_listing_mark(nonce)}; "
+        r"! { \builtin export -p || \builtin declare -px; }; "
+    )
     return (
-        rf"{{ _agent_status={status}; \builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
-        rf'"$_agent_status" {flags} "${{PWD-}}" 1<>{_quote(report)}; '
+        rf"{{ _agent_status={status}; {{ {listing if exports else ''}"
+        rf"\builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
+        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(report)}; '
         rf"\builtin printf -v _agent_reported 1; \builtin printf '\036E%s\036' {nonce} >/dev/tty; "
         "} >/dev/null 2>&1"
     )
+
+
+def _listing_mark(nonce: str) -> str:
+    return rf"'\036X%s\036' {nonce}"
 
 
 def end_line(nonce: str) -> bytes:
@@ -92,15 +124,6 @@ def parse_report(text: str) -> ShellReport:
 
 def strip_job_notices(text: str) -> str:
     return _JOB_NOTICE.sub("", text)
-
-
-def exports_script(target: Path) -> bytes:
-    """Writes the exported variables to `target`, each as "name=value" and a NUL."""
-    return (
-        r"(\unset -f unset builtin; for _agent_status in $(\builtin compgen -e); do "
-        r"""\builtin printf '%s=%s\0' "$_agent_status" "${!_agent_status}"; done) """
-        f">|{_quote(target)} 2>/dev/null\n"
-    ).encode()
 
 
 def jobs_script(target: Path) -> bytes:

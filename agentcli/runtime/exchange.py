@@ -42,7 +42,10 @@ Watch = Callable[[float], Outcome | None]
 
 
 class Exchange:
-    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞"; a report is "␞<letter><nonce>:…␞"."""
+    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞"; a report is "␞<letter><nonce>:…␞".
+
+    Ahead of the report, after "␞X<nonce>␞", there may be a listing.
+    """
 
     def __init__(
         self, terminal: Terminal, nonce: str, capture: Capture, *, before: bytes = b""
@@ -52,6 +55,7 @@ class Exchange:
         self.capture = capture
         self.report: tuple[str, str] | None = None
         """(letter, text) once the request has come to its end."""
+        self.listing: bytes | None = None
         self.marks = Between(
             f"{MARK}B{nonce}{MARK}".encode(), f"{MARK}E{nonce}{MARK}".encode(), before=before
         )
@@ -112,7 +116,8 @@ class Exchange:
     def _take(self, output: bytes, reports: bytes, live: Live) -> None:
         if output or reports:
             self._last_activity = time.monotonic()
-        inside = self.marks.feed(output)
+        # Only so many pieces are kept of what comes ahead of a mark: none of them may be empty.
+        inside = self.marks.feed(output) if output else b""
         self.capture.feed(inside)
         live.feed(inside)
         if reports and self.report is None:
@@ -125,6 +130,9 @@ class Exchange:
         text, ended, _ = after.partition(MARK.encode())
         if found and ended and before[-2:-1] == MARK.encode() and before[-1:].isupper():
             self.report = before[-1:].decode(), text.decode("utf-8", "replace")
+            # An interrupt may have cut off a first listing.
+            _, listed, listing = before[:-2].rpartition(f"{MARK}X{self.nonce}{MARK}".encode())
+            self.listing = listing if listed else None
 
     def _read_rest(self, live: Live) -> None:
         _, reports = self.terminal.pump(0)

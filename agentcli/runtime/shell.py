@@ -16,6 +16,7 @@ from agentcli.runtime.folders import existing_folder, private_folder, reserve, w
 from agentcli.runtime.jobs import Job, job_identity
 from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK
+from agentcli.runtime.variables import storable, without_own
 
 _LONGEST_TYPED_LINE = 4000
 _LATE_CHARS = 2000
@@ -42,6 +43,9 @@ class CommandResult:
     """Set when truncated or in the background: the bytes as produced, 50 MB at most."""
     job_id: str | None = None
     notes: tuple[str, ...] = ()
+    exports: Mapping[str, str | None] = field(default_factory=dict)
+    """The exported variables that are not as the last result left them (None: unset), as far as
+    they may be stored: see `variables.storable`."""
 
 
 @dataclass
@@ -62,6 +66,9 @@ class Shell:
 
     `env` is the whole environment. `scratch` (the shell makes folders in it) and `outputs` must
     be there, writable, at the same paths inside whatever `argv_prefix` puts around bash.
+    `exports`: what earlier commands made of the exported variables, None for an unset one; bash,
+    and each that replaces it, starts with that and with what its own commands changed.
+    `first_notes` go into the first result.
     """
 
     def __init__(
@@ -74,6 +81,8 @@ class Shell:
         max_chars: int = 30_000,
         argv_prefix: Sequence[str] = (),
         identity: str = "",
+        exports: Mapping[str, str | None] | None = None,
+        first_notes: Sequence[str] = (),
     ) -> None:
         self.last_result: CommandResult | None = None
         self.identity = identity or os.urandom(8).hex()
@@ -87,7 +96,10 @@ class Shell:
         self._bash: Bash | None = None
         self._running: _Running | None = None
         self._counter = 0
-        self._exported = dict(env)
+        self._exports = without_own(exports or {})
+        self._first_notes = tuple(first_notes)
+        self._new_exports: dict[str, str | None] = {}
+        """Those that no result has told yet."""
         self._jobs: dict[str, Job] = {}
 
     @property
@@ -184,23 +196,9 @@ class Shell:
         return self._job_result(job, job.stop())
 
     def restart(self) -> None:
-        """A fresh shell in the same folder; background jobs go on."""
+        """A fresh shell in the same folder with the same exports; background jobs go on."""
         self._drop()
         self._spawn()
-
-    def exported(self) -> Mapping[str, str]:
-        """The exported variables, asked of the shell; the last known ones if it can't answer."""
-        if self._bash is None or not self._bash.alive or self._running is not None:
-            return dict(self._exported)
-        bash, _ = self._ready()
-        target = bash.terminal.folder / "exports"
-        outcome = bash.ask(bash_lines.exports_script(target), self._capture())
-        if outcome is Outcome.DONE and target.exists():
-            entries = target.read_bytes().decode("utf-8", "surrogateescape").split("\0")
-            pairs = (entry.partition("=") for entry in entries if entry)
-            own = {ENVIRONMENT_MARK, "_", "_agent_status", "_agent_reported"}
-            self._exported = {name: value for name, _, value in pairs if name not in own}
-        return dict(self._exported)
 
     def close(self) -> None:
         """Kills the shell, its jobs and all that carries its mark."""
@@ -215,7 +213,13 @@ class Shell:
         self._cwd = existing_folder(self._cwd)
         self._counter += 1
         folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
-        self._bash = Bash(self._argv_prefix, folder=folder, cwd=self._cwd, env=self._env)
+        self._bash = Bash(
+            self._argv_prefix,
+            folder=folder,
+            cwd=self._cwd,
+            env=self._env,
+            exports=self._exports,
+        )
         return self._bash
 
     def _drop(self) -> None:
@@ -225,11 +229,11 @@ class Shell:
 
     def _ready(self) -> tuple[Bash, list[str]]:
         """A bash that waits for a script, and notes about what that took."""
-        notes = []
+        notes, self._first_notes = [*self._first_notes], ()
         if self._running is not None:
             running, self._running = self._running, None
             running.bash.stop(running.exchange)
-            running.bash.conclude(running.exchange)
+            self._take_over(running)
             notes.append("the command that waited for input was stopped")
         if self._bash is not None and not self._bash.alive:
             notes.append(self._replace(f"the shell ended (status {self._bash.terminal.exit_code})"))
@@ -245,7 +249,10 @@ class Shell:
 
     def _replace(self, reason: str) -> str:
         self.restart()
-        return f"{reason} and was restarted in {self._cwd}; its variables and functions are lost"
+        return (
+            f"{reason} and was restarted in {self._cwd}; variables exported by earlier commands "
+            "are kept, other variables and functions are lost"
+        )
 
     def _capture(self, limit: int = 0) -> Capture:
         self._counter += 1
@@ -294,6 +301,7 @@ class Shell:
         else:
             code = self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []
+        exports, self._new_exports = storable(self._new_exports), {}
         return CommandResult(
             output=rendered.text,
             exit_code=code,
@@ -305,12 +313,20 @@ class Shell:
             truncated=rendered.truncated,
             full_output_path=rendered.path,
             notes=notes,
+            exports=exports,
         )
+
+    def _take_over(self, running: _Running) -> None:
+        """What the end of the command says of the shell."""
+        running.bash.conclude(running.exchange)
+        exports = running.bash.changed_exports()
+        self._exports |= exports
+        self._new_exports |= exports
 
     def _finish(self, running: _Running, outcome: Outcome) -> int:
         """The command's exit code; replaces a shell that did not survive it."""
         bash = running.bash
-        bash.conclude(running.exchange)
+        self._take_over(running)
         self._cwd = bash.cwd
         if outcome is Outcome.DONE:
             return bash.status

@@ -79,6 +79,7 @@ def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
         full_output_path=result.full_output_path,
         waiting_for_input=result.waiting_for_input,
         job_id=result.job_id,
+        exports=dict(result.exports),
     )
     return ToolResult(text, data={"metadata": metadata})
 

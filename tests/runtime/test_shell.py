@@ -249,17 +249,6 @@ def test_nothing_is_lost_between_commands(shell: Shell) -> None:
 # The shell's state
 
 
-def test_exported_variables(shell: Shell) -> None:
-    assert shell.exported()["KEPT"] == "a b"
-    shell.run("export NEW='x\n=y' ; local_only=1; unset KEPT; false")
-    exported = shell.exported()
-    assert exported["NEW"] == "x\n=y"
-    assert not {"local_only", "KEPT", "_", "AGENT_SHELL_ID"} & set(exported)
-    assert shell.run("echo $?").output == "1\n"
-    shell.run("printf() { :; }; exit 1")
-    assert "NEW" not in shell.exported()
-
-
 def test_restart_forgets_variables_and_keeps_the_folder(shell: Shell) -> None:
     shell.run("cd /; x=1")
     shell.restart()
