@@ -3,79 +3,137 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from agentcli.cli import repair, session_keep, session_search, session_transfer
+from agentcli.cli.session_common import (
+    Everywhere,
+    Json,
+    Last,
+    Wanted,
+    age,
+    chosen,
+    here,
+    home,
+    label,
+    row,
+)
 
 if TYPE_CHECKING:
     from agentcli.sessions.session import SessionRecord
     from agentcli.sessions.state import State
+    from agentcli.ui.style import Line
 
-app = typer.Typer(help="Sessions: list, show.", no_args_is_help=True)
+app = typer.Typer(
+    help="Sessions: list, show, search, rename, rm, prune, export, import, repair.",
+    no_args_is_help=True,
+)
 
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+_SHORT_STATES = {
+    "awaiting_user_input": "waits",
+    "awaiting_user_confirmation": "asks",
+    "user_confirmed": "running",
+    "user_rejected": "running",
+    "rate_limited": "waits",
+}
+_LONGEST_WORKSPACE = 40
 
 
 @app.command("list")
 def list_sessions(
-    everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
-    ] = False,
+    everywhere: Everywhere = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Only the newest.", metavar="N")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Sessions of this folder, newest first."""
-    from agentcli.config import state_home
-    from agentcli.sessions.finder import session_states
-    from agentcli.ui.sanitize import printable
-    from agentcli.wiring import resolve_workspace
+    from itertools import islice
 
-    here = str(resolve_workspace(None))
-    rows = [
-        (folder.name, state)
-        for folder, state in session_states(state_home(os.environ))
-        if everywhere or state.workspace == here
-    ]
+    from agentcli.sessions.finder import session_states
+
+    workspace = str(here())
+    mine = (
+        (folder, state)
+        for folder, state in session_states(home())
+        if everywhere or state.workspace == workspace
+    )
+    found = list(islice(mine, limit))
     if as_json:
-        print(json.dumps([_row(session_id, state) for session_id, state in rows], indent=2))
-        return
-    if not rows:
-        other = "" if everywhere else f" in {here} (all: agent sessions list --all)"
+        print(json.dumps([row(folder.name, state) for folder, state in found], indent=2))
+    elif not found:
+        other = "" if everywhere else f" in {workspace} (all: agent sessions list --all)"
         print(f"no sessions{other}", file=sys.stderr)
-    for session_id, state in rows:
-        cost = f"${state.cost_usd:.2f}" if state.cost_usd is not None else "$?"
-        title = printable(f"{state.name}: {state.title}" if state.name else state.title)
-        where = f"  {printable(state.workspace)}" if everywhere else ""
-        print(f"{session_id}  {state.agent_state:<9} {cost:>7}  {title[:70]}{where}")
+    elif sys.stdout.isatty():
+        _print_table(found, everywhere)
+    else:
+        for folder, state in found:
+            print(_plain_row(folder, state, everywhere))
+
+
+def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
+    from agentcli.ui.screen import Screen
+
+    screen = Screen(sys.stdout, live=False)
+    room = _LONGEST_WORKSPACE if everywhere and screen.width >= 100 else 0
+    for folder, state in found:
+        screen.put("note", [_table_row(folder, state, room)], whole=False)
+    screen.flush()
+
+
+def _table_row(folder: Path, state: State, workspace_room: int) -> Line:
+    from agentcli.sessions.retention import updated_at
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.style import Span, cells, clip, plain
+
+    name = _SHORT_STATES.get(state.agent_state, str(state.agent_state))
+    failed = state.agent_state in ("error", "rejected")
+    line = [
+        Span(f"{folder.name:<20}", "bold"),
+        Span(f"  {age(updated_at(folder, state)):<10}", "dim"),
+        Span(f"  {name:<8}", "red" if failed else ""),
+        Span(f" {_cost(state):>8}  "),
+    ]
+    if workspace_room:
+        where = printable(state.workspace, multiline=False)
+        if cells(where) > workspace_room:
+            where = "…" + where[1 - workspace_room :]
+        clipped = plain(clip([Span(where)], workspace_room))
+        line.append(Span(clipped + " " * (workspace_room + 2 - cells(clipped)), "dim"))
+    return [*line, Span(label(state))]
+
+
+def _plain_row(folder: Path, state: State, everywhere: bool) -> str:
+    from agentcli.sessions.retention import updated_at
+    from agentcli.ui.sanitize import printable
+
+    when = f"{updated_at(folder, state).astimezone():%Y-%m-%d %H:%M}"
+    where = f"  {printable(state.workspace, multiline=False)}" if everywhere else ""
+    facts = f"{folder.name}  {when}  {state.agent_state:<9} {_cost(state):>8}"
+    return f"{facts}{where}  {label(state)}"
+
+
+def _cost(state: State) -> str:
+    return f"${state.cost_usd:.2f}" if state.cost_usd is not None else "$?"
 
 
 @app.command("show")
-def show(
-    session: Annotated[
-        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
-    ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The newest session here.")] = False,
-    as_json: Json = False,
-) -> None:
+def show(session: Wanted = None, last: Last = False, as_json: Json = False) -> None:
     """The conversation of a session as it looked, its cost and state."""
-    from agentcli.config import state_home
-    from agentcli.errors import UsageError
     from agentcli.events import event_to_dict
-    from agentcli.sessions.finder import find, newest
     from agentcli.sessions.session import read_session
-    from agentcli.wiring import resolve_workspace
 
-    home = state_home(os.environ)
-    if session is None and not last:
-        raise UsageError("which session?", hint="agent sessions show --last, or an id")
-    folder = newest(home, resolve_workspace(None)) if session is None else find(home, session)
-    record = read_session(folder)
+    record = read_session(chosen(session, last, "show"))
+    session_id = record.folder.name
     if as_json:
         events = [event_to_dict(event) for event in record.events]
-        print(json.dumps({**_row(folder.name, record.state), "events": events}, indent=2))
+        print(json.dumps({**row(session_id, record.state), "events": events}, indent=2))
     else:
-        _show_conversation(folder.name, record)
+        _show_conversation(session_id, record)
     if record.log.fault:
         print(f"agent: what follows is damaged: {record.log.fault}", file=sys.stderr)
 
@@ -89,22 +147,24 @@ def _show_conversation(session_id: str, record: SessionRecord) -> None:
     done = facts(record.events)
     closing = [record.state.agent_state, count(done.steps, "step"), tokens_used(done.usage)]
     print(" · ".join([*closing, money(done.cost_usd), f"agent resume {session_id}"]))
+    if len(record.state.metrics) > 1:
+        _show_models(record.state)
 
 
-def _row(session_id: str, state: State) -> dict[str, Any]:
-    return {
-        "session_id": session_id,
-        "name": state.name,
-        "title": state.title,
-        "state": state.agent_state,
-        "workspace": state.workspace,
-        "model": state.model,
-        "created_at": state.created_at,
-        "updated_at": state.updated_at,
-        "steps": state.iteration,
-        "prompt_tokens": state.total("prompt_tokens"),
-        "completion_tokens": state.total("completion_tokens"),
-        "cache_read_tokens": state.total("cache_read_tokens"),
-        "cost_usd": state.cost_usd,
-        "events": state.end_id + 1,
-    }
+def _show_models(state: State) -> None:
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.summary import money, quantity
+
+    for model, metrics in state.metrics.items():
+        used = (metrics.get("prompt_tokens") or 0) + (metrics.get("completion_tokens") or 0)
+        name = printable(model, multiline=False)
+        print(f"  {name}: {quantity(int(used))} tokens · {money(metrics.get('cost_usd'))}")
+
+
+app.command("search")(session_search.search_sessions)
+app.command("rename")(session_keep.rename)
+app.command("rm")(session_keep.remove_sessions)
+app.command("prune")(session_keep.prune)
+app.command("export")(session_transfer.export_session)
+app.command("import")(session_transfer.import_sessions)
+app.command("repair")(repair.repair)

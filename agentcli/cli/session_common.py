@@ -1,0 +1,123 @@
+"""What the commands of `agent sessions` share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from agentcli.security.redact import Redactor
+    from agentcli.sessions.state import State
+
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+Everywhere = Annotated[
+    bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
+]
+Last = Annotated[bool, typer.Option("--last", help="The newest session here.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Wanted = Annotated[
+    str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
+]
+
+_AGES = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (30 * 86400, "d", 86400))
+
+
+def home() -> Path:
+    from agentcli.config import state_home
+
+    return state_home(os.environ)
+
+
+def here() -> Path:
+    from agentcli.wiring import resolve_workspace
+
+    return resolve_workspace(None)
+
+
+def chosen(session: str | None, last: bool, command: str) -> Path:
+    """The folder of the session that was meant. Raises UsageError."""
+    from agentcli.errors import UsageError
+    from agentcli.sessions.finder import find, newest
+
+    if session is not None:
+        return find(home(), session)
+    if not last:
+        raise UsageError("which session?", hint=f"agent sessions {command} --last, or an id")
+    return newest(home(), here())
+
+
+def redactor() -> Redactor:
+    """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
+    from agentcli.config import load_settings
+    from agentcli.security.redact import Redactor
+    from agentcli.wiring import Wiring
+
+    workspace = here()
+    wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
+    secret = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+    values = {value for name, value in os.environ.items() if name.endswith(secret)}
+    return Redactor(values | wiring.registry().keys())
+
+
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether the person agrees. Raises UsageError when there is nobody to ask."""
+    from agentcli.errors import UsageError
+
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("there is no terminal to ask at", hint="add --yes to do it unasked")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def label(state: State) -> str:
+    """Name and title on one line, safe to show."""
+    from agentcli.ui.sanitize import printable
+
+    text = f"{state.name}: {state.title}" if state.name else state.title
+    return printable(text, multiline=False).strip()
+
+
+def age(moment: datetime) -> str:
+    """How long ago, in at most ten columns; the date when it is long ago."""
+    from datetime import UTC, datetime
+
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for limit, unit, size in _AGES:
+        if seconds < limit:
+            return f"{max(int(seconds // size), 0)} {unit} ago"
+    return f"{moment.astimezone():%Y-%m-%d}"
+
+
+def size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"
+
+
+def row(session_id: str, state: State) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "name": state.name,
+        "title": state.title,
+        "state": state.agent_state,
+        "workspace": state.workspace,
+        "model": state.model,
+        "created_at": state.created_at,
+        "updated_at": state.updated_at,
+        "steps": state.iteration,
+        "prompt_tokens": state.total("prompt_tokens"),
+        "completion_tokens": state.total("completion_tokens"),
+        "cache_read_tokens": state.total("cache_read_tokens"),
+        "cost_usd": state.cost_usd,
+        "events": state.end_id + 1,
+    }

@@ -1,0 +1,91 @@
+"""`agent sessions search`: where something was said, done or printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentcli.cli.session_common import Everywhere, Json, age, here, home
+
+if TYPE_CHECKING:
+    from agentcli.sessions.index import Hit
+    from agentcli.ui.style import Span
+
+
+def search_sessions(
+    query: Annotated[
+        list[str],
+        typer.Argument(
+            help='Words that must all occur, "a phrase", or the beginning of a word: begin*.',
+            metavar="QUERY",
+        ),
+    ],
+    everywhere: Everywhere = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many hits.", metavar="N")
+    ] = 20,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Make the index anew before searching.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Search what was said, run, read and printed. Best first, newer first among like ones.
+
+    Exits 1 when nothing is found.
+    """
+    from agentcli.sessions.index import search
+
+    workspace = None if everywhere else str(here())
+    hits = search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
+    if as_json:
+        print(json.dumps([_as_json(hit) for hit in hits], indent=2))
+    elif hits:
+        _print_hits(hits)
+    else:
+        other = "" if everywhere else f" in sessions of {workspace} (in all: --all)"
+        print(f"nothing found{other}", file=sys.stderr)
+    return 0 if hits else 1
+
+
+def _as_json(hit: Hit) -> dict[str, Any]:
+    return {
+        "session_id": hit.session_id,
+        "event_id": hit.event_id,
+        "kind": hit.kind,
+        "time": hit.time.isoformat(),
+        "snippet": hit.snippet,
+        "marks": [list(mark) for mark in hit.marks],
+    }
+
+
+def _print_hits(hits: list[Hit]) -> None:
+    from agentcli.ui.screen import Screen
+    from agentcli.ui.style import Span
+
+    screen = Screen(sys.stdout, live=False)
+    for hit in hits:
+        if screen.rich:
+            head = f"  event {hit.event_id}  {hit.kind}  {age(hit.time)}"
+            screen.put("note", [[Span(hit.session_id, "cyan"), Span(head, "dim")]])
+            screen.put("note", [[Span("    "), *_snippet(hit)]])
+        else:
+            when = f"{hit.time.astimezone():%Y-%m-%d %H:%M}"
+            head = f"{hit.session_id} {hit.event_id:>5}  {when}  {hit.kind:<6}  "
+            screen.put("note", [[Span(head), *_snippet(hit)]])
+    screen.flush()
+
+
+def _snippet(hit: Hit) -> Iterator[Span]:
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.style import Span
+
+    end = 0
+    for start, stop in hit.marks:
+        yield Span(printable(hit.snippet[end:start], multiline=False))
+        yield Span(printable(hit.snippet[start:stop], multiline=False), "bold")
+        end = stop
+    yield Span(printable(hit.snippet[end:], multiline=False))

@@ -1,0 +1,113 @@
+"""`agent sessions export` and `import`: sessions as files for others, and from others."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, Last, Wanted, chosen, home, redactor, row
+
+
+def export_session(
+    session: Wanted = None,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="json, jsonl or markdown.", metavar="FORMAT")
+    ] = "json",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Instead of stdout.", metavar="FILE")
+    ] = None,
+    last: Last = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> int:
+    """Write a session to stdout or a file, its secrets masked.
+
+    Exits 1 when the session is damaged; what is intact is written all the same.
+    """
+    from agentcli.sessions.export import format_named, trajectory_of
+    from agentcli.sessions.session import read_session
+
+    chosen_format = format_named("json" if as_json else form)
+    record = read_session(chosen(session, last, "export"))
+    pieces = chosen_format.write(trajectory_of(record, redactor()))
+    if output is None:
+        _write_to_stdout(pieces)
+    else:
+        _write_whole(output, pieces)
+    if record.log.fault:
+        print(
+            f"agent: exported up to event {record.state.end_id}, what follows is damaged:"
+            f" {record.log.fault}",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _write_to_stdout(pieces: Iterator[str]) -> None:
+    from agentcli.errors import SessionError
+    from agentcli.ui.sanitize import printable
+
+    try:
+        for piece in pieces:
+            text = printable(piece) if sys.stdout.isatty() else piece
+            # Whatever the locale says, an export is UTF-8.
+            sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SessionError(f"stdout can't be written: {error.strerror}") from error
+
+
+def _write_whole(path: Path, pieces: Iterator[str]) -> None:
+    """Replace `path` when all is written. Raises SessionError."""
+    import secrets
+
+    from agentcli.errors import SessionError
+
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                for piece in pieces:
+                    file.write(piece.encode("utf-8", "replace"))
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SessionError(f"{path} can't be written: {error.strerror}") from error
+
+
+def import_sessions(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a session, tar or zip of one, or what export wrote (json, jsonl).",
+            metavar="PATH",
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Take over a session from elsewhere, as a new one with an id of its own.
+
+    What it allowed has no force here, and none of its files is believed.
+    """
+    from agentcli.sessions.finder import state_of
+    from agentcli.sessions.importing import import_session
+
+    imported = import_session(home(), path, redactor())
+    session_id = imported.folder.name
+    if as_json:
+        facts = row(session_id, state_of(imported.folder))
+        print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
+        return
+    for note in imported.notes:
+        print(f"agent: {note}", file=sys.stderr)
+    print(session_id)

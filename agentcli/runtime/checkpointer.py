@@ -1,0 +1,124 @@
+"""When the workspace is snapshotted: before each step that may change it, and after the last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from agentcli.errors import SessionError
+from agentcli.events import Action
+from agentcli.events.observations import CheckpointObservation
+from agentcli.runtime.checkpoints import Checkpoint, Checkpoints
+
+Moment = Literal["before_step", "turn_end"]
+_TICK_S = 0.1
+_GENERATED = frozenset(
+    (
+        "__pycache__",
+        ".cache",
+        ".hypothesis",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".tox",
+        ".venv",
+        "node_modules",
+        "venv",
+    )
+)
+
+log = logging.getLogger(__name__)
+
+
+class Checkpointer:
+    """`may_change` says whether an action may change files of the workspace, `touched` which file
+    it is certain to change."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        may_change: Callable[[Action], bool],
+        touched: Callable[[Action], Path | None],
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._may_change = may_change
+        self._touched = touched
+        self._step = -1
+        self._changed_since = False
+        self._failure = ""
+        self._worker: threading.Thread | None = None
+
+    def before(
+        self, actions: Sequence[Action], step: int, alive: Callable[[], None]
+    ) -> CheckpointObservation | None:
+        """The checkpoint to record before `actions` of step `step` are carried out: one a step.
+
+        None when there is no need for one, or it can't be made and this has been told before.
+        `alive` is called ten times a second while it takes long.
+        """
+        if step == self._step or not any(map(self._may_change, actions)):
+            return None
+        touched = [path for path in map(self._touched, actions) if path is not None]
+        kept = self._take("before_step", touched, alive)
+        self._step = step
+        self._changed_since = True
+        return kept
+
+    def at_turn_end(self, alive: Callable[[], None]) -> CheckpointObservation | None:
+        """The workspace as the turn left it, if a step may have changed it since the last."""
+        if not self._changed_since or self._failure:
+            return None
+        self._changed_since = False
+        return self._take("turn_end", (), alive)
+
+    def _take(
+        self, moment: Moment, touched: Sequence[Path], alive: Callable[[], None]
+    ) -> CheckpointObservation | None:
+        try:
+            made = self._in_thread(touched, alive)
+        except SessionError as error:
+            told_before, self._failure = self._failure == error.message, error.message
+            log.warning("no checkpoint: %s", error.message)
+            if told_before:
+                return None
+            return CheckpointObservation(content=error.message, moment=moment)
+        self._failure = ""
+        return CheckpointObservation(tree=made.tree, moment=moment, left_out=made.left_out)
+
+    def _in_thread(self, touched: Sequence[Path], alive: Callable[[], None]) -> Checkpoint:
+        """So that the main thread can show that it lives, and be interrupted."""
+        results: list[Checkpoint | BaseException] = []
+
+        def take() -> None:
+            try:
+                results.append(self._checkpoints.take(touched))
+            except BaseException as error:
+                results.append(error)
+
+        if self._worker is not None:
+            self._worker.join()
+        self._worker = threading.Thread(target=take, name="checkpoint", daemon=True)
+        self._worker.start()
+        while True:
+            self._worker.join(_TICK_S)
+            if not self._worker.is_alive():
+                break
+            alive()
+        self._worker = None
+        [result] = results
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+def is_generated(path: str) -> bool:
+    """Whether tools make such a file by themselves, so that nobody calls it a change."""
+    return not _GENERATED.isdisjoint(path.split("/"))
+
+
+def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
+    """The snapshots of the session in `folder`."""
+    return Checkpoints(Path(workspace), folder / "checkpoints")

@@ -1,0 +1,193 @@
+"""Which sessions to keep, and how those that are not kept go away."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from agentcli.errors import SessionError, UsageError
+from agentcli.sessions.finder import session_states
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.state import State
+
+_SCRAP = "sessions.scrap"
+"""Folder under home of what is no session any more, or not yet. Nobody holds the lock of what a
+killed process leaves there, and the next removal takes it along."""
+_SCRAP_NAME = re.compile(r".+-[0-9a-f]{8}", re.ASCII | re.DOTALL)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_BLOCK_BYTES = 512
+_BEING_MADE_S = 60
+"""A folder this young without a lock may be that of a session that is just being made."""
+
+
+@dataclass(frozen=True)
+class PruneRule:
+    """A session goes when all that is set here holds: not used for `older_than`, not among the
+    newest `keep`, nothing said in it (`empty`). One with a name stays unless `named`."""
+
+    older_than: timedelta | None = None
+    keep: int | None = None
+    empty: bool = False
+    named: bool = False
+
+
+def parse_age(text: str) -> timedelta:
+    """`90m`, `12h`, `30d` or `8w`. Raises UsageError."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        if not (number.isascii() and number.isdigit()):
+            raise ValueError(text)
+        return timedelta(**{_UNITS[unit]: int(number)})
+    except (KeyError, ValueError, OverflowError) as error:
+        raise UsageError(f"{text!r} is no age", hint="for example 12h, 30d or 8w") from error
+
+
+def to_prune(
+    home: Path, rule: PruneRule, workspace: str | None, now: datetime
+) -> list[tuple[Path, State]]:
+    """The sessions that `rule` lets go, newest first; only of `workspace` if it is given."""
+    mine = [
+        (folder, state)
+        for folder, state in session_states(home)
+        if workspace is None or state.workspace == workspace
+    ]
+    mine.sort(key=lambda entry: updated_at(*entry), reverse=True)
+    latest = now - rule.older_than if rule.older_than is not None else None
+    return [
+        (folder, state)
+        for folder, state in mine[rule.keep or 0 :]
+        if (latest is None or updated_at(folder, state) <= latest)
+        and not (rule.empty and (state.title or state.iteration))
+        and (rule.named or not state.name)
+    ]
+
+
+def updated_at(folder: Path, state: State) -> datetime:
+    """When something last happened in a session, as far as can be known."""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(state.updated_at)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return datetime.fromtimestamp(folder.lstat().st_mtime, UTC)
+    except OSError:
+        return datetime.now(UTC)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes that removing `folder` frees."""
+    total = 0
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(OSError):
+                total += os.lstat(Path(parent) / name).st_blocks * _BLOCK_BYTES
+    return total
+
+
+def require_unused(folder: Path) -> None:
+    """Raises UsageError when a process writes to the session, or is about to."""
+    try:
+        status = (folder / "session.lock").lstat()
+    except OSError:
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime < _BEING_MADE_S:
+                raise UsageError(f"session {folder.name} is just being made") from None
+        return
+    if stat.S_ISREG(status.st_mode):
+        SessionLock(folder / "session.lock").release()
+
+
+def in_use(folder: Path) -> bool:
+    try:
+        require_unused(folder)
+    except UsageError:
+        return True
+    return False
+
+
+def remove(home: Path, folder: Path) -> None:
+    """Remove a session: at once from among the sessions, then from the disk. No link is followed.
+
+    Raises UsageError when a process writes to it, SessionError when it can't be removed; what then
+    is left of it is no session any more, and goes with the next removal.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    lock_path = folder / "session.lock"
+    if lock_path.is_symlink():
+        lock_path.unlink()
+    try:
+        lock = SessionLock(lock_path)
+        try:
+            doomed = _in_scrap(home, folder.name)
+            folder.rename(doomed)
+            _remove_tree(doomed)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise SessionError(f"session {folder.name} can't be removed: {error}") from error
+    empty_scrap(home)
+
+
+@contextmanager
+def staging(home: Path, session_id: str) -> Iterator[Path]:
+    """An empty folder, locked, to put a session together in. It becomes the session `session_id`
+    when the block ends well, else it goes away."""
+    folder = _in_scrap(home, session_id)
+    folder.mkdir(mode=0o700)
+    lock = SessionLock(folder / "session.lock")
+    try:
+        yield folder
+        sessions = home / "sessions"
+        sessions.mkdir(mode=0o700, exist_ok=True)
+        folder.rename(sessions / session_id)
+    except BaseException:
+        _remove_tree(folder)
+        raise
+    finally:
+        lock.release()
+
+
+def _in_scrap(home: Path, session_id: str) -> Path:
+    scrap = home / _SCRAP
+    scrap.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return scrap / f"{session_id}-{secrets.token_hex(4)}"
+
+
+def empty_scrap(home: Path) -> None:
+    """Remove what killed processes left half made or half removed."""
+    try:
+        left = [entry for entry in (home / _SCRAP).iterdir() if _SCRAP_NAME.fullmatch(entry.name)]
+    except OSError:
+        return
+    for entry in left:
+        if entry.is_symlink() or not entry.is_dir():
+            continue
+        with suppress(OSError, UsageError):
+            lock = SessionLock(entry / "session.lock")
+            try:
+                _remove_tree(entry)
+            finally:
+                lock.release()
+
+
+def _remove_tree(folder: Path) -> None:
+    """Raises OSError. Folders that forbid it to their owner are removed too."""
+    try:
+        shutil.rmtree(folder)
+    except OSError:
+        for parent, folders, _ in os.walk(folder):
+            for name in folders:
+                path = Path(parent) / name
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(folder)

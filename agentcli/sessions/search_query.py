@@ -1,0 +1,48 @@
+"""From what a person types to what the search index understands, whatever it is."""
+
+from __future__ import annotations
+
+import re
+
+from agentcli.errors import UsageError
+
+_MOST_CHARACTERS = 2_000
+_MOST_TERMS = 64
+_TERM = re.compile(r'"([^"]*)(?:"|\Z)(\*?)|([^\s"]+)')
+_UNSPACED = re.compile("([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
+"""Letters of scripts that set no spaces between words: each is a word of its own."""
+BREAK = "\u200b"
+
+
+def separate_words(text: str) -> str:
+    """`text` with an unseen break around every letter of a script without spaces."""
+    return text if text.isascii() else _UNSPACED.sub(BREAK + r"\1" + BREAK, text)
+
+
+def full_text_expression(query: str) -> str:
+    """An FTS5 expression for words (all of them must occur), "phrases" and beginnings*.
+
+    Nothing else has a meaning: operators, signs and unbalanced quotes are text. Raises UsageError
+    when there is no word in the query, or far too many.
+    """
+    if len(query) > _MOST_CHARACTERS:
+        raise UsageError(f"the query is longer than {_MOST_CHARACTERS:,} characters")
+    terms = []
+    for phrase, star, word in _TERM.findall(_storable(query)):
+        text = word.rstrip("*") or phrase
+        if any(char.isalnum() for char in text):
+            begins = star or ("*" if word.endswith("*") else "")
+            terms.append(f'"{separate_words(text)}"{begins}')
+    if not terms:
+        raise UsageError(
+            f"there is no word to look for in {query!r}",
+            hint='words must all occur; "a phrase" as it stands; begin* for beginnings',
+        )
+    if len(terms) > _MOST_TERMS:
+        raise UsageError(f"a query has at most {_MOST_TERMS} words")
+    return " ".join(terms)
+
+
+def _storable(text: str) -> str:
+    """Without what the index can't take: lone surrogates and NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")

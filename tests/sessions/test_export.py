@@ -1,0 +1,177 @@
+"""Exports: every event, no secret, and Markdown that stays in shape whatever it quotes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.errors import UsageError
+from agentcli.events import LLMMetrics, OpaqueEvent, Source, event_to_dict
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileWriteAction,
+    MessageAction,
+    SystemMessageAction,
+    ToolCallAction,
+)
+from agentcli.events.observations import CmdOutputObservation, FileWriteObservation
+from agentcli.security.redact import MASK, Redactor
+from agentcli.sessions.export import Trajectory, format_named, formats, trajectory_of
+from agentcli.sessions.session import Session, SessionRecord, read_session
+from tests.sessions.test_index import FIRST, said, started
+from tests.strategies import histories
+
+SECRET = "correct-horse-battery"
+HEADER_KEYS = [
+    "format_version",
+    "session_id",
+    "name",
+    "title",
+    "workspace",
+    "model",
+    "created_at",
+    "updated_at",
+    "state",
+    "cost_usd",
+    "usage",
+]
+
+
+def recorded(home: Path, *events) -> SessionRecord:
+    with Session.create(home / "sessions" / FIRST) as session:
+        session.emit(started(FIRST, "/work"))
+        for event in events:
+            session.emit(event)
+    return read_session(session.folder)
+
+
+def exported(record: SessionRecord, form: str, redact=lambda data: data) -> str:
+    return "".join(format_named(form).write(trajectory_of(record, redact)))
+
+
+def test_formats_are_found_by_name():
+    assert {known.name for known in formats()} == {"json", "jsonl", "markdown"}
+    with pytest.raises(UsageError, match="pdf"):
+        format_named("pdf")
+
+
+def test_json_and_json_lines_hold_every_event_and_what_the_session_is(tmp_path):
+    metrics = LLMMetrics(model="m", prompt_tokens=10, cache_read_tokens=4, cost_usd=0.5)
+    record = recorded(tmp_path, said("hello"), MessageAction(content="hi", llm_metrics=metrics))
+    events = [event_to_dict(event) for event in record.events]
+    whole = json.loads(exported(record, "json"))
+    assert whole.pop("events") == events
+    lines = [json.loads(line) for line in exported(record, "jsonl").splitlines()]
+    assert lines == [whole, *events]
+    assert list(whole) == HEADER_KEYS
+    assert whole["title"] == "hello"
+    assert whole["cost_usd"] == 0.5
+    assert whole["usage"]["cache_read_tokens"] == 4
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "markdown"])
+def test_secrets_are_masked_at_any_depth(tmp_path, form):
+    arguments = json.dumps({"a": [{"b": SECRET}]})
+    record = recorded(
+        tmp_path,
+        said(f"use {SECRET}"),
+        ToolCallAction(name="x", raw_arguments=arguments),
+        CmdOutputObservation(content=f"{SECRET}\n" * 20, cause=2),
+    )
+    text = exported(record, form, Redactor([SECRET]))
+    assert SECRET not in text
+    assert MASK in text.replace("\\", "")
+
+
+def test_markdown_reads_as_the_conversation(tmp_path):
+    record = recorded(
+        tmp_path,
+        SystemMessageAction(content="You help.", source=Source.ENVIRONMENT),
+        said("fix it\nplease"),
+        MessageAction(content="I look."),
+        CmdRunAction(command="ls -l"),
+        CmdOutputObservation(content="a.py", cause=4),
+        CmdRunAction(command="cat log"),
+        CmdOutputObservation(content="\n".join(map(str, range(1000))), cause=6),
+        FileWriteAction(path="a.py", content="x = 2\n"),
+        FileWriteObservation(content="ok", path="a.py", diff="-x = 1\n+x = 2\n", cause=8),
+        MessageAction(content="Done."),
+    )
+    text = exported(record, "markdown")
+    for part in (
+        "# fix it",
+        "- Workspace: `/work`",
+        "\n## User\n\n> fix it\n> please\n",
+        "\n## Agent\n\nI look.\n",
+        "```sh\nls -l\n```",
+        "```\na.py\n```",
+        "(1,000 lines)</summary>",
+        "*600 more lines*",
+        "**write** `a.py`",
+        "```diff\n-x = 1\n+x = 2\n```",
+    ):
+        assert part in text, part
+    assert "\n399\n" in text
+    assert "\n400\n" not in text
+    assert text.count("## Agent") == 1
+
+
+def test_markdown_fences_hold_whatever_is_in_them(tmp_path):
+    record = recorded(
+        tmp_path,
+        MessageAction(content="see:\n~~~~py\nopen"),
+        CmdOutputObservation(content="````\n</details>\n```", cause=1),
+    )
+    text = exported(record, "markdown")
+    assert "~~~~py\nopen\n~~~~\n" in text
+    assert "`````\n````\n</details>\n```\n`````" in text
+
+
+def outside_of_fences(markdown: str) -> list[str]:
+    fence, outside = "", []
+    for line in markdown.splitlines():
+        mark = line[: len(line) - len(line.lstrip("`"))]
+        if not fence and len(mark) >= 3:
+            fence = mark
+        elif fence and line.strip() == fence:
+            fence = ""
+        elif not fence:
+            outside.append(line)
+    assert not fence
+    return outside
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.sampled_from("`~\n #<ax"), max_size=60))
+def test_an_output_never_gets_out_of_its_fence(text):
+    marker = "# not a heading"
+    event = CmdOutputObservation(content=f"x{text}\n{marker}", cause=1)
+    header = dict.fromkeys(HEADER_KEYS, "") | {
+        "cost_usd": None,
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0},
+    }
+    pieces = format_named("markdown").write(Trajectory(header, [event_to_dict(event)]))
+    assert marker not in outside_of_fences("".join(pieces))
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories())
+def test_any_history_has_every_form(history):
+    header = dict.fromkeys(HEADER_KEYS, "x") | {
+        "cost_usd": 1.0,
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0},
+    }
+    raw = {"id": 7, "timestamp": "2026-01-01T00:00:00Z", "action": "dream", "source": "agent"}
+    newer = OpaqueEvent(id=7, timestamp=raw["timestamp"], raw=raw, source=Source.AGENT)
+    events = [event_to_dict(event) for event in [*history, newer]]
+    assert json.loads("".join(format_named("json").write(Trajectory(header, events)))) == {
+        **header,
+        "events": events,
+    }
+    assert "dream (from a newer version)" in "".join(
+        format_named("markdown").write(Trajectory(header, events))
+    )
