@@ -79,6 +79,9 @@ class AgentSettings(_Section):
     approval: Literal["ask", "yolo"] = Field(
         "ask", description="at a terminal: ask before commands and writes outside, or never"
     )
+    checkpoints: bool = Field(
+        True, description="keep the workspace as it was before each step that may change it"
+    )
 
 
 class MemorySettings(_Section):

@@ -17,8 +17,16 @@ from agentcli.agent.prompts import system_text
 from agentcli.agent.replies import verdict
 from agentcli.config import Settings, state_home
 from agentcli.errors import ConfigError, UsageError
-from agentcli.events import Source
-from agentcli.events.actions import MessageAction, RecallAction, SystemMessageAction
+from agentcli.events import Action, Source
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileEditAction,
+    FileWriteAction,
+    MessageAction,
+    RecallAction,
+    SystemMessageAction,
+)
+from agentcli.events.live import live, newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
     RecallObservation,
@@ -31,16 +39,20 @@ from agentcli.llm.registry import Registry
 from agentcli.memory.knowledge import WorkspaceFacts
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.messages import ToolSchema
+from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
 from agentcli.runtime.processes import kill_marked
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
+from agentcli.runtime.variables import exports_of, restorable
+from agentcli.security.commands import is_read_only
 from agentcli.security.policy import Policy
-from agentcli.security.redact import Redactor
+from agentcli.security.redact import MASK, Redactor
+from agentcli.sessions import inbox
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
-from agentcli.tools.base import Tool, ToolContext
+from agentcli.tools.base import Effect, Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
 _SWITCHES = {
@@ -203,12 +215,34 @@ class Wiring:
             ),
             limits=Limits(limits.max_turns, limits.max_bad_calls, limits.max_bad_replies),
             approver=self.approver,
+            checkpointer=self._checkpointer(session, tools, context)
+            if limits.checkpoints
+            else None,
             max_output_tokens=self.settings.model.max_output_tokens,
             effort=self.settings.model.effort or None,
             interactive=self.interactive,
         )
         context.shell.start()
         return Workbench(session, agent, context)
+
+    def _checkpointer(
+        self, session: Session, tools: ToolCollection, context: ToolContext
+    ) -> Checkpointer | None:
+        if not self.settings.agent.checkpoints:
+            return None
+
+        def may_change(action: Action) -> bool:
+            reads = isinstance(action, CmdRunAction) and is_read_only(action.command)
+            return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
+
+        def touched(action: Action) -> Path | None:
+            if isinstance(action, FileWriteAction | FileEditAction):
+                return context.files.locate(action.path)
+            return None
+
+        return Checkpointer(
+            checkpoints_of(session.folder, str(self.workspace)), may_change, touched
+        )
 
     def _context(self, session: Session, registry: Registry) -> ToolContext:
         """What tools work with, as the session's events left it."""
@@ -217,6 +251,7 @@ class Wiring:
         files = FileLedger(self.workspace)
         for event in session.events:
             files.observe(event)
+        exports, not_restored = _last_exports(session)
         return ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
@@ -227,6 +262,8 @@ class Wiring:
                 scratch=_private(session.folder / "shell"),
                 outputs=session.outputs,
                 max_chars=max_chars,
+                exports=exports,
+                first_notes=not_restored,
             ),
             python=PythonInterpreter(
                 workspace=self.workspace,
@@ -277,7 +314,7 @@ def _tasks(session: Session) -> list[MessageAction]:
     """What the user said so far."""
     return [
         event
-        for event in session.events
+        for event in newest_first(session.events)
         if isinstance(event, MessageAction) and event.source is Source.USER
     ]
 
@@ -285,6 +322,7 @@ def _tasks(session: Session) -> list[MessageAction]:
 def _require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
     """The system message of a session with which something is left to do. Raises UsageError."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    has_message = has_message or bool(inbox.letters(session.folder))
     if stored is None or not (has_message or _tasks(session)):
         raise UsageError(
             f"session {session.id} ended before it was given its task",
@@ -331,11 +369,25 @@ def _stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
 
 
 def _last_folder(session: Session) -> str | None:
-    """Where the shell was when the session was left, if that still exists."""
-    for event in reversed(session.events):
+    """Where the shell was when the session was left, if that still exists; a copy of a session
+    has a workspace of its own."""
+    for event in newest_first(session.events):
         if isinstance(event, CmdOutputObservation) and event.metadata.cwd:
             return event.metadata.cwd if Path(event.metadata.cwd).is_dir() else None
+        if isinstance(event, SessionStartedObservation) and event.forked_from is not None:
+            return None
     return None
+
+
+def _last_exports(session: Session) -> tuple[dict[str, str | None], list[str]]:
+    """What commands made of the exported variables, and a note if some can't be had again."""
+    past = live(session.events)
+    commands = (event for event in past if isinstance(event, CmdOutputObservation))
+    changes = exports_of(command.metadata.exports for command in commands)
+    exports, withheld = restorable(changes, MASK)
+    if not withheld:
+        return exports, []
+    return exports, [f"secret values are not stored; not restored: {', '.join(withheld)}"]
 
 
 def _private(folder: Path) -> Path:

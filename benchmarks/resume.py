@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
-from agentcli.sessions.store import EventStore, read_log
+from agentcli.sessions.log import read_log
+from agentcli.sessions.store import EventStore
 from benchmarks.bench import PROTOCOLS, Bench, agent_options
 from benchmarks.report import Figure, figure
 from benchmarks.startup import EXIT_MS

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agentcli.events import Action, Event, Observation, Progress
 from agentcli.events.actions import CondensationAction
-from agentcli.events.observations import DecisionObservation
+from agentcli.events.observations import CheckpointObservation, DecisionObservation
 from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
 from agentcli.sessions.state import AgentState, State
 
@@ -57,6 +57,15 @@ class Approver(Protocol):
     def ask(self, action: Action, reason: str) -> Approval: ...
 
 
+class Checkpointer(Protocol):
+    """Keeps the workspace as it was; `alive` is called while that takes long."""
+
+    def before(
+        self, actions: Sequence[Action], step: int, alive: Callable[[], None]
+    ) -> CheckpointObservation | None: ...
+    def at_turn_end(self, alive: Callable[[], None]) -> CheckpointObservation | None: ...
+
+
 class Limits(Protocol):
     def reached(self, state: State) -> Ending | None: ...
 
@@ -87,7 +96,8 @@ class TurnResult:
 
 @dataclass(frozen=True)
 class Agent:
-    """Everything a turn needs. Without an approver, what should be asked is denied."""
+    """Everything a turn needs. Without an approver, what should be asked is denied; without a
+    checkpointer nothing can be undone."""
 
     llm: LLM
     memory: Memory
@@ -96,6 +106,7 @@ class Agent:
     policy: Policy
     limits: Limits
     approver: Approver | None = None
+    checkpointer: Checkpointer | None = None
     max_output_tokens: int = 16_384
     effort: str | None = None
     interactive: bool = False

@@ -6,11 +6,15 @@ recorded before it is done, everything that came of it is recorded after.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agentcli.agent.agent import Agent, Ending, TurnResult
 from agentcli.agent.authorise import allowed, batches
 from agentcli.agent.replies import actions_of, last_answer, verdict
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
+from agentcli.events.observations import CheckpointObservation
 from agentcli.events.progress import Status, StepDone, ToolOutput
+from agentcli.interrupts import shield
 from agentcli.messages import Reply, Request
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -23,7 +27,10 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
     try:
         while True:
             act(agent, session)
+            session.take_letters("steer")
             ending = verdict(session.events, interactive=agent.interactive)
+            if ending and session.take_letters("queue"):
+                continue
             if ending := ending or agent.limits.reached(session.state):
                 break
             think(agent, session)
@@ -31,7 +38,10 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
         ending = Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
     except TurnInterrupted as interrupt:
         ending = stop(session, interrupt)
-    session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)
+    with shield():
+        if agent.checkpointer is not None:
+            keep(session, agent.checkpointer.at_turn_end(_saving(session)))
+        session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)
     return TurnResult(ending, last_answer(session.events))
 
 
@@ -58,12 +68,21 @@ def act(agent: Agent, session: Session) -> None:
     """Carry out the recorded actions that have no observation yet."""
     for batch in batches(session.pending_actions(), agent.tools):
         permitted = [action for action in batch if allowed(agent, session, action)]
+        if agent.checkpointer is not None:
+            step = session.state.iteration
+            keep(session, agent.checkpointer.before(permitted, step, _saving(session)))
         for action in permitted:
             session.notify(Status("running", action.message))
         for observation in agent.tools.execute_all(
             permitted, lambda action_id, text: session.notify(ToolOutput(action_id, text))
         ):
             session.emit(observation)
+
+
+def keep(session: Session, checkpoint: CheckpointObservation | None) -> None:
+    """Record that the workspace was kept as it is."""
+    if checkpoint is not None:
+        session.emit(checkpoint)
 
 
 def stop(session: Session, interrupt: TurnInterrupted) -> Ending:
@@ -75,6 +94,10 @@ def stop(session: Session, interrupt: TurnInterrupted) -> Ending:
             f"Not started: the turn was {interrupt.reason} first.",
         )
     return Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
+
+
+def _saving(session: Session) -> Callable[[], None]:
+    return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))
 
 
 def _ask(agent: Agent, session: Session) -> Reply:

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from agentcli import __version__
-from agentcli.cli import config, demo, doctor, models, run, schema, sessions
+from agentcli.cli import (
+    config,
+    demo,
+    doctor,
+    going_back,
+    models,
+    resume,
+    run,
+    schema,
+    sessions,
+    tell,
+)
 
 app = typer.Typer(
     name="agent",
@@ -36,7 +47,12 @@ def _root(
 
 
 app.command("run")(run.run)
-app.command("resume")(run.resume)
+app.command("resume")(resume.resume)
+app.command("tell")(tell.tell)
+app.command("undo")(going_back.undo)
+app.command("rewind")(going_back.rewind)
+app.command("fork")(going_back.fork)
+app.command("diff")(going_back.diff)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)

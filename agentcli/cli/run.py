@@ -1,4 +1,4 @@
-"""`agent run` and `agent resume`."""
+"""`agent run`, and the flags that it shares with `agent resume`."""
 
 from __future__ import annotations
 
@@ -77,56 +77,11 @@ def run(
     verbose: Verbose = False,
 ) -> int:
     """Do a task. Piped input is added to it: git diff | agent run "review this"."""
-    from agentcli.cli.work import work
-
-    options = _options(
-        model,
-        folder,
-        output_format,
-        json,
-        answer_file,
-        max_turns,
-        assignments,
-        yolo,
-        quiet,
-        verbose,
-    )
-    if session or continue_newest:
-        return work(options, _Reopening(session or "", task, no_stdin, model))
-    return work(options, _Starting(task, no_stdin, name))
-
-
-def resume(
-    session: Annotated[
-        str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
-    ] = None,
-    message: Annotated[
-        str | None, typer.Argument(help="What to do next.", metavar="MESSAGE")
-    ] = None,
-    last: Annotated[bool, typer.Option("--last", help="The newest session here.")] = False,
-    model: Model = None,
-    folder: Folder = None,
-    output_format: Format = "text",
-    json: Json = False,
-    answer_file: AnswerFile = None,
-    max_turns: MaxTurns = None,
-    assignments: Assignments = None,
-    no_stdin: NoStdin = False,
-    yolo: Yolo = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> int:
-    """Go on with a session where it stopped."""
+    from agentcli.cli.resume import Reopening, Wanted
     from agentcli.cli.work import work
     from agentcli.errors import UsageError
 
-    if last and session is not None:
-        session, message = None, message or session
-    if session is None and not last:
-        raise UsageError(
-            "which session?", hint="agent resume --last, or an id of: agent sessions list"
-        )
-    options = _options(
+    options = options_of(
         model,
         folder,
         output_format,
@@ -138,10 +93,17 @@ def resume(
         quiet,
         verbose,
     )
-    return work(options, _Reopening(session or "", message, no_stdin, model))
+    if session is not None or continue_newest:
+        if name is not None:
+            raise UsageError(
+                "--name is for a new session", hint="agent sessions rename gives an old one a name"
+            )
+        wanted = Wanted(session, newest=continue_newest)
+        return work(options, Reopening(wanted, task, options, model, no_stdin=no_stdin))
+    return work(options, _Starting(task, no_stdin, name))
 
 
-def _options(
+def options_of(
     model: str | None,
     folder: str | None,
     output_format: str,
@@ -197,7 +159,7 @@ class _Starting:
         else:
             if not task or not task.strip():
                 raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
-            bench_task, piped = task, _piped_beside(wiring, self._no_stdin)
+            bench_task, piped = task, piped_beside(wiring, self._no_stdin)
         bench = wiring.create(outcome.subscribers, self._name)
         limit = wiring.settings.input.stdin_max_bytes
         if piped is None:
@@ -209,47 +171,7 @@ class _Starting:
         return bench
 
 
-class _Reopening:
-    """An old session, with a message or just to go on; no id means the newest one here."""
-
-    def __init__(self, wanted: str, message: str | None, no_stdin: bool, model: str | None) -> None:
-        self._wanted = wanted
-        self._model = model
-        self._message = message
-        self._no_stdin = no_stdin
-        self._folder: Path | None = None
-
-    def workspace(self, folder: str | None) -> Path:
-        import os
-
-        from agentcli.config import state_home
-        from agentcli.sessions.finder import find, newest, state_of
-        from agentcli.wiring import resolve_workspace
-
-        home = state_home(os.environ)
-        if not self._wanted:
-            workspace = resolve_workspace(folder)
-            self._folder = newest(home, workspace)
-            return workspace
-        self._folder = find(home, self._wanted)
-        return resolve_workspace(folder or state_of(self._folder).workspace)
-
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
-        from agentcli.cli import stdin
-
-        assert self._folder is not None
-        message = stdin.read_task() if self._message == "-" else self._message
-        piped = _piped_beside(wiring, self._no_stdin) if message else None
-        bench = wiring.reopen(
-            self._folder, outcome.subscribers, self._model, has_message=bool(message)
-        )
-        if message and piped is not None:
-            limit = wiring.settings.input.stdin_max_bytes
-            bench.say(stdin.with_piped(message, piped, bench.session.outputs, limit))
-        return bench
-
-
-def _piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:
+def piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:
     from agentcli.cli import stdin
 
     if no_stdin or not stdin.is_piped():

@@ -19,7 +19,8 @@ from agentcli.cli.complaints import complain, internal_error
 from agentcli.config import LoadedSettings, load_settings, parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events.progress import Notice
-from agentcli.sessions.facts import facts
+from agentcli.runtime.checkpointer import checkpoints_of, is_generated
+from agentcli.sessions.facts import Facts, FactsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.ui.approver import TerminalApprover
@@ -61,7 +62,7 @@ class Outcome:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._started = time.monotonic()
-        self._first_event = 0
+        self._counter = FactsCounter()
         self._exit_code: int | None = None
         self.session: Session | None = None
         self.renderer = TerminalRenderer(
@@ -71,9 +72,9 @@ class Outcome:
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
-        self._first_event = len(session.events)
         self._json = self._writer(session.id)
-        return [self.renderer, self._json] if self._json else [self.renderer]
+        told = [self.renderer, self._json] if self._json else [self.renderer]
+        return [*told, self._counter]
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line, once. Returns the exit code."""
@@ -120,7 +121,7 @@ class Outcome:
         ending = result.ending if result else None
         redact = session.redact if session else lambda text: text
         failed = ending is not None and ending.exit_code != 0
-        done = facts(session.events[self._first_event :] if session else ())
+        done = self._counter.facts
         return RunSummary(
             status="error" if error else ending.agent_state if ending else "",
             session_id=session.id if session else "",
@@ -130,7 +131,7 @@ class Outcome:
             steps=done.steps,
             usage=done.usage,
             cost_usd=done.cost_usd,
-            files_changed=done.files_changed,
+            files_changed=_files_changed(session, done),
             resume_command=f"agent resume {session.id}" if session else "",
             answer=result.answer if result and _is_over(result.ending) else "",
             error=redact(error.message if error else ending.content if failed and ending else ""),
@@ -186,6 +187,18 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
         return outcome.finish(result)
     finally:
         bench.close()
+
+
+def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
+    """By whatever means, if the workspace was kept before and after; else by the file tools."""
+    if session is None or done.trees is None:
+        return done.files_changed
+    kept = checkpoints_of(session.folder, session.state.workspace)
+    try:
+        changed = (change.path for change in kept.changes(*done.trees))
+        return tuple(path for path in changed if not is_generated(path))
+    except SessionError:
+        return done.files_changed
 
 
 def _is_over(ending: Ending) -> bool:

@@ -2,7 +2,6 @@
 
 from agentcli.events import actions, observations  # noqa: F401 - registers every class
 from agentcli.events.base import (
-    EVENT_VERSION,
     Action,
     Event,
     LLMMetrics,
@@ -19,7 +18,6 @@ from agentcli.events.base import (
 from agentcli.events.progress import Progress
 
 __all__ = [
-    "EVENT_VERSION",
     "Action",
     "Event",
     "LLMMetrics",

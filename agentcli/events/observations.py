@@ -201,16 +201,18 @@ class SessionStartedObservation(Observation):
 
 
 class CheckpointObservation(Observation):
-    """The workspace as it was at this moment is kept as the snapshot `tree`; `left_out` names what
-    is not in it."""
+    """The workspace as it was at this moment is kept as the snapshot `tree`; empty, when it could
+    not be kept: `content` says why. `moment`: before a step that may change files, when a turn
+    ends after one, or before a person goes back. `left_out` names what is not in the snapshot."""
 
     kind: ClassVar[str] = "checkpoint"
-    tree: str
+    tree: str = ""
+    moment: Literal["before_step", "turn_end", "before_rewind"] = "before_step"
     left_out: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        return f"checkpoint {self.tree[:12]}"
+        return f"checkpoint {self.tree[:12]}" if self.tree else f"no checkpoint: {self.content}"
 
 
 class DecisionObservation(Observation):

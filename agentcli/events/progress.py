@@ -44,7 +44,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`phase` is thinking, running, waiting or retrying; `until_s` counts seconds down."""
+    """`phase` is thinking, running, saving, waiting or retrying; `until_s` counts seconds down."""
 
     phase: str
     detail: str = ""

@@ -9,9 +9,9 @@ _HARMLESS_REDIRECTION = re.compile(r"(?<!\S)[12]?>(?:&[12]|>?\s?/dev/null)(?=\s|
 _BEYOND_WORDS = frozenset("`$(){}<>\n\r\\!#")
 _SEPARATORS = frozenset({"|", "||", "&&", ";"})
 _PLAIN = frozenset(
-    "[ basename cat cd cmp cut df diff dirname du echo egrep false fgrep file grep head id ls "
-    "md5sum nl pwd readlink realpath sha1sum sha256sum stat tac tail test tr true type uname wc "
-    "whereis which whoami".split()
+    """[ basename cat cd cmp cut df diff dirname du echo egrep false fgrep file grep head id ls
+    md5sum nl pwd readlink realpath sha1sum sha256sum stat tac tail test tr true type uname wc
+    whereis which whoami""".split()  # noqa: SIM905
 )
 """No option or operand of these writes to a file."""
 _WRITING_OPTIONS = {
@@ -21,7 +21,7 @@ _WRITING_OPTIONS = {
     "tree": re.compile(r"-[^-]*[oR].*|--output.*"),
 }
 _GIT_READS = frozenset(
-    {"blame", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
+    ("blame", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status")
 )
 _GIT_WRITING = re.compile(r"--(?:o|ext-diff|textconv|paginate|no-index).*|-[Oo].*")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentcli.events import Event
+from agentcli.events import Event, Progress
 from agentcli.events.observations import (
+    CheckpointObservation,
     FileEditObservation,
     FileReadObservation,
     FileWriteObservation,
@@ -17,35 +18,58 @@ from agentcli.messages import Usage
 @dataclass(frozen=True)
 class Facts:
     """`cost_usd` is None when the price of a reply is not known; `files_changed` are those that the
-    file tools left other than they were when first read, in order of the first change."""
+    file tools left other than they were when first read, in order of the first change; `trees` the
+    first and the last snapshot of the workspace, if there are any."""
 
     steps: int
     usage: Usage
     cost_usd: float | None
     files_changed: tuple[str, ...]
+    trees: tuple[str, str] | None
 
 
-def facts(events: Iterable[Event]) -> Facts:
-    steps = 0
-    known: dict[str, str] = {}
-    usage = Usage()
-    cost: float | None = 0.0
-    files: dict[str, tuple[str | None, str]] = {}
-    for event in events:
+class FactsCounter:
+    """Counts events as they come; a subscriber of a session."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._known: dict[str, str] = {}
+        self._files: dict[str, tuple[str | None, str]] = {}
+        self._trees: tuple[str, str] | None = None
+
+    def on_event(self, event: Event) -> None:
         if metrics := event.llm_metrics:
-            steps += 1
-            usage += Usage(
+            self._steps += 1
+            self._usage += Usage(
                 metrics.prompt_tokens,
                 metrics.completion_tokens,
                 metrics.cache_read_tokens,
                 metrics.cache_write_tokens,
                 metrics.reasoning_tokens,
             )
-            cost = None if cost is None or metrics.cost_usd is None else cost + metrics.cost_usd
+            unknown = self._cost is None or metrics.cost_usd is None
+            self._cost = None if unknown else (self._cost or 0) + (metrics.cost_usd or 0)
         if isinstance(event, FileWriteObservation | FileEditObservation):
-            first = files.get(event.path, (known.get(event.path), ""))[0]
-            files[event.path] = (first, event.digest)
+            first = self._files.get(event.path, (self._known.get(event.path), ""))[0]
+            self._files[event.path] = (first, event.digest)
         if isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
-            known[event.path] = event.digest
-    changed = (path for path, (first, last) in files.items() if first != last)
-    return Facts(steps, usage, cost, tuple(changed))
+            self._known[event.path] = event.digest
+        if isinstance(event, CheckpointObservation) and event.tree:
+            self._trees = (self._trees[0] if self._trees else event.tree, event.tree)
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing that passes is a fact."""
+
+    @property
+    def facts(self) -> Facts:
+        changed = (path for path, (first, last) in self._files.items() if first != last)
+        return Facts(self._steps, self._usage, self._cost, tuple(changed), self._trees)
+
+
+def facts(events: Iterable[Event]) -> Facts:
+    counter = FactsCounter()
+    for event in events:
+        counter.on_event(event)
+    return counter.facts

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import secrets
-from collections.abc import Iterator
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
+from agentcli.events import Event, event_from_dict
+from agentcli.sessions.log import event_path, read_events
 from agentcli.sessions.session import read_session
-from agentcli.sessions.state import State, load_state
+from agentcli.sessions.state import State, fold, load_state
+
+_LOCK_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session and what is known of it."""
+
+    folder: Path
+    state: State
+
+    def fits(self, workspace: Path | None) -> bool:
+        """Whether a person who works in `workspace`, or anywhere if None, may want to go on with
+        it: it was given a task, and not by another session."""
+        here = workspace is None or self.state.workspace == str(workspace)
+        is_sub_session = self.state.parent_id is not None and self.state.delegate_level > 0
+        return here and self.state.end_id >= 0 and bool(self.state.title) and not is_sub_session
 
 
 def new_folder(home: Path) -> Path:
@@ -19,20 +45,17 @@ def new_folder(home: Path) -> Path:
 
 def session_states(home: Path) -> Iterator[tuple[Path, State]]:
     """Every session with its state, newest first; one that can't be read has an empty state."""
-    try:
-        folders = [entry for entry in (home / "sessions").iterdir() if entry.is_dir()]
-    except OSError:
-        return
-    for folder in sorted(folders, key=lambda path: path.name, reverse=True):
-        try:
-            yield folder, state_of(folder)
-        except (SessionError, OSError, ValueError):
-            yield folder, State(session_id=folder.name, title="(can't be read)")
+    for folder in sorted(_folders(home), key=lambda path: path.name, reverse=True):
+        yield folder, _state_or_empty(folder)
 
 
 def state_of(folder: Path) -> State:
-    """A session's state, from its cache if that can be trusted. Raises SessionError."""
-    return load_state(folder / "state.pkl") or read_session(folder).state
+    """A session's state, from its cache if that can be trusted, brought up to date with what was
+    recorded since. Raises SessionError."""
+    cached = load_state(folder / "state.pkl")
+    if cached is None:
+        return read_session(folder).state
+    return fold(_events_after(folder, cached.end_id), cached)
 
 
 def find(home: Path, wanted: str) -> Path:
@@ -41,7 +64,7 @@ def find(home: Path, wanted: str) -> Path:
     if wanted and "/" not in wanted and wanted not in (".", "..") and exact.is_dir():
         return exact
     known = list(session_states(home))
-    matches = [folder for folder, state in known if state.name == wanted][:1] or [
+    matches = [folder for folder, state in known if wanted and state.name == wanted][:1] or [
         folder for folder, _ in known if wanted and folder.name.startswith(wanted)
     ]
     if len(matches) == 1:
@@ -49,12 +72,106 @@ def find(home: Path, wanted: str) -> Path:
     if matches:
         names = ", ".join(folder.name for folder in matches[:5])
         raise UsageError(f"{wanted!r} fits several sessions: {names}")
-    raise UsageError(f"there is no session {wanted!r}", hint="see them: agent sessions list")
+    near = _near(wanted, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see them: agent sessions list"
+    raise UsageError(f"there is no session {wanted!r}", hint=hint)
 
 
-def newest(home: Path, workspace: Path) -> Path:
-    """The newest session of this workspace. Raises UsageError when there is none."""
-    for folder, state in session_states(home):
-        if state.workspace == str(workspace):
+def newest(home: Path, workspace: Path | None) -> Path:
+    """The session of this workspace, of any if None, that was used last; sub-sessions don't count.
+    Raises UsageError when there is none."""
+    for folder in _by_use(home):
+        if Found(folder, _state_or_empty(folder)).fits(workspace):
             return folder
-    raise UsageError(f"there is no session in {workspace} yet", hint="all: agent sessions list")
+    raise no_session(workspace)
+
+
+def offered(home: Path, workspace: Path | None) -> list[Found]:
+    """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
+    first, and sub-sessions are left out."""
+    found = (Found(folder, _state_or_empty(folder)) for folder in _by_use(home))
+    return [each for each in found if each.fits(workspace)]
+
+
+def no_session(workspace: Path | None) -> UsageError:
+    """What to tell when there is nothing to choose from."""
+    if workspace is None:
+        return UsageError("there is no session yet", hint='begin one: agent run "…"')
+    return UsageError(
+        f"there is no session in {workspace} yet",
+        hint="those of other folders: agent resume --all, agent sessions list --all",
+    )
+
+
+def in_use_by(folder: Path) -> int | None:
+    """The process that has the session open at this moment, None when there is none."""
+    try:
+        fd = os.open(folder / "session.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        holder = json.loads(os.pread(fd, _LOCK_BYTES, 0))
+        pid = int(holder["pid"])
+        # To probe a lock is to hold it for a moment; that of a dead process needs no probing.
+        if holder["host"] == socket.gethostname():
+            with suppress(PermissionError):
+                os.kill(pid, 0)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return pid
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _folders(home: Path) -> list[Path]:
+    try:
+        return [entry for entry in (home / "sessions").iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _by_use(home: Path) -> list[Path]:
+    """The one that was last written to first; none of them is read."""
+    return sorted(_folders(home), key=lambda folder: (_last_write(folder), folder), reverse=True)
+
+
+def _last_write(folder: Path) -> int:
+    """Each event is a new name in this folder."""
+    try:
+        return (folder / "events").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _state_or_empty(folder: Path) -> State:
+    try:
+        return state_of(folder)
+    except (SessionError, OSError, ValueError):
+        return State(session_id=folder.name, title="(can't be read)")
+
+
+def _events_after(folder: Path, event_id: int) -> Iterator[Event]:
+    """What a process that was killed recorded after it last saved the state."""
+    if not event_path(folder, event_id + 1).exists():
+        return
+    records, _ = read_events(folder / "events", range(event_id + 1, sys.maxsize))
+    with suppress(ValueError, TypeError, AttributeError):
+        for record in records:
+            yield event_from_dict(record)
+
+
+def _near(wanted: str, known: Sequence[tuple[Path, State]]) -> list[str]:
+    """Sessions whose name, title or id is much like `wanted`, by name if they have one."""
+    from difflib import get_close_matches
+
+    labels: dict[str, str] = {}
+    for folder, state in known:
+        label = state.name or folder.name
+        labels.setdefault(folder.name, folder.name)
+        labels.setdefault(label.casefold(), label)
+        labels.setdefault(state.title.casefold(), f"{label} ({state.title})")
+    close = get_close_matches(wanted.casefold(), labels, n=3)
+    return list(dict.fromkeys(labels[text] for text in close))

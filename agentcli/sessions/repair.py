@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from agentcli.sessions.log import EVENT_FILE, event_path
 from agentcli.sessions.ownership import require_own
 from agentcli.sessions.pages import PAGE, page_path, read_page
 from agentcli.sessions.session import read_session
-from agentcli.sessions.store import EventStore
+from agentcli.sessions.store import EventStore, encode
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def _from_page(folder: Path, event_id: int) -> bytes | None:
     page = read_page(folder, start)
     for record in page or ():
         if record.get("id") == event_id:
-            return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+            return encode(record)[0]
     return None
 
 

@@ -46,7 +46,7 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
-from agentcli.sessions.store import EventStore
+from agentcli.sessions.store import EventStore, encode
 
 _SAVE_STATE_EVERY = 20
 
@@ -212,7 +212,7 @@ class Session:
             stamped = event.model_copy(update={"id": event_id, "timestamp": now})
             data = event_to_dict(stamped)
             masked = self.redact(data)
-            body, exact = _encode_valid(masked)
+            body, exact = encode(masked)
             if masked is not data or not exact:
                 stored.append(event_from_dict(json.loads(body)))
             else:
@@ -343,13 +343,4 @@ class Session:
 
 
 def _bodies(events: Sequence[Event]) -> list[bytes]:
-    return [_encode_valid(event_to_dict(event))[0] for event in events]
-
-
-def _encode_valid(data: dict[str, Any]) -> tuple[bytes, bool]:
-    """Compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode(), True
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode(), False
+    return [encode(event_to_dict(event))[0] for event in events]

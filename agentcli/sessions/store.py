@@ -7,12 +7,14 @@ folder is synced before anyone acts on it.
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from agentcli.errors import SessionError
 from agentcli.sessions.pages import PAGE, write_page
@@ -152,6 +154,15 @@ class EventStore:
         except OSError:
             return False
         return True
+
+
+def encode(record: dict[str, Any]) -> tuple[bytes, bool]:
+    """Compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode(), True
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode(), False
 
 
 def _allocate(fd: int, size: int) -> None:

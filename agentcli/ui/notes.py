@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from agentcli.events import Event, LLMMetrics, OpaqueEvent
-from agentcli.events.actions import CondensationAction, SystemMessageAction
+from agentcli.events.actions import (
+    CondensationAction,
+    RenameAction,
+    RewindAction,
+    SystemMessageAction,
+)
 from agentcli.events.observations import (
     AgentCondensationObservation,
     AgentStateChangedObservation,
+    CheckpointObservation,
     DecisionObservation,
     ErrorObservation,
     RecallObservation,
@@ -43,8 +49,12 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _dim(f"context condensed: {quantity(before)} → {quantity(after)} tokens")
         case CondensationAction(summary=str()):
             return _dim("older steps are summarised for the model from here on")
-        case ReplyDiscardedObservation() | OpaqueEvent():
+        case ReplyDiscardedObservation() | OpaqueEvent() | RewindAction() | RenameAction():
             return _dim(event.message)
+        case CheckpointObservation(tree=""):
+            return _dim(f"no undo: {event.content}")
+        case CheckpointObservation(left_out=left_out) if left_out:
+            return _dim(f"undo can't bring back: {', '.join(left_out)}")
         case DecisionObservation():
             return _dim(decision(event)) if verbose else None
         case RecallObservation() | CondensationAction() if verbose:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from agentcli.events import Event
+from agentcli.events import Event, event_to_dict
 from agentcli.events.base import _ACTIONS, _OBSERVATIONS
 
 CLASSES: list[type[Event]] = [*_ACTIONS.values(), *_OBSERVATIONS.values()]
@@ -38,3 +39,9 @@ def _value(hint: Any) -> Any:
     if issubclass(hint, BaseModel):
         return sample(hint)
     return _BY_TYPE[hint] if hint in _BY_TYPE else list(hint)[-1]
+
+
+if __name__ == "__main__":
+    # What the fixture of the newest version must hold: python -m tests.events.samples > FIXTURE
+    for cls in CLASSES:
+        print(json.dumps(event_to_dict(sample(cls)), ensure_ascii=False))

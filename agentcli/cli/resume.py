@@ -1,0 +1,250 @@
+"""`agent resume`: going on with a session, and which one that is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentcli.cli.run import (
+    AnswerFile,
+    Assignments,
+    Folder,
+    Format,
+    Json,
+    MaxTurns,
+    Model,
+    NoStdin,
+    Quiet,
+    Verbose,
+    Yolo,
+    options_of,
+    piped_beside,
+)
+
+if TYPE_CHECKING:
+    from agentcli.cli.work import Options, Outcome
+    from agentcli.sessions.finder import Found
+    from agentcli.sessions.session import Session, Subscriber
+    from agentcli.ui.picker import Choice
+    from agentcli.wiring import Wiring, Workbench
+
+_LONGEST_QUOTED = 60
+
+
+def resume(
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id, unique start of one, or name; chosen from a list if left out.",
+            metavar="SESSION",
+        ),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Argument(help="What to do next; - takes it from stdin.", metavar="MESSAGE"),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", "--continue", "-c", help="The session used last here.")
+    ] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
+    ] = False,
+    model: Model = None,
+    folder: Folder = None,
+    output_format: Format = "text",
+    json: Json = False,
+    answer_file: AnswerFile = None,
+    max_turns: MaxTurns = None,
+    assignments: Assignments = None,
+    no_stdin: NoStdin = False,
+    yolo: Yolo = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Go on with a session where it stopped."""
+    from agentcli.cli.work import work
+
+    if last and message is None:
+        session, message = None, session
+    options = options_of(
+        model,
+        folder,
+        output_format,
+        json,
+        answer_file,
+        max_turns,
+        assignments,
+        yolo,
+        quiet,
+        verbose,
+    )
+    wanted = Wanted(session, newest=last, everywhere=everywhere)
+    return work(options, Reopening(wanted, message, options, model, no_stdin=no_stdin))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which session: the one named, the one used last, or one that the person at the terminal
+    chooses; of this folder or of all."""
+
+    session: str | None = None
+    newest: bool = False
+    everywhere: bool = False
+
+    def find(self, folder: str | None) -> Path:
+        """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
+        from agentcli.config import state_home
+        from agentcli.errors import UsageError
+        from agentcli.sessions.finder import newest
+        from agentcli.wiring import resolve_workspace
+
+        home = state_home(os.environ)
+        if self.session is not None:
+            if self.newest or self.everywhere:
+                other = "the newest one" if self.newest else "--all"
+                raise UsageError(f"which session: {self.session!r} or {other}?")
+            return _named(home, self.session)
+        workspace = None if self.everywhere else resolve_workspace(folder)
+        return newest(home, workspace) if self.newest else _chosen(home, workspace)
+
+
+class Reopening:
+    """An old session, with a message or just to go on."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        message: str | None,
+        options: Options,
+        model: str | None,
+        *,
+        no_stdin: bool,
+    ) -> None:
+        self._wanted = wanted
+        self._message = message
+        self._options = options
+        self._model = model
+        self._no_stdin = no_stdin
+        self._folder: Path | None = None
+
+    def workspace(self, folder: str | None) -> Path:
+        from agentcli.wiring import resolve_workspace
+
+        self._folder = self._wanted.find(folder)
+        return resolve_workspace(folder) if folder else _workspace_of(self._folder)
+
+    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+        from agentcli.cli import stdin
+
+        assert self._folder is not None
+
+        def subscribers(session: Session) -> Sequence[Subscriber]:
+            self._tell_standing(session)
+            return outcome.subscribers(session)
+
+        message = stdin.read_task() if self._message == "-" else self._message
+        piped = piped_beside(wiring, self._no_stdin or self._message == "-") if message else None
+        bench = wiring.reopen(self._folder, subscribers, self._model, has_message=bool(message))
+        if message and piped is not None:
+            limit = wiring.settings.input.stdin_max_bytes
+            bench.say(stdin.with_piped(message, piped, bench.session.outputs, limit))
+        return bench
+
+    def _tell_standing(self, session: Session) -> None:
+        if self._options.quiet:
+            return
+        from agentcli.ui.standing import one_line, show_standing, standing
+
+        stands = standing(session.events, session.state)
+        # Without a reader of stderr the session goes on all the same.
+        with suppress(OSError):
+            if sys.stderr.isatty() or self._options.verbose:
+                show_standing(stands, sys.stderr, datetime.now(UTC))
+            else:
+                print(one_line(stands), file=sys.stderr)
+
+
+def _named(home: Path, wanted: str) -> Path:
+    from agentcli.errors import UsageError
+    from agentcli.sessions.finder import find
+
+    try:
+        return find(home, wanted)
+    except UsageError as error:
+        if " " in wanted.strip():
+            error.hint += f"\n  to tell that to the newest one here: {_as_message(wanted)}"
+        raise
+
+
+def _as_message(text: str) -> str:
+    quoted = shlex.quote(text)
+    return f"agent resume --last {quoted if len(quoted) <= _LONGEST_QUOTED else '…'}"
+
+
+def _workspace_of(folder: Path) -> Path:
+    """Where a session worked. Raises ConfigError when that is no longer there."""
+    from agentcli.errors import ConfigError
+    from agentcli.sessions.finder import state_of
+    from agentcli.wiring import resolve_workspace
+
+    workspace = state_of(folder).workspace
+    if not Path(workspace).is_dir():
+        raise ConfigError(
+            f"session {folder.name} worked in {workspace}, which is no longer there",
+            hint=f"to go on in another folder: agent resume {folder.name} -C DIR",
+        )
+    return resolve_workspace(workspace)
+
+
+def _chosen(home: Path, workspace: Path | None) -> Path:
+    """The session that the person picks. Raises UsageError when there is no person, nothing to
+    choose from, or nothing chosen."""
+    from agentcli.errors import UsageError
+    from agentcli.sessions.finder import no_session, offered
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "which session?", hint="agent resume --last, or an id of: agent sessions list"
+        )
+    found = offered(home, workspace)
+    if not found:
+        raise no_session(workspace)
+    from agentcli.ui.picker import pick
+
+    choice = pick([_choice(each, with_folder=workspace is None) for each in found])
+    if choice is None:
+        raise UsageError("nothing chosen")
+    return home / "sessions" / choice.session_id
+
+
+def _choice(found: Found, *, with_folder: bool) -> Choice:
+    from agentcli.sessions.finder import in_use_by
+    from agentcli.ui.picker import Choice
+    from agentcli.ui.standing import ago, how_it_ended
+
+    state = found.state
+    used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
+    user_home = os.environ.get("HOME", "")
+    folder = state.workspace
+    if user_home and folder.startswith(f"{user_home}/"):
+        folder = f"~{folder.removeprefix(user_home)}"
+    return Choice(
+        session_id=found.folder.name,
+        age=ago((datetime.now(UTC) - used).total_seconds()),
+        state=how_it_ended(state.agent_state, state.exit_code),
+        steps=state.iteration,
+        cost_usd=state.cost_usd,
+        title=state.title,
+        name=state.name or "",
+        folder=folder if with_folder else "",
+        pid=in_use_by(found.folder),
+    )

@@ -1,0 +1,125 @@
+"""Calls of git on a checkpoint store that nothing of the user's or a repository's can influence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from agentcli.errors import SessionError
+
+
+class CheckpointError(SessionError):
+    """A snapshot that can't be taken, read or restored."""
+
+
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.attributesFile": os.devnull,
+    "core.untrackedCache": "false",
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "core.quotePath": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+}
+
+
+class Git:
+    """git on the bare repository `store`. Raises CheckpointError where there is no git."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._batch: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self, *arguments: str, data: bytes = b"", work_tree: Path | None = None, ok: int = 0
+    ) -> bytes:
+        """What git prints. An exit code above `ok` raises CheckpointError."""
+        done = subprocess.run(
+            self._command(*arguments),
+            input=data,
+            capture_output=True,
+            env=self._environment(work_tree),
+            cwd=work_tree or self._store,
+            start_new_session=True,
+        )
+        if not 0 <= done.returncode <= ok:
+            complaint = os.fsdecode(done.stderr).strip() or f"exit code {done.returncode}"
+            raise CheckpointError(f"git {arguments[0]} failed on {self._store}: {complaint}")
+        return done.stdout
+
+    def read(self, oid: bytes) -> bytes | None:
+        """The bytes of an object from wherever git finds it; None when it is nowhere."""
+        if self._batch is None:
+            self._batch = subprocess.Popen(
+                self._command("cat-file", "--batch"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environment(None),
+                cwd=self._store,
+                start_new_session=True,
+            )
+        asked, answers = self._batch.stdin, self._batch.stdout
+        assert asked is not None
+        assert answers is not None
+        try:
+            asked.write(oid.hex().encode() + b"\n")
+            asked.flush()
+        except BrokenPipeError:
+            return None
+        header = answers.readline().split()
+        if len(header) != 3:
+            return None
+        size = int(header[2])
+        data = answers.read(size + 1)[:size]
+        return data if len(data) == size else None
+
+    def close(self) -> None:
+        if self._batch is not None:
+            self._batch.kill()
+            self._batch.communicate()
+            self._batch = None
+
+    def _command(self, *arguments: str) -> list[str]:
+        settings = [word for item in _SETTINGS.items() for word in ("-c", "=".join(item))]
+        return [_binary(), "--no-pager", *settings, *arguments]
+
+    def _environment(self, work_tree: Path | None) -> dict[str, str]:
+        environment = {
+            "PATH": os.defpath,
+            "LC_ALL": "C",
+            "GIT_DIR": str(self._store),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+        if work_tree is not None:
+            environment["GIT_WORK_TREE"] = str(work_tree)
+        return environment
+
+
+def has_git() -> bool:
+    return _find() is not None
+
+
+def _binary() -> str:
+    binary = _find()
+    if binary is None:
+        raise CheckpointError("there is no git on PATH", hint="install git, then try again")
+    return binary
+
+
+def _find() -> str | None:
+    # A relative folder on PATH would be one of the workspace.
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which("git", path=os.pathsep.join(f for f in folders if Path(f).is_absolute()))

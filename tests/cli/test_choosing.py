@@ -1,0 +1,282 @@
+"""Choosing the session to go on with, by name, by newness or from the list at a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+
+import pexpect
+import pytest
+
+from agentcli.sessions.finder import state_of
+from tests.cli.test_run import wait_for
+from tests.conftest import LIMIT_S
+from tests.server import Call, Reply
+
+LIST = "Esc leaves"
+BUSY = "echo > begun.tmp; mv begun.tmp begun; sleep 1000"
+
+
+@pytest.fixture
+def at_terminal(agent):
+    """Start `agent` in a pty; what was shown until the end is told by `ended`."""
+    running = []
+
+    def start(*arguments: str, columns: int = 80, **env: str) -> pexpect.spawn:
+        child = pexpect.spawn(
+            agent.command[0],
+            [*agent.command[1:], *arguments],
+            cwd=str(agent.workspace),
+            env={**agent.environment, "TERM": "xterm-256color", **env},
+            dimensions=(30, columns),
+            timeout=LIMIT_S,
+            encoding="utf-8",
+        )
+        running.append(child)
+        return child
+
+    yield start
+    for child in running:
+        child.close(force=True)
+
+
+def ended(child: pexpect.spawn) -> str:
+    """What was shown until the end, without colours; the exit code is in `child.exitstatus`."""
+    child.expect(pexpect.EOF)
+    child.close()
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before)
+
+
+@pytest.fixture
+def three(agent, serve):
+    """Sessions `fix the test`, `write docs` (named docs) and `what is this`, and more replies."""
+    answers = ["one", "two", "three", "went on", "went on again"]
+    # Every change to another session begins the requests anew.
+    server = serve([Reply(text) for text in answers], sessions=5)
+    agent.use(server)
+    for task, *flags in (["fix the test"], ["write docs", "--name", "docs"], ["what is this"]):
+        assert agent("run", task, *flags).returncode == 0
+    return server
+
+
+def id_of(agent, task: str) -> str:
+    return next(folder.name for folder in agent.sessions if state_of(folder).title == task)
+
+
+def asked(server) -> str:
+    """The first and the last message of the newest request."""
+    messages = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "user"]
+    return json.dumps([messages[0], messages[-1]])
+
+
+@pytest.mark.parametrize(
+    ("way", "task"),
+    [
+        (["resume", "docs", "more"], "write docs"),
+        (["resume", "--last", "more"], "what is this"),
+        (["resume", "-c", "more"], "what is this"),
+        (["resume", "--continue", "--all", "more", "-C", "/"], "what is this"),
+        (["run", "-c", "more"], "what is this"),
+        (["run", "--continue", "more"], "what is this"),
+        (["run", "-r", "docs", "more"], "write docs"),
+        (["run", "--resume", "docs", "more"], "write docs"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_ways_to_say_which_session(agent, three, way, task):
+    done = agent(*way)
+    assert done.stdout == "went on\n", done.stderr
+    assert task in asked(three)
+    assert "more" in asked(three)
+    assert len(agent.sessions) == 3
+
+
+def test_the_session_used_last_is_the_newest(agent, three):
+    agent("resume", "docs", "more")
+    agent("resume", "--last", "and more")
+    assert "write docs" in asked(three)
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        (["resume"], ["which session?", "agent resume --last"]),
+        (["resume", "dics"], ["no session 'dics'", "did you mean docs?"]),
+        (["resume", "fix it"], ["no session 'fix it'", "agent resume --last 'fix it'"]),
+        (["resume", "fix the tests"], ["did you mean 20", "(fix the test)?"]),
+        (["resume", "--last", "docs", "more"], ["'docs' or the newest one?"]),
+        (["resume", "--all", "docs"], ["'docs' or --all?"]),
+        (["resume", ""], ["no session ''"]),
+        (["run", "-r", "", "more"], ["no session ''"]),
+        (["run", "-c", "-r", "docs", "more"], ["'docs' or the newest one?"]),
+        (["run", "-c", "--name", "x", "more"], ["--name is for a new session"]),
+        (["resume", "--last", "-C", "/"], ["no session in / yet", "agent resume --all"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0] in ("run", "resume") else "",
+)
+def test_what_is_no_session_is_answered_with_what_may_have_been_meant(agent, three, way, told):
+    done = agent(*way)
+    assert done.returncode == 2
+    for words in told:
+        assert words in done.stderr
+    assert len(agent.sessions) == 3
+    assert len(three.requests) == 3
+
+
+def test_a_folder_that_is_gone_is_named(agent, serve, tmp_path):
+    server = serve([Reply("one"), Reply("two")])
+    agent.use(server)
+    agent("run", "start", "--name", "mine")
+    shutil.rmtree(agent.workspace)
+    done = agent("resume", "mine", "more", cwd=tmp_path)
+    assert done.returncode == 3
+    assert f"worked in {agent.workspace}, which is no longer there" in done.stderr
+    assert "-C DIR" in done.stderr
+    assert agent("resume", "mine", "more", "-C", ".", cwd=tmp_path).stdout == "two\n"
+
+
+def test_in_a_log_file_one_line_says_where_things_stand(agent, three):
+    done = agent("resume", "docs", "more")
+    first = done.stderr.splitlines()[0]
+    assert re.fullmatch(
+        rf"resuming {id_of(agent, 'write docs')} \(finished, 1 step, \$[\d.]+\): write docs", first
+    )
+    quiet = agent("resume", "docs", "still more", "-q")
+    assert (quiet.stdout, quiet.stderr) == ("went on again\n", "")
+
+
+def test_verbose_says_it_all_in_a_log_file_too_and_json_stays_json(agent, three):
+    done = agent("resume", "docs", "more", "-v", "--json")
+    assert "> write docs" in done.stderr
+    assert "finished just now" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert {json.loads(line)["type"] for line in done.stdout.splitlines()} >= {"init", "result"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "picked"),
+    [
+        ("\r", "what is this"),
+        ("\x1b[B\x1b[B\r", "fix the test"),
+        ("\x0e\x0e\x10\r", "write docs"),
+        ("\x1b[6~\x1b[A\r", "write docs"),
+        ("wrt\r", "write docs"),
+        ("zzz\r\x15fix\r", "fix the test"),
+        ("zzz \x7f\x7f\x7f\x7ffix\r", "fix the test"),
+        ("\x1b[200~docs\x1b[201~\r", "write docs"),
+    ],
+    ids=["Enter", "arrows", "Ctrl-N", "PageDown", "fuzzy", "Ctrl-U", "backspace", "paste"],
+)
+def test_keys_of_the_list(agent, three, at_terminal, keys, picked):
+    child = at_terminal("resume")
+    child.expect("what is this")
+    child.expect("docs: ")
+    child.expect("fix the test")
+    child.expect(LIST)
+    child.send(keys)
+    shown = ended(child)
+    assert child.exitstatus == 2
+    assert f"session {id_of(agent, picked)} has nothing left to do" in shown
+    assert "say what comes next" in shown
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_list_has_colours_unless_they_are_not_wanted(agent, three, at_terminal, no_color):
+    child = at_terminal("resume", columns=120, **({"NO_COLOR": no_color} if no_color else {}))
+    child.expect(LIST)
+    assert bool(re.search(r"\x1b\[(?:\d+;)*3[0-7]m", child.before)) is not bool(no_color)
+
+
+def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve, at_terminal):
+    script = [
+        Reply("I **look** first.", [Call("bash", {"command": BUSY})]),
+        Reply("Went on."),
+    ]
+    server = serve(script)
+    process = agent.use(server).start("run", "fix the test")
+    wait_for(agent.workspace / "begun", process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    child = at_terminal("resume", "--all")
+    child.expect("interrupted")
+    child.expect(LIST)
+    child.send("\r")
+    shown = ended(child)
+    assert child.exitstatus == 0
+    where, _, after = shown.partition("resumed 20")
+    assert "interrupted just now while running: $ echo > begun.tmp" in where
+    assert "> fix the test" in where
+    assert "I look first." in where
+    assert "effect unknown" in where
+    assert "Went on." in after
+
+
+def test_a_session_in_use_is_marked_and_its_holder_named(agent, serve, at_terminal):
+    server = serve([Reply("", [Call("bash", {"command": BUSY})])])
+    process = agent.use(server).start("run", "x")
+    wait_for(agent.workspace / "begun", process)
+    child = at_terminal("resume")
+    child.expect(f"in use by {process.pid}")
+    child.expect(LIST)
+    child.send("\r")
+    assert f"is in use by process {process.pid} on" in ended(child).replace("\r\n", "")
+    assert child.exitstatus == 2
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "told"),
+    [("\x1b", 2, "nothing chosen"), ("\x04", 2, "nothing chosen"), ("\x03", 130, "interrupted")],
+    ids=["Esc", "Ctrl-D", "Ctrl-C"],
+)
+def test_leaving_the_list(agent, three, at_terminal, key, code, told):
+    child = at_terminal("resume")
+    child.expect(LIST)
+    child.send(key)
+    assert told in ended(child)
+    assert child.exitstatus == code
+    assert len(three.requests) == 3
+
+
+def test_a_terminal_that_cannot_be_drawn_on(agent, three, at_terminal):
+    child = at_terminal("resume", TERM="dumb")
+    child.expect(r"2 .*docs: write docs")
+    child.expect("1-3: ")
+    child.sendline("7")
+    child.expect("1-3: ")
+    child.sendline("2")
+    shown = ended(child)
+    assert f"session {id_of(agent, 'write docs')} has nothing left to do" in shown
+    child = at_terminal("resume", TERM="dumb")
+    child.expect("1-3: ")
+    child.sendintr()
+    ended(child)
+    assert child.exitstatus == 130
+
+
+def test_the_list_never_writes_to_stdout(agent, three, tmp_path):
+    out = tmp_path / "out"
+    command = " ".join([*agent.command, "resume", ">", str(out)])
+    child = pexpect.spawn(
+        "/bin/sh",
+        ["-c", command],
+        cwd=str(agent.workspace),
+        env={**agent.environment, "TERM": "xterm-256color"},
+        timeout=LIMIT_S,
+        encoding="utf-8",
+    )
+    child.expect(LIST)
+    child.send("\r")
+    ended(child)
+    assert out.read_text() == ""
+
+
+def test_there_is_nothing_to_choose_from(agent, at_terminal):
+    child = at_terminal("resume")
+    shown = ended(child)
+    assert child.exitstatus == 2
+    assert "there is no session in" in shown
+    assert "agent resume --all" in shown

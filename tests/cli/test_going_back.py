@@ -1,0 +1,269 @@
+"""undo, rewind, fork and diff: any earlier state of the files and the conversation is at hand."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentcli.sessions.session import read_session
+from tests.conftest import git
+from tests.server import Call, Reply
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
+    """Mode and content of all there is below `folder`, git's own folder included."""
+    found: dict[str, tuple[int, bytes | str | None]] = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        content: bytes | str | None = None
+        if stat.S_ISLNK(status.st_mode):
+            content = str(path.readlink())
+        elif stat.S_ISREG(status.st_mode):
+            content = path.read_bytes()
+        found[str(path.relative_to(folder))] = (status.st_mode, content)
+    return found
+
+
+def bash(command: str, text: str = "") -> Reply:
+    return Reply(text, [Call("bash", {"command": command})])
+
+
+@pytest.fixture
+def lively(repository: Path) -> Path:
+    """A repository in the middle of somebody's work."""
+    (repository / ".gitignore").write_text("*.log\n")
+    (repository / "debug.log").write_text("ignored\n")
+    (repository / "notes.txt").write_text("untracked\n")
+    (repository / "tally.py").write_text("staged = 1\n")
+    git(repository, "add", "tally.py")
+    (repository / "tally.py").write_text("staged = 1\nunstaged = 2\n")
+    (repository / "secret").write_text("private\n")
+    (repository / "secret").chmod(0o600)
+    (repository / "tool").write_text("#!/bin/sh\n")
+    (repository / "tool").chmod(0o755)
+    (repository / "link").symlink_to("tally.py")
+    (repository / "dangling").symlink_to("nowhere")
+    (repository / "sub" / "empty").mkdir(parents=True)
+    (repository / "sub" / "deep.txt").write_text("deep\n")
+    (repository / "sub").chmod(0o700)
+    return repository
+
+
+@pytest.mark.parametrize(
+    "destruction",
+    [
+        "rm -rf sub tally.py link secret debug.log notes.txt",
+        "find . -mindepth 1 -delete",
+        "git stash -u -q; rm tool",
+        "chmod 777 secret tool sub; ln -sf /etc/passwd link",
+        "rm -rf .git; rm README.md",
+    ],
+)
+def test_undo_brings_back_all_that_a_command_destroyed(agent, serve, lively, destruction):
+    agent.use(serve([bash(destruction), Reply("Gone.")]))
+    before = everything(lively)
+    staged, status = git(lively, "diff", "--cached"), git(lively, "status", "--porcelain")
+    assert agent("run", "clean up").returncode == 0
+    assert everything(lively) != before
+    done = agent("undo")
+    assert done.returncode == 0, done.stderr
+    if "stash" in destruction:
+        # What the agent did to git's own state stays; the files are back.
+        assert (lively / "tally.py").read_text() == "staged = 1\nunstaged = 2\n"
+        return
+    assert everything(lively) == before
+    assert git(lively, "diff", "--cached") == staged
+    assert git(lively, "status", "--porcelain") == status
+
+
+def test_undo_goes_back_step_by_step_and_tells_the_model(agent, serve):
+    server = serve(
+        [
+            bash("echo 1 > a"),
+            bash("cat a"),
+            bash("echo 2 > a; echo 2 > b"),
+            Reply("Two steps."),
+            Reply("I see."),
+        ]
+    )
+    agent.use(server)
+    agent("run", "count")
+    a, b = agent.workspace / "a", agent.workspace / "b"
+    assert json.loads(agent("undo", "--json").stdout)["changes"] == [
+        {"path": "a", "kind": "modified"},
+        {"path": "b", "kind": "deleted"},
+    ]
+    assert a.read_text() == "1\n"
+    assert not b.exists()
+    assert agent("undo").stdout == "- a\n"
+    assert not a.exists()
+    nothing = agent("undo")
+    assert nothing.returncode == 2
+    assert "no files that could be undone" in nothing.stderr
+    agent("resume", "--last", "what now?")
+    assert "The user undid your last step" in json.dumps(server.requests[-1].body)
+
+
+def test_undo_of_several_steps_at_once(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), bash("echo 2 > b"), bash("rm a"), Reply("Done.")]))
+    agent("run", "count")
+    assert agent("undo", "3").returncode == 0
+    assert list(agent.workspace.iterdir()) == []
+    assert agent("undo", "3").returncode == 2
+
+
+def test_what_others_changed_since_is_kept_or_asked_about(agent, serve):
+    agent.use(serve([bash("echo 1 > a; echo 1 > b"), Reply("Done.")]))
+    agent("run", "count")
+    (agent.workspace / "mine").write_text("mine\n")
+    (agent.workspace / "a").write_text("mine too\n")
+    refused = agent("undo")
+    assert refused.returncode == 2
+    assert "changed since by somebody else: a\n" in refused.stderr
+    assert (agent.workspace / "b").exists()
+    assert agent("undo", "--force").returncode == 0
+    assert sorted(path.name for path in agent.workspace.iterdir()) == ["mine"]
+
+
+def test_going_back_can_be_taken_back(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), bash("echo 2 > a"), Reply("Done.")]))
+    agent("run", "count")
+    kept = json.loads(agent("undo", "2", "--json").stdout)["kept_at"]
+    assert not (agent.workspace / "a").exists()
+    assert agent("rewind", "--files", "--to", str(kept)).returncode == 0
+    assert (agent.workspace / "a").read_text() == "2\n"
+
+
+def test_rewind_brings_conversation_and_files_back(agent, serve):
+    server = serve(
+        [bash("echo 1 > a", "One."), bash("echo 2 > a", "Two."), Reply("Done."), Reply("Again.")],
+        sessions=2,
+    )
+    agent.use(server)
+    agent("run", "count")
+    events = read_session(agent.sessions[0]).events
+    first = next(e.id for e in events if e.kind == "run" and e.cause is not None)
+    done = json.loads(agent("rewind", "--to", str(first), "--json").stdout)
+    assert done["to_event"] == first
+    assert (agent.workspace / "a").read_text() == "1\n"
+    assert agent("resume", "--last").stdout == "Again.\n"
+    assert server.requests[-1].body == server.requests[1].body
+    assert read_session(agent.sessions[0]).events[: len(events)] == events
+
+
+def test_rewind_of_the_conversation_alone_leaves_the_files(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), Reply("Done.")]))
+    agent("run", "count")
+    assert agent("rewind", "--conversation", "--to", "3").returncode == 0
+    assert (agent.workspace / "a").read_text() == "1\n"
+
+
+def test_without_an_event_the_places_to_go_back_to_are_listed(agent, serve):
+    agent.use(serve([bash("echo 1 > a", "I write."), Reply("Done.")]))
+    agent("run", "count")
+    listed = agent("rewind")
+    assert listed.returncode == 2
+    assert "back to which event?" in listed.stderr
+    assert [line.split()[2] for line in listed.stdout.splitlines()] == ["user", "agent", "agent"]
+    assert agent("rewind", "--to", "999").returncode == 2
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_fork_in_the_middle_leaves_the_original_untouched(agent, serve, lively, ended):
+    server = serve(
+        [
+            bash("echo 1 > a; rm -rf sub", "One."),
+            bash("echo 2 > a; rm tool", "Two."),
+            *([Reply("Done.")] if ended else []),
+            bash("cat a; pwd"),
+            Reply("Forked."),
+        ],
+        sessions=3,
+    )
+    agent.use(server)
+    agent("run", "count", "--max-turns", "5" if ended else "2")
+    original = agent.sessions[0]
+    events = read_session(original).events
+    state = everything(original)
+    files = everything(lively)
+    second = max(e.id for e in events if e.kind == "checkpoint" and e.moment == "before_step")
+    target = agent.home / "copy"
+    done = agent("fork", "--at", str(second - 2), "--dir", str(target), "--json")
+    assert done.returncode == 0, done.stderr
+    forked = json.loads(done.stdout)
+    assert everything(original) == state
+    assert everything(lively) == files
+    copied = everything(target)
+    assert copied.pop("a")[1] == b"1\n"
+    assert copied["tool"] == (stat.S_IFREG | 0o755, b"#!/bin/sh\n")
+    assert copied["secret"] == (stat.S_IFREG | 0o600, b"private\n")
+    assert copied["debug.log"][1] == b"ignored\n"
+    assert not (target / "sub").exists()
+    assert git(target, "diff", "--cached") == git(lively, "diff", "--cached")
+    assert agent("resume", forked["session_id"], "go on").stdout == "Forked.\n"
+    told = json.dumps(server.requests[-1].body)
+    assert "One." in told
+    assert "Two." not in told
+    assert f"1\\n{target}" in told
+    assert everything(lively) == files
+
+
+def test_fork_needs_a_new_folder(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), Reply("Done.")]))
+    agent("run", "count")
+    refused = agent("fork", "--dir", str(agent.workspace))
+    assert refused.returncode == 2
+    assert "is there already" in refused.stderr
+    assert len(agent.sessions) == 1
+    beside = json.loads(agent("fork", "--json").stdout)["workspace"]
+    assert Path(beside).parent == agent.workspace.parent
+    assert (Path(beside) / "a").read_text() == "1\n"
+
+
+def test_diff_shows_what_a_session_changed(agent, serve, repository):
+    agent.use(
+        serve([bash("echo new > a; mkdir __pycache__; echo > __pycache__/x"), Reply("Done.")])
+    )
+    agent("run", "count")
+    patch = agent("diff").stdout
+    assert "+++ b/a" in patch
+    assert "+new" in patch
+    assert "pycache" not in patch
+    assert json.loads(agent("diff", "--json", "--step", "1").stdout) == [
+        {"path": "a", "kind": "added"}
+    ]
+
+
+def test_a_session_without_changes_has_nothing_to_undo(agent, serve):
+    agent.use(serve([bash("ls"), Reply("Nothing here.")]))
+    agent("run", "look")
+    assert agent("undo").returncode == 2
+    assert agent("diff").stdout == ""
+    assert not any(e.kind == "checkpoint" for e in read_session(agent.sessions[0]).events)
+
+
+def test_where_no_checkpoint_can_be_made_the_run_goes_on_and_says_so(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), bash("echo 2 > a"), Reply("Done.")]))
+    agent.env["HOME"] = str(agent.workspace)
+    done = agent("run", "count")
+    assert done.stdout == "Done.\n"
+    assert done.stderr.count("no undo: ") == 1
+    assert agent("undo").returncode == 2
+
+
+def test_a_message_told_to_a_session_reaches_it_when_it_is_resumed(agent, serve):
+    server = serve([Reply("one"), Reply("two"), Reply("three")])
+    agent.use(server)
+    agent("run", "start")
+    name = agent.sessions[0].name
+    assert agent("tell", name, "and then?").returncode == 0
+    assert agent("tell", name, "first this", "--steer").returncode == 0
+    assert agent("resume", "--last").stdout == "three\n"
+    told = [
+        event.content for event in read_session(agent.sessions[0]).events if event.kind == "message"
+    ]
+    assert told == ["start", "one", "first this", "two", "and then?", "three"]
+    assert agent("tell", "nosuch", "x").returncode == 2
