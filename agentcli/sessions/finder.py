@@ -128,7 +128,8 @@ def in_use_by(folder: Path) -> int | None:
 
 def _folders(home: Path) -> list[Path]:
     try:
-        return [entry for entry in (home / "sessions").iterdir() if entry.is_dir()]
+        with os.scandir(home / "sessions") as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir()]
     except OSError:
         return []
 

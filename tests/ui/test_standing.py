@@ -189,6 +189,19 @@ def test_an_interrupt_of_the_model_names_no_command():
     assert standing(events, Facts()).reason == ""
 
 
+def test_a_command_that_was_cut_short_before_the_newest_reply_is_old_news():
+    events = log(
+        user("x"),
+        bash("make"),
+        KILLED,
+        state("paused", "killed"),
+        state("running"),
+        said("I see", "r2"),
+        state("paused", "interrupted"),
+    )
+    assert standing(events, Facts()).reason == ""
+
+
 def test_a_question_that_was_left_open():
     asked = DecisionObservation(decision="ask", by="policy")
     events = log(user("x"), bash("rm -r build"), asked, state("paused", "killed"))
