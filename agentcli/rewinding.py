@@ -21,6 +21,7 @@ from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.runtime.checkpoints import Change, Checkpoints
 from agentcli.sessions.copying import copy_events
 from agentcli.sessions.history import StepTrees, cut_at, steps_with_trees, tree_at, trees
+from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.session import Session, read_session
 
 _MOST_NAMED = 20
@@ -103,6 +104,34 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     if files and not conversation:
         _tell_model(session, f"The user brought the files back to event {cut}.", changes)
     return WentBack(cut, 0, tuple(changes), kept_at)
+
+
+def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
+    """The snapshots before and after all that the session in `folder` did to files, or, with
+    `step`, before and after the `step`-th last of its steps that changed some; None without any.
+
+    What a process at work in it has done since its last checkpoint is left out.
+    """
+    record = read_session(folder)
+    kept = checkpoints_of(folder, record.state.workspace)
+    steps = steps_with_trees(record.events)
+    spans = [(s.before, s.after or _as_now(folder, kept) or s.before) for s in steps]
+    if step is None:
+        return kept, (spans[0][0], spans[-1][1]) if spans else None
+    changing = [span for span in spans if kept.changes(*span)]
+    return kept, changing[-step] if step <= len(changing) else None
+
+
+def _as_now(folder: Path, kept: Checkpoints) -> str | None:
+    """A snapshot of the workspace as it is; None while somebody else makes them."""
+    try:
+        lock = SessionLock(folder / "session.lock")
+    except UsageError:
+        return None
+    try:
+        return kept.take().tree
+    finally:
+        lock.release()
 
 
 def fork(original: Path, copy: Path, event_id: int | None, workspace: Path) -> Forked:

@@ -6,9 +6,10 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
@@ -28,6 +29,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import (
+    AgentStateChangedObservation,
     CmdOutputObservation,
     RecallObservation,
     SessionStartedObservation,
@@ -55,6 +57,9 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.tools.base import Effect, Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
+if TYPE_CHECKING:
+    from agentcli.runtime.checkpoints import Checkpoints
+
 _SWITCHES = {
     "bash": "enable_cmd",
     "python": "enable_jupyter",
@@ -80,6 +85,10 @@ class Workbench:
         self.session.emit(
             MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
         )
+        self.recall_workspace()
+
+    def recall_workspace(self) -> None:
+        """Record what the workspace is like, unless the session knows."""
         if self.facts is not None:
             recall = self.session.emit(
                 RecallAction(recall_type="workspace_context", source=Source.ENVIRONMENT)
@@ -165,11 +174,13 @@ class Wiring:
         except BaseException:
             session.close()
             raise
-        if not _tasks(session):
+        if not any(isinstance(event, RecallObservation) for event in session.events):
             bench.facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         session.emit(self._started(session, llm.model, resumed=True))
+        if not has_message:
+            bench.recall_workspace()
         return bench
 
     def _llm(self, registry: Registry, endpoint: Endpoint) -> LLM:
@@ -240,9 +251,10 @@ class Wiring:
                 return context.files.locate(action.path)
             return None
 
-        return Checkpointer(
-            checkpoints_of(session.folder, str(self.workspace)), may_change, touched
-        )
+        def open_store() -> Checkpoints:
+            return checkpoints_of(session.folder, str(self.workspace))
+
+        return Checkpointer(open_store, may_change, touched)
 
     def _context(self, session: Session, registry: Registry) -> ToolContext:
         """What tools work with, as the session's events left it."""
@@ -328,12 +340,22 @@ def _require_work(session: Session, has_message: bool, *, interactive: bool) -> 
             f"session {session.id} ended before it was given its task",
             hint="start a new one: agent run",
         )
-    if not has_message and verdict(session.events, interactive=interactive) is not None:
+    over = verdict(session.events, interactive=interactive) is not None
+    if over and not has_message and not _ended_untold(session):
         raise UsageError(
             f"session {session.id} has nothing left to do",
             hint=f'say what comes next: agent resume {session.id} "…"',
         )
     return stored
+
+
+def _ended_untold(session: Session) -> bool:
+    """Whether the process was killed after the last reply, before anyone was told of it."""
+    changes = (
+        e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
+    )
+    last = next(changes, None)
+    return last is not None and last.reason == "killed"
 
 
 def _end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
@@ -402,7 +424,13 @@ def _log_to(path: Path, redact: Callable[[Any], Any]) -> None:
         def format(self, record: logging.LogRecord) -> str:
             return str(redact(super().format(record)))
 
-    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    class Unfailing(logging.FileHandler):
+        def emit(self, record: logging.LogRecord) -> None:
+            # What can't be logged must not hide what is being told.
+            with suppress(OSError):
+                super().emit(record)
+
+    handler = Unfailing(path, encoding="utf-8", delay=True)
     handler.setFormatter(Masked("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     # A log that can't be written must not write to the screen instead.
     logging.raiseExceptions = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.runtime.checkpoints import Checkpoints
-from benchmarks.report import Figure, figure
+from benchmarks.report import Figure, figure, table
 
 SIZES = (200, 50_000)
 CHANGED = 3
@@ -95,8 +94,7 @@ def main() -> int:
     """Prints a table; 1 if a median is over its limit."""
     with tempfile.TemporaryDirectory(prefix="agent-bench-") as scratch:
         figures = measure(Path(scratch))
-    for one in figures:
-        print(one)
+    print(table(figures))
     return int(any(one.ok is False for one in figures))
 
 

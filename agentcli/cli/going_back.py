@@ -117,28 +117,19 @@ def diff(
 ) -> None:
     """What a session changed in files, as a patch."""
     from agentcli.errors import UsageError
-    from agentcli.runtime.checkpointer import checkpoints_of
-    from agentcli.sessions.history import steps_with_trees
-    from agentcli.sessions.session import read_session
+    from agentcli.rewinding import newest_changes
+    from agentcli.runtime.names import is_generated
 
     folder = _folder(session)
-    record = read_session(folder)
-    steps = steps_with_trees(record.events)
-    kept = checkpoints_of(folder, record.state.workspace)
-    if step is not None:
-        steps = [s for s in steps if s.after is None or kept.changes(s.before, s.after)]
-        if step > len(steps):
-            raise UsageError(f"only {len(steps)} steps of session {folder.name} changed files")
-        steps = [steps[-step]]
-    if not steps:
-        print(json.dumps([]) if as_json else "", end="\n" if as_json else "")
-        return
-    before, after = steps[0].before, steps[-1].after or kept.take().tree
+    kept, span = newest_changes(folder, step)
+    if step is not None and span is None:
+        raise UsageError(f"session {folder.name} has no {step} steps that changed files")
     if as_json:
-        changes = kept.changes(before, after)
-        print(json.dumps([{"path": c.path, "kind": c.kind} for c in changes], indent=2))
-        return
-    _print_patch(kept.diff(before, after))
+        changes = kept.changes(*span) if span else []
+        shown = [c for c in changes if not is_generated(c.path)]
+        print(json.dumps([{"path": c.path, "kind": c.kind} for c in shown], indent=2))
+    elif span is not None:
+        _print_patch(kept.diff(*span))
 
 
 def _folder(session: str | None) -> Path:
@@ -189,7 +180,7 @@ def _list_events(record: SessionRecord) -> None:
 
 def _print_patch(patch: str) -> None:
     if not sys.stdout.isatty():
-        sys.stdout.write(patch)
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
         return
     from rich.console import Console
     from rich.text import Text

@@ -162,9 +162,11 @@ class Reopening:
     def _tell_standing(self, session: Session) -> None:
         if self._options.quiet:
             return
+        from agentcli.sessions import inbox
         from agentcli.ui.standing import one_line, show_standing, standing
 
-        stands = standing(session.events, session.state)
+        waiting = [session.redact(letter.text) for letter in inbox.letters(session.folder)]
+        stands = standing(session.events, session.state, waiting)
         # Without a reader of stderr the session goes on all the same.
         with suppress(OSError):
             if sys.stderr.isatty() or self._options.verbose:

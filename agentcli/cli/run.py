@@ -149,6 +149,15 @@ class _Starting:
 
         return resolve_workspace(folder)
 
+    def _checked_name(self, wiring: Wiring) -> str | None:
+        from agentcli.sessions.naming import checked_name, require_free
+
+        if self._name is None:
+            return None
+        name = checked_name(self._name)
+        require_free(wiring.home, name)
+        return name
+
     def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
         from agentcli.cli import stdin
         from agentcli.errors import UsageError
@@ -160,7 +169,7 @@ class _Starting:
             if not task or not task.strip():
                 raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
             bench_task, piped = task, piped_beside(wiring, self._no_stdin)
-        bench = wiring.create(outcome.subscribers, self._name)
+        bench = wiring.create(outcome.subscribers, self._checked_name(wiring))
         limit = wiring.settings.input.stdin_max_bytes
         if piped is None:
             piped = stdin.Piped(b"", whole=True)

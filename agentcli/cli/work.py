@@ -19,7 +19,8 @@ from agentcli.cli.complaints import complain, internal_error
 from agentcli.config import LoadedSettings, load_settings, parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events.progress import Notice
-from agentcli.runtime.checkpointer import checkpoints_of, is_generated
+from agentcli.runtime.checkpointer import checkpoints_of
+from agentcli.runtime.names import is_generated
 from agentcli.sessions.facts import Facts, FactsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState

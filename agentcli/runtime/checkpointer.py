@@ -6,44 +6,33 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
-from agentcli.runtime.checkpoints import Checkpoint, Checkpoints
+
+if TYPE_CHECKING:
+    from agentcli.runtime.checkpoints import Checkpoint, Checkpoints
 
 Moment = Literal["before_step", "turn_end"]
 _TICK_S = 0.1
-_GENERATED = frozenset(
-    (
-        "__pycache__",
-        ".cache",
-        ".hypothesis",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".tox",
-        ".venv",
-        "node_modules",
-        "venv",
-    )
-)
 
 log = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """`may_change` says whether an action may change files of the workspace, `touched` which file
-    it is certain to change."""
+    """`checkpoints` gives the store when it is first needed, `may_change` says whether an action
+    may change files of the workspace, `touched` which file it is certain to change."""
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        checkpoints: Callable[[], Checkpoints],
         may_change: Callable[[Action], bool],
         touched: Callable[[Action], Path | None],
     ) -> None:
-        self._checkpoints = checkpoints
+        self._open = checkpoints
+        self._checkpoints: Checkpoints | None = None
         self._may_change = may_change
         self._touched = touched
         self._step = -1
@@ -94,6 +83,7 @@ class Checkpointer:
 
         def take() -> None:
             try:
+                self._checkpoints = self._checkpoints or self._open()
                 results.append(self._checkpoints.take(touched))
             except BaseException as error:
                 results.append(error)
@@ -114,11 +104,8 @@ class Checkpointer:
         return result
 
 
-def is_generated(path: str) -> bool:
-    """Whether tools make such a file by themselves, so that nobody calls it a change."""
-    return not _GENERATED.isdisjoint(path.split("/"))
-
-
 def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
-    """The snapshots of the session in `folder`."""
+    """The snapshots of the session in `folder`; the module comes with the first use."""
+    from agentcli.runtime.checkpoints import Checkpoints
+
     return Checkpoints(Path(workspace), folder / "checkpoints")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeGuard
 
+from agentcli.runtime.names import GENERATED
 from agentcli.runtime.snapshot_git import CheckpointError
 from agentcli.runtime.snapshot_objects import EMPTY_TREE, ObjectStore
 from agentcli.runtime.snapshot_repository import ObjectLinks, link_or_copy, publish_links
@@ -30,7 +31,12 @@ Kind = Literal["added", "modified", "deleted", "mode"]
 _TREE = re.compile(r"[0-9a-f]{40}")
 _NAMED_FAILURES = 5
 # What is ours or a repository's own is no change of the workspace.
-_SHOWN = (".", ":(exclude,top)%left-out", ":(exclude,glob,icase)**/%.git/**")
+_SHOWN = (
+    ".",
+    ":(exclude,top)%left-out",
+    ":(exclude,glob,icase)**/%.git/**",
+    *(f":(exclude,glob)**/{name}/**" for name in sorted(GENERATED)),
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Checkpoints:
 
     def diff(self, old: str, new: str) -> str:
         """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
-        UTF-8 are surrogates in it."""
+        UTF-8 are surrogates in it. What tools generate is not in it."""
         before, after = _oid(old), _oid(new)
         with self._errors("compare checkpoints"):
             for tree in (before, after):
@@ -107,6 +113,7 @@ class Checkpoints:
         with self._errors("restore a checkpoint"):
             self._refuse_what_is_no_project()
             left_out = self._trees.left_out(target)
+            self._workspace.mkdir(parents=True, exist_ok=True)
             now = self._taker.take()[0]
             closed: set[bytes] = set()
             while not closed >= self._taker.unreadable_folders:
@@ -208,7 +215,8 @@ class Checkpoints:
             restorer.apply([d for d in differences if _is_wanted(d, paths)])
 
     def _refuse_what_is_no_project(self) -> None:
-        if self._workspace in (Path("/"), Path(os.path.realpath(Path.home()))):
+        home = os.path.expanduser("~")  # noqa: PTH111 (Path's own fails where there is no home)
+        if self._workspace in (Path("/"), Path(os.path.realpath(home))):
             raise CheckpointError(
                 f"{self._workspace} is no project, so that it has no checkpoints",
                 hint="start in the folder of one project to have checkpoints",

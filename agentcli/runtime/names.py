@@ -8,6 +8,21 @@ from pathlib import Path
 
 from agentcli.errors import ToolError
 
+GENERATED = frozenset(
+    (
+        "__pycache__",
+        ".cache",
+        ".hypothesis",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".tox",
+        ".venv",
+        "node_modules",
+        "venv",
+    )
+)
+"""Folders that tools fill by themselves, so that nobody calls what is in them a change."""
 _NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 _ESCAPE = re.compile(
     rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
@@ -65,3 +80,7 @@ def size_text(size: int) -> str:
     if size < 1000:
         return f"{size} bytes"
     return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def is_generated(path: str) -> bool:
+    return not GENERATED.isdisjoint(path.split("/"))

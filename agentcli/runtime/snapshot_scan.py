@@ -109,11 +109,14 @@ def record_of(path: bytes, facts: os.stat_result) -> bytes:
 
 
 def scan(workspace: Path, pruned: Collection[bytes]) -> Scan:
-    """Everything but the `pruned` folders and the object files of repositories.
+    """Everything but the `pruned` folders and the object files of repositories. A workspace that
+    is gone is empty.
 
     Raises TooManyFiles, and CheckpointError when the workspace itself can't be read.
     """
     started = time.time_ns()
+    if not os.path.lexists(workspace):
+        return Scan(started, b"")
     if not os.access(workspace, os.R_OK | os.X_OK):
         raise CheckpointError(f"{workspace} can't be read")
     walker = _Walker(workspace, pruned)

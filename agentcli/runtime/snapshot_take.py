@@ -68,6 +68,7 @@ class Taker:
         ours = (_inside(workspace, store) for store in (objects.folder.parent, objects.folder))
         self._ours = set(filter(None, ours))
         self._grown_files = self._grown_bytes = 0
+        self._last: tuple[bytes, set[bytes]] = (b"", set())
 
     def take(self, touched: Iterable[Path] = ()) -> tuple[bytes, bytes | None, tuple[str, ...]]:
         """The tree, the one before it, and what it newly leaves out."""
@@ -103,7 +104,7 @@ class Taker:
         found, folders = self._scan(known)
         same = found.raw == known.raw and folders == known.folders
         records = set() if same else found.records()
-        before = set() if same else Scan(0, known.raw).records()
+        before = set() if same else self._records_of(known.raw)
         fresh = [parse(record) for record in records - before]
         new = {facts.path for facts in fresh if _is_repository(facts)}
         repositories = set(filter(self._is_folder, known.repositories | new))
@@ -130,8 +131,14 @@ class Taker:
             repositories=repositories,
         )
         self._store(after, fresh, gone, found.started_ns)
+        if not same:
+            self._last = (found.raw, records)
         after.save(self._cache, self._workspace)
         return after
+
+    def _records_of(self, raw: bytes) -> set[bytes]:
+        last_raw, records = self._last
+        return records if last_raw is raw else Scan(0, raw).records()
 
     def _store(self, after: Known, fresh: list[Facts], gone: list[Facts], seen_ns: int) -> None:
         """Brings `after.tree` up to date with the records that came and went."""

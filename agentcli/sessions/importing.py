@@ -225,7 +225,7 @@ def _valid_unicode(record: Any) -> Any:
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     state = State()
-    store = EventStore(folder)
+    store = EventStore(folder, durable=False)
     store.open()
     try:
         batch: list[tuple[int, bytes]] = []
@@ -239,6 +239,7 @@ def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
             store.append(batch)
     finally:
         store.close()
+    os.sync()
     count = state.end_id + 1
     if not count:
         raise SessionError("there are no events")

@@ -43,8 +43,15 @@ def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, A
     digest, _, body = data.partition(b"\n")
     if status.st_mtime_ns < written_ns or hashlib.sha256(body).hexdigest().encode() != digest:
         return None
-    page: list[dict[str, Any]] = json.loads(body)
-    return page
+    try:
+        page = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    wanted = range(start, start + PAGE)
+    if not isinstance(page, list) or len(page) != PAGE:
+        return None
+    right = (isinstance(r, dict) and r.get("id") == i for r, i in zip(page, wanted, strict=True))
+    return page if all(right) else None
 
 
 def read_regular(path: Path) -> tuple[bytes, os.stat_result]:

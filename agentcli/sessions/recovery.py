@@ -7,7 +7,11 @@ from collections.abc import Iterable, Sequence
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import FileReadAction, GlobAction, SearchAction
 from agentcli.events.live import newest_first
-from agentcli.events.observations import DecisionObservation, ReplyDiscardedObservation
+from agentcli.events.observations import (
+    DecisionObservation,
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
 
 _READS = (FileReadAction, SearchAction, GlobAction)
 
@@ -48,6 +52,17 @@ def awaits_approval(events: Sequence[Event], action: Action) -> bool:
             return event.decision == "ask"
         if event is action:
             break
+    return False
+
+
+def is_accounted_for(events: Sequence[Event]) -> bool:
+    """Whether the action of the newest reply that was being carried out when the process ended
+    was told so already, by another process that was killed while it did."""
+    for event in newest_first(events):
+        if event.reply is not None:
+            break
+        if isinstance(event, ErrorObservation) and event.error_id == "interrupted":
+            return True
     return False
 
 

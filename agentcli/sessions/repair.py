@@ -73,10 +73,7 @@ def _repair(folder: Path) -> Repair:
 def _from_page(folder: Path, event_id: int) -> bytes | None:
     start = event_id // PAGE * PAGE
     page = read_page(folder, start)
-    for record in page or ():
-        if record.get("id") == event_id:
-            return encode(record)[0]
-    return None
+    return None if page is None else encode(page[event_id - start])[0]
 
 
 def _set_aside(folder: Path, first: int) -> tuple[int, ...]:

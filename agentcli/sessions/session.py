@@ -36,7 +36,13 @@ from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
 from agentcli.sessions.ownership import require_own
 from agentcli.sessions.pages import PAGE
-from agentcli.sessions.recovery import awaits_approval, open_actions, torn_reply, with_progress
+from agentcli.sessions.recovery import (
+    awaits_approval,
+    is_accounted_for,
+    open_actions,
+    torn_reply,
+    with_progress,
+)
 from agentcli.sessions.state import (
     TRANSITIONS,
     AgentState,
@@ -305,12 +311,13 @@ class Session:
         first = next(iter(self._pending.values()), None)
         if first is not None and not awaits_approval(self.events, first):
             when = self.events[-1].timestamp.isoformat(timespec="seconds")
-            self.answer_pending(
+            not_started = "Not started: agent was killed before it came to this."
+            unknown = (
                 f"agent was killed while this was running, at {when} or later. Its effects are "
-                "unknown: it may have run fully, in part or not at all. Check before you repeat "
-                "it.",
-                "Not started: agent was killed before it came to this.",
+                "unknown: it may have run fully, in part or not at all. Check before you repeat it."
             )
+            told = is_accounted_for(self.events)
+            self.answer_pending(not_started if told else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
         ):

@@ -28,12 +28,14 @@ log = logging.getLogger(__name__)
 
 
 class EventStore:
-    """Reads and appends the events of one session folder; the caller holds the lock."""
+    """Appends to the events of one session folder; the caller holds the lock. Not `durable`: for
+    a folder that is synced and put in its place as a whole."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.exhausted: SessionError | None = None
         """Set when the disk is full and the reserve was used up: no event after it may be acted
         on."""
+        self._durable = durable
         self._folder = folder
         self._events = folder / "events"
         self._pages = folder / "event_cache"
@@ -69,7 +71,7 @@ class EventStore:
             self._add_to_page(event_id, body)
         if barrier or self._unsynced_names:
             try:
-                os.fsync(self._folder_fd)
+                self._fsync(self._folder_fd)
             except OSError as error:
                 raise _cannot_write(self._events, error) from error
         self._unsynced_names = not barrier
@@ -92,10 +94,13 @@ class EventStore:
         if sys.platform == "linux" and self._link_unnamed(name, body):
             return
         temporary = f".{name}.tmp"
-        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+        with suppress(FileNotFoundError):
+            # It may be another name of an event: a process was killed before it removed this one.
+            os.unlink(temporary, dir_fd=self._folder_fd)
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         fd = os.open(temporary, flags, 0o600, dir_fd=self._folder_fd)
         try:
-            _write_synced(fd, body)
+            self._write_synced(fd, body)
         finally:
             os.close(fd)
         try:
@@ -110,7 +115,7 @@ class EventStore:
         except OSError:
             return False
         try:
-            _write_synced(fd, body)
+            self._write_synced(fd, body)
             # Giving a source folder makes CPython call linkat, which alone follows this link.
             os.link(
                 str(_PROC_FD / str(fd)),
@@ -122,6 +127,16 @@ class EventStore:
         finally:
             os.close(fd)
         return True
+
+    def _write_synced(self, fd: int, body: bytes) -> None:
+        view = memoryview(body)
+        while view:
+            view = view[os.write(fd, view) :]
+        self._fsync(fd)
+
+    def _fsync(self, fd: int) -> None:
+        if self._durable:
+            os.fsync(fd)
 
     def _add_to_page(self, event_id: int, body: bytes) -> None:
         if event_id % PAGE == 0:
@@ -171,13 +186,6 @@ def _allocate(fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     else:
         os.write(fd, b"\0" * size)
-
-
-def _write_synced(fd: int, body: bytes) -> None:
-    view = memoryview(body)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.fsync(fd)
 
 
 def _cannot_write(path: Path, error: OSError) -> SessionError:

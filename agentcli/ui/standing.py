@@ -112,8 +112,9 @@ def ago(seconds: float) -> str:
     return f"{int(seconds // 3600)} h ago" if seconds >= 3600 else f"{int(seconds // 60)} min ago"
 
 
-def standing(events: Sequence[Event], state: SessionFacts) -> Standing:
-    """What a person wants to know before a session goes on, from its log and its state."""
+def standing(events: Sequence[Event], state: SessionFacts, letters: Sequence[str] = ()) -> Standing:
+    """What a person wants to know before a session goes on, from its log and its state; `letters`
+    are messages that wait in its inbox."""
     turn = _newest_turn(events)
     messages = [event for event in turn if _is_users(event)]
     unanswered = [event for event in _since_reply(turn) if _is_users(event)]
@@ -135,7 +136,7 @@ def standing(events: Sequence[Event], state: SessionFacts) -> Standing:
         tasks=_tasks(events),
         steps=state.iteration,
         cost_usd=state.cost_usd,
-        queued=tuple(message.content for message in reversed(queued)),
+        queued=(*(message.content for message in reversed(queued)), *letters),
     )
 
 

@@ -20,7 +20,7 @@ KILLS = ("kill-before", "kill-after", "tear")
 REFUSALS = ("ENOSPC", "EIO", "EROFS")
 SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
 _AT_ONCE = max(2, os.cpu_count() or 1)
-_BUSY_BOUNDARIES = 330
+_BUSY_BOUNDARIES = 500
 _LONGEST_DELAY_S = 2.5
 
 Item = TypeVar("Item")

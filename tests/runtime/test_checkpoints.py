@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentcli.runtime import snapshot_scan, snapshot_take
 from agentcli.runtime.checkpoints import Change, CheckpointError, Checkpoints
 from tests.runtime.trees import NOBODY, as_nobody, contents, killed_at
 
@@ -79,13 +80,35 @@ def test_only_named_paths_are_restored(workspace, checkpoints):
     assert (workspace / "src" / "main.py").read_text() == "print('hello')\n"
 
 
-def test_a_change_within_the_same_tick_is_seen(workspace, checkpoints):
-    file = workspace / "README"
+def test_the_workspace_itself_comes_back(workspace, checkpoints):
+    before = contents(workspace)
+    tree = checkpoints.take().tree
+    shutil.rmtree(workspace)
+    assert checkpoints.take().changed == 2
+    checkpoints.restore(tree)
+    assert contents(workspace) == before
+
+
+def test_without_git_only_the_diff_is_missing(workspace, checkpoints, monkeypatch):
+    monkeypatch.setenv("PATH", "bin:/nonexistent")
+    old = checkpoints.take().tree
+    (workspace / "README").unlink()
+    new = checkpoints.take().tree
+    checkpoints.restore(old)
+    assert (workspace / "README").exists()
+    with pytest.raises(CheckpointError, match="no git on PATH"):
+        checkpoints.diff(old, new)
+
+
+def test_a_change_within_the_same_tick_is_seen(workspace, checkpoints, monkeypatch):
+    exact = snapshot_scan._time
+    tick = 10_000_000
+    monkeypatch.setattr(snapshot_scan, "_time", lambda ns: exact(ns - ns % tick))
     trees = set()
-    for n in range(200):
-        file.write_text(f"{n:03}\n")
+    for n in range(100):
+        (workspace / "README").write_text(f"{n:03}\n")
         trees.add(checkpoints.take().tree)
-    assert len(trees) == 200
+    assert len(trees) == 100
 
 
 def test_a_diff_is_that_of_git(workspace, checkpoints):
@@ -243,8 +266,9 @@ def test_what_is_no_checkpoint_is_refused(checkpoints):
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_killed_snapshot_leaves_a_usable_store(workspace, tmp_path, warm):
-    for n in range(120):
+def test_a_killed_snapshot_leaves_a_usable_store(workspace, tmp_path, warm, monkeypatch):
+    monkeypatch.setattr(snapshot_take, "_ONE_BY_ONE", 5)
+    for n in range(12):
         (workspace / f"file{n}").write_text(f"{n}\n" * 9)
     store, step = tmp_path / "store", 0
     interrupted = True
@@ -252,7 +276,7 @@ def test_a_killed_snapshot_leaves_a_usable_store(workspace, tmp_path, warm):
         step += 1
         if not warm:
             shutil.rmtree(store, ignore_errors=True)
-        (workspace / f"file{step % 120}").write_text(f"changed {step}\n")
+        (workspace / f"file{step % 12}").write_text(f"changed {step}\n")
         (workspace / f"new{step}").write_text("new\n")
         interrupted = killed_at(step, lambda: Checkpoints(workspace, store).take())
         (workspace / f"new{step}").unlink()
@@ -302,44 +326,42 @@ trees = st.recursive(
 folders = st.dictionaries(names, trees, max_size=5)
 
 
-def build(top: bytes, entries) -> None:
+def build(top: Path, entries) -> None:
     for name, (mode, content) in entries.items():
-        path = top + b"/" + name
+        path = top / os.fsdecode(name)
         remove(path)
         if mode is None:
-            os.symlink(content, path)
+            os.symlink(content, path)  # noqa: PTH211 (the target stays as it is written)
         elif isinstance(content, dict):
-            os.mkdir(path)
+            path.mkdir()
             build(path, content)
-            os.chmod(path, mode)
+            path.chmod(mode)
         else:
-            with open(path, "wb") as file:
-                file.write(content)
-            os.chmod(path, mode)
+            path.write_bytes(content)
+            path.chmod(mode)
 
 
-def remove(path: bytes) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(first=folders, then=folders, gone=st.sets(names, max_size=3))
 def test_any_tree_comes_back_from_any_other(first, then, gone):
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch) / "work"
         work.mkdir()
-        top = os.fsencode(work)
         checkpoints = Checkpoints(work, Path(scratch) / "store")
 
-        build(top, first)
+        build(work, first)
         before = contents(work)
         tree = checkpoints.take().tree
         for name in gone:
-            remove(top + b"/" + name)
-        build(top, then)
+            remove(work / os.fsdecode(name))
+        build(work, then)
         after = contents(work)
         later = checkpoints.take().tree
         touched = {os.fsencode(change.path) for change in checkpoints.changes(tree, later)}

@@ -78,7 +78,12 @@ def test_without_git_folders_that_tools_fill_are_left_out(work, store):
     assert first.left_out == ("web/node_modules (45 files, can be made again)",)
     notes = checkpoints.write_out(first.tree, work.parent / "copy")
     assert notes == ["web/node_modules is not in the copy"]
-    assert sorted(os.listdir(work.parent / "copy")) == ["data", "kept", "target", "web"]
+    assert sorted(path.name for path in (work.parent / "copy").iterdir()) == [
+        "data",
+        "kept",
+        "target",
+        "web",
+    ]
 
 
 def test_a_folder_that_becomes_large_stays_when_an_older_state_comes_back(work, store):
