@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import comparisons, peers, report, resume, shell, startup, steps
+from benchmarks import checkpoints, comparisons, peers, report, resume, shell, startup, steps
 from benchmarks.bench import PROTOCOLS, Bench
 from benchmarks.model import Model
 from benchmarks.process import adopt_orphans
@@ -17,7 +17,7 @@ from benchmarks.report import Figure
 
 README = Path(__file__).with_name("README.md")
 RESULTS = Path(__file__).with_name("results.json")
-PARTS = ("startup", "steps", "long", "resume", "shell", "bare", "peers")
+PARTS = ("startup", "steps", "long", "resume", "shell", "checkpoints", "bare", "peers")
 Notes = list[str]
 
 
@@ -56,6 +56,7 @@ def _measures(
         "long": lambda: ([f for p in PROTOCOLS for f in steps.measure_long(bench, p)], []),
         "resume": lambda: (resume.measure(bench, 3 if quick else 10), []),
         "shell": lambda: (shell.measure(bench), []),
+        "checkpoints": lambda: (checkpoints.measure(bench.scratch), []),
         "bare": lambda: comparisons.measure(bench, 1 if quick else 3),
         "peers": lambda: peers.measure(bench, options.peers, 1 if quick else 3),
     }

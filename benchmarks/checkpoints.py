@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.runtime.checkpoints import Checkpoints
-from benchmarks.report import Figure, figure, table
+from benchmarks.report import Figure, figure
 
 SIZES = (200, 50_000)
 CHANGED = 3
@@ -88,15 +86,3 @@ def _ms(act: Callable[[], object]) -> float:
     started = time.monotonic()
     act()
     return 1000 * (time.monotonic() - started)
-
-
-def main() -> int:
-    """Prints a table; 1 if a median is over its limit."""
-    with tempfile.TemporaryDirectory(prefix="agent-bench-") as scratch:
-        figures = measure(Path(scratch))
-    print(table(figures))
-    return int(any(one.ok is False for one in figures))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
