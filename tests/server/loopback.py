@@ -129,6 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         raw = self.rfile.read(int(length))
+        if len(raw) < int(length):
+            # Its client died before the request was whole: to a server it was none.
+            self.close_connection = True
+            return
         self._write(self.server.answerer(Incoming(self.command, self.path, headers, raw)))
 
     def _write(self, answer: Answer) -> None:
