@@ -18,7 +18,7 @@ from agentcli.agent.prompts import system_text
 from agentcli.agent.replies import verdict
 from agentcli.config import Settings, state_home
 from agentcli.errors import ConfigError, UsageError
-from agentcli.events import Action, Source
+from agentcli.events import Action, Event, Source
 from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
@@ -261,9 +261,10 @@ class Wiring:
         environment = self._environment(registry, session.id)
         max_chars = self.settings.tools.max_output_chars
         files = FileLedger(self.workspace)
-        for event in session.events:
+        past = live(session.events)
+        for event in past:
             files.observe(event)
-        exports, not_restored = _last_exports(session)
+        exports, not_restored = _last_exports(past)
         return ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
@@ -401,9 +402,8 @@ def _last_folder(session: Session) -> str | None:
     return None
 
 
-def _last_exports(session: Session) -> tuple[dict[str, str | None], list[str]]:
+def _last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:
     """What commands made of the exported variables, and a note if some can't be had again."""
-    past = live(session.events)
     commands = (event for event in past if isinstance(event, CmdOutputObservation))
     changes = exports_of(command.metadata.exports for command in commands)
     exports, withheld = restorable(changes, MASK)

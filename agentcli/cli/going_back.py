@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentcli.cli.session_common import Json, here, home
+
 if TYPE_CHECKING:
     from agentcli.rewinding import WentBack
     from agentcli.sessions.session import SessionRecord
@@ -18,7 +20,6 @@ Session = Annotated[
     str | None,
     typer.Argument(help="Id, unique start of one, or name; the newest here if left out."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def undo(
@@ -90,14 +91,14 @@ def fork(
     itself and its workspace stay untouched; another process may be using them.
     """
     from agentcli import rewinding
-    from agentcli.config import state_home
     from agentcli.sessions.finder import new_folder, state_of
 
     original = _folder(session)
-    copy = new_folder(state_home(os.environ))
+    copy = new_folder(home())
     beside = Path(state_of(original).workspace)
     target = folder or beside.with_name(f"{beside.name}-fork-{copy.name[-4:]}")
-    done = rewinding.fork(original, copy, at, target.expanduser().absolute())
+    whole = os.path.expanduser(target)  # noqa: PTH111 (Path's raises for users there are not)
+    done = rewinding.fork(original, copy, at, Path(whole).absolute())
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
@@ -133,12 +134,9 @@ def diff(
 
 
 def _folder(session: str | None) -> Path:
-    from agentcli.config import state_home
     from agentcli.sessions.finder import find, newest
-    from agentcli.wiring import resolve_workspace
 
-    home = state_home(os.environ)
-    return newest(home, resolve_workspace(None)) if session is None else find(home, session)
+    return newest(home(), here()) if session is None else find(home(), session)
 
 
 def _tell(session_id: str, done: WentBack, as_json: bool) -> None:

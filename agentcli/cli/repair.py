@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from agentcli.cli.session_common import Json, Session, home
+
 
 def repair(
-    session: Annotated[str, typer.Argument(help="Id, unique start of one, or name.")],
+    session: Session,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Make a session with missing or damaged events fit for use again.
+    """Make a damaged session fit for use again.
 
     What a page of its cache holds is restored. From the first event that is lost on, the rest is
     moved to events.bad/ in the session's folder.
     """
-    from agentcli.config import state_home
     from agentcli.sessions.finder import find
     from agentcli.sessions.repair import repair as repair_session
 
-    folder = find(state_home(os.environ), session)
+    folder = find(home(), session)
     done = repair_session(folder, dry_run=dry_run)
     if as_json:
         print(json.dumps({"session_id": folder.name, "dry_run": dry_run, **asdict(done)}))

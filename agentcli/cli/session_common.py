@@ -1,4 +1,4 @@
-"""What the commands of `agent sessions` share."""
+"""What commands on sessions share."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ Everywhere = Annotated[
 ]
 Last = Annotated[bool, typer.Option("--last", help="The newest session here.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Wanted = Annotated[
-    str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
-]
-
-_AGES = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (30 * 86400, "d", 86400))
+Session = Annotated[str, typer.Argument(help="Id, unique start of one, or name.")]
+Wanted = Annotated[str | None, typer.Argument(help="Id, unique start of one, or name.")]
 
 
 def home() -> Path:
@@ -86,22 +83,12 @@ def label(state: State) -> str:
 
 
 def age(moment: datetime) -> str:
-    """How long ago, in at most ten columns; the date when it is long ago."""
+    """How long ago, in words."""
     from datetime import UTC, datetime
 
-    seconds = (datetime.now(UTC) - moment).total_seconds()
-    for limit, unit, size in _AGES:
-        if seconds < limit:
-            return f"{max(int(seconds // size), 0)} {unit} ago"
-    return f"{moment.astimezone():%Y-%m-%d}"
+    from agentcli.ui.standing import ago
 
-
-def size(number: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"
+    return ago((datetime.now(UTC) - moment).total_seconds())
 
 
 def row(session_id: str, state: State) -> dict[str, Any]:

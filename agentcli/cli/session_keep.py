@@ -12,6 +12,7 @@ import typer
 from agentcli.cli.session_common import (
     Everywhere,
     Json,
+    Session,
     Yes,
     age,
     confirmed,
@@ -19,7 +20,6 @@ from agentcli.cli.session_common import (
     home,
     label,
     row,
-    size,
 )
 
 if TYPE_CHECKING:
@@ -27,21 +27,24 @@ if TYPE_CHECKING:
 
 
 def rename(
-    session: Annotated[str, typer.Argument(help="Id, unique start of one, or name.")],
+    session: Session,
     name: Annotated[str, typer.Argument(help="The new name.")],
     as_json: Json = False,
 ) -> None:
-    """Give a session a name, under which resume, show and the others find it."""
+    """Give a session a name.
+
+    Every command that takes the id of a session takes its name too.
+    """
     from agentcli.events import Source
     from agentcli.events.actions import RenameAction
     from agentcli.sessions.finder import find
     from agentcli.sessions.naming import checked_name, require_free
-    from agentcli.sessions.session import Session
+    from agentcli.sessions.session import Session as Opened
 
     folder = find(home(), session)
     name = checked_name(name)
     require_free(home(), name, folder)
-    with Session.open(folder) as opened:
+    with Opened.open(folder) as opened:
         opened.emit(RenameAction(name=name, source=Source.USER))
         state = opened.state
     if as_json:
@@ -57,15 +60,20 @@ def remove_sessions(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove sessions for good: all that are given, or none if one of them is in use."""
-    from agentcli.sessions.finder import find, session_states
-    from agentcli.sessions.retention import require_unused
+    """Remove sessions for good.
 
-    wanted = dict.fromkeys(find(home(), session) for session in sessions)
-    for folder in wanted:
-        require_unused(folder)
-    states = dict(session_states(home()))
-    _remove([(folder, states[folder]) for folder in wanted if folder in states], yes, as_json)
+    All that are given, or none if one of them is in use.
+    """
+    from agentcli.errors import UsageError
+    from agentcli.sessions.finder import find, session_states
+    from agentcli.sessions.retention import use_of
+
+    wanted = {find(home(), session) for session in sessions}
+    for folder in sorted(wanted):
+        if use := use_of(folder):
+            raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")
+    found = [(folder, state) for folder, state in session_states(home()) if folder in wanted]
+    _remove(found, yes, as_json)
 
 
 def prune(
@@ -85,14 +93,14 @@ def prune(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove old sessions of this folder; what is asked for must hold together.
+    """Remove old sessions of this folder.
 
-    Sessions that have a name or are in use stay.
+    What is asked for must hold together. Sessions that have a name or are in use stay.
     """
     from datetime import UTC, datetime
 
     from agentcli.errors import UsageError
-    from agentcli.sessions.retention import PruneRule, in_use, parse_age, to_prune
+    from agentcli.sessions.retention import PruneRule, parse_age, to_prune, use_of
 
     if older_than is None and keep is None and not empty:
         raise UsageError("which sessions?", hint="--older-than 30d, --keep 20 or --empty")
@@ -102,7 +110,7 @@ def prune(
     found = [
         (folder, state)
         for folder, state in to_prune(home(), rule, workspace, datetime.now(UTC))
-        if not in_use(folder)
+        if not use_of(folder)
     ]
     _remove(found, yes, as_json, dry_run=dry_run)
 
@@ -111,6 +119,7 @@ def _remove(
     found: list[tuple[Path, State]], yes: bool, as_json: bool, *, dry_run: bool = False
 ) -> None:
     from agentcli.errors import UsageError
+    from agentcli.runtime.names import size_text
     from agentcli.sessions.retention import remove, size_of
 
     sizes = {folder: size_of(folder) for folder, _ in found}
@@ -142,18 +151,19 @@ def _remove(
             )
         )
     elif removed:
-        print(f"removed {_sessions(len(removed))}, {size(freed)} freed")
+        print(f"removed {_sessions(len(removed))}, {size_text(freed)} freed")
     elif found and not dry_run:
         print("agent: nothing was removed", file=sys.stderr)
 
 
 def _tell(found: list[tuple[Path, State]], sizes: dict[Path, int]) -> None:
+    from agentcli.runtime.names import size_text
     from agentcli.sessions.retention import updated_at
 
     for folder, state in found:
         when = age(updated_at(folder, state))
-        print(f"{folder.name}  {when:<10}  {size(sizes[folder]):>9}  {label(state)}")
-    print(f"{_sessions(len(found))}, {size(sum(sizes.values()))}")
+        print(f"{folder.name}  {when:<12}  {size_text(sizes[folder]):>9}  {label(state)}")
+    print(f"{_sessions(len(found))}, {size_text(sum(sizes.values()))}")
 
 
 def _sessions(number: int) -> str:

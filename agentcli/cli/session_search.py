@@ -33,9 +33,9 @@ def search_sessions(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Search what was said, run, read and printed. Best first, newer first among like ones.
+    """Search what was said, run, read and printed.
 
-    Exits 1 when nothing is found.
+    The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
     """
     from agentcli.sessions.index import search
 

@@ -65,19 +65,25 @@ def _write_to_stdout(pieces: Iterator[str]) -> None:
 
 
 def _write_whole(path: Path, pieces: Iterator[str]) -> None:
-    """Replace `path` when all is written. Raises SessionError."""
+    """Replace the file `path` when all is written. Raises SessionError."""
     import secrets
 
     from agentcli.errors import SessionError
 
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     try:
+        if path.exists() and not path.is_file():
+            # Replaced, a device or a pipe would be gone for everybody.
+            with path.open("wb") as file:
+                file.writelines(encoded)
+            return
+        place = Path(os.path.realpath(path))
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with open(fd, "wb") as file:
-                for piece in pieces:
-                    file.write(piece.encode("utf-8", "replace"))
-            temporary.replace(path)
+                file.writelines(encoded)
+            temporary.replace(place)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -95,9 +101,9 @@ def import_sessions(
     ],
     as_json: Json = False,
 ) -> None:
-    """Take over a session from elsewhere, as a new one with an id of its own.
+    """Take over a session from elsewhere, as a new one.
 
-    What it allowed has no force here, and none of its files is believed.
+    It gets an id of its own. What it allowed has no force here, and none of its files is believed.
     """
     from agentcli.sessions.finder import state_of
     from agentcli.sessions.importing import import_session

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Annotated
 
 import typer
 
+from agentcli.cli.session_common import Json, Session, home
+
 
 def tell(
-    session: Annotated[str, typer.Argument(help="Id, unique start of one, or name.")],
+    session: Session,
     text: Annotated[str, typer.Argument(help="What to say; - reads it from stdin.")],
     steer: Annotated[
         bool, typer.Option("--steer", help="At its next step, not only after this turn.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say something to a session that works elsewhere.
 
     It gets the message at the latest when it is resumed.
     """
     from agentcli.cli import stdin
-    from agentcli.config import state_home
     from agentcli.errors import UsageError
     from agentcli.sessions import inbox
     from agentcli.sessions.finder import find
     from agentcli.sessions.ownership import require_own
 
-    folder = find(state_home(os.environ), session)
+    folder = find(home(), session)
     require_own(folder)
     message = stdin.read_task() if text == "-" else text
     if not message.strip():

@@ -88,20 +88,23 @@ class Checkpointer:
             except BaseException as error:
                 results.append(error)
 
-        if self._worker is not None:
-            self._worker.join()
+        self._join(alive)
         self._worker = threading.Thread(target=take, name="checkpoint", daemon=True)
         self._worker.start()
-        while True:
-            self._worker.join(_TICK_S)
-            if not self._worker.is_alive():
-                break
-            alive()
-        self._worker = None
+        self._join(alive)
         [result] = results
         if isinstance(result, BaseException):
             raise result
         return result
+
+    def _join(self, alive: Callable[[], None]) -> None:
+        """An interrupted checkpoint may still be at work when the next one is to be made."""
+        while self._worker is not None:
+            self._worker.join(_TICK_S)
+            if self._worker.is_alive():
+                alive()
+            else:
+                self._worker = None
 
 
 def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 import sys
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +50,6 @@ class Change:
 class Checkpoint:
     tree: str
     """The id of the snapshot, 40 hexadecimal digits."""
-    changed: int
-    """Paths that differ from the store's snapshot before; 0 for the first."""
-    duration_s: float
     left_out: tuple[str, ...]
     """What newly is not in it, in words: `data/big.bin (1.2 GB)`."""
 
@@ -79,12 +75,10 @@ class Checkpoints:
     def take(self, touched: Iterable[Path] = ()) -> Checkpoint:
         """A snapshot of the workspace as it is. `touched` paths are in it wherever they are, from
         now on; relative ones are relative to the workspace."""
-        started = time.monotonic()
         with self._errors("take a checkpoint"):
             self._refuse_what_is_no_project()
-            tree, before, left_out = self._taker.take(touched)
-            changed = 0 if before is None else sum(1 for _ in self._changes(before, tree))
-        return Checkpoint(tree.hex(), changed, time.monotonic() - started, left_out)
+            tree, left_out = self._taker.take(touched)
+        return Checkpoint(tree.hex(), left_out)
 
     def changes(self, old: str, new: str) -> list[Change]:
         """What differs, by path. A `.git` is one path, and only named if it came or went."""
@@ -122,9 +116,8 @@ class Checkpoints:
                 now = self._taker.take()[0]
             differences = [
                 difference
-                for difference in self._trees.compare(now, target)
-                if _is_wanted(difference, paths)
-                and not (difference.new is None and left_out.covers(difference.path))
+                for difference in _only(self._trees.compare(now, target), paths)
+                if not (difference.new is None and left_out.covers(difference.path))
             ]
             return self._apply(self._workspace, differences)
 
@@ -212,7 +205,7 @@ class Checkpoints:
         found = [(path, self._trees.find(target, path)) for path in sorted(closed)]
         differences = [Difference(path, entry, entry) for path, entry in found if _is_folder(entry)]
         with Restorer(self._workspace, self._objects) as restorer:
-            restorer.apply([d for d in differences if _is_wanted(d, paths)])
+            restorer.apply(list(_only(differences, paths)))
 
     def _refuse_what_is_no_project(self) -> None:
         home = os.path.expanduser("~")  # noqa: PTH111 (Path's own fails where there is no home)
@@ -271,15 +264,16 @@ def _repository_of(path: bytes) -> bytes | None:
     return next((p for p in with_parents(path) if p.rpartition(b"/")[2] == REPOSITORY), None)
 
 
-def _is_wanted(difference: Difference, paths: Collection[str] | None) -> bool:
-    """Also the folders that have to be there for a wanted path to be."""
-    if paths is None:
-        return True
-    wanted = {os.fsencode(path).strip(b"/") for path in paths}
-    if not wanted.isdisjoint(with_parents(difference.path)):
-        return True
-    missing = _is_folder(difference.new) and not _is_folder(difference.old)
-    return missing and any(path.startswith(difference.path + b"/") for path in wanted)
+def _only(differences: Iterable[Difference], paths: Collection[str] | None) -> Iterator[Difference]:
+    """Those of `paths` and of what is below them, and of the folders that have to be there for
+    them to be; all if None."""
+    wanted = {os.fsencode(path).strip(b"/") for path in paths or ()}
+    above = {folder for path in wanted for folder in with_parents(path)}
+    for difference in differences:
+        missing = _is_folder(difference.new) and not _is_folder(difference.old)
+        is_wanted = not wanted.isdisjoint(with_parents(difference.path))
+        if paths is None or is_wanted or (missing and difference.path in above):
+            yield difference
 
 
 def _copy(source: Path, target: Path) -> None:

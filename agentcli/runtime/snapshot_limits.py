@@ -31,7 +31,6 @@ REGENERABLE = frozenset(
 CAN_BE_MADE_AGAIN = "can be made again"
 _REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})
 """Folders of a `.git` that hold files as large as those of a workspace."""
-_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def large_folders(
@@ -56,13 +55,6 @@ def large_folders(
         for path, reason in reasons.items()
         if not any(above in reasons for above in with_parents(path) if above != path)
     }
-
-
-def size_in_words(size: int) -> str:
-    for unit, factor in _UNITS:
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"
 
 
 def _sums(files: Iterable[Facts]) -> dict[bytes, tuple[int, int]]:

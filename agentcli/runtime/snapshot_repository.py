@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentcli.runtime.snapshot_limits import LARGEST_FILE
-from agentcli.runtime.snapshot_scan import REPOSITORY, UNCERTAIN_NS, Facts, record_of
+from agentcli.runtime.snapshot_scan import REPOSITORY, UNCERTAIN_NS, Facts, record_of, time_text
 from agentcli.runtime.snapshot_trees import Entry, entry_mode
 
 _FAN = re.compile(r"[0-9a-f]{2}")
@@ -237,18 +237,15 @@ def _matching(
 def _is_same(entry: list[int], now: Facts, written_ns: int) -> bool:
     changed_s, changed_ns, modified_s, modified_ns, _, inode, mode, _, _, size = entry
     kind = {b"f": stat.S_IFREG, b"l": stat.S_IFLNK}.get(now.kind)
+    changed = changed_s * 1_000_000_000 + changed_ns
     modified = modified_s * 1_000_000_000 + modified_ns
     return (
         kind == stat.S_IFMT(mode)
-        and _time(changed_s, changed_ns) == now.changed
-        and _time(modified_s, modified_ns) == now.modified
+        and time_text(changed) == now.changed
+        and time_text(modified) == now.modified
         and changed_ns != 0
         and inode == now.inode & 0xFFFFFFFF
         and size == now.size
         # Written in the same instant as the index, it may have changed after it was looked at.
         and modified + UNCERTAIN_NS < written_ns
     )
-
-
-def _time(seconds: int, nanoseconds: int) -> bytes:
-    return b"%d.%09d0" % (seconds, nanoseconds)

@@ -99,13 +99,18 @@ def parse(record: bytes) -> Facts:
 
 
 def record_of(path: bytes, facts: os.stat_result) -> bytes:
-    """`path` is relative to the workspace. As `find` prints it, ten decimals included."""
+    """`path` is relative to the workspace. As `find` prints it."""
     kind = _LETTERS.get(stat.S_IFMT(facts.st_mode), b"U")
     mode = stat.S_IMODE(facts.st_mode)
     if kind == b"d":
         return b"d %o ./%s" % (mode, path)
-    modified, changed = _time(facts.st_mtime_ns), _time(facts.st_ctime_ns)
+    modified, changed = time_text(facts.st_mtime_ns), time_text(facts.st_ctime_ns)
     return Facts(kind, mode, facts.st_size, modified, changed, facts.st_ino, path).record
+
+
+def time_text(ns: int) -> bytes:
+    """Seconds with ten decimals, as `find` prints them."""
+    return b"%d.%09d0" % divmod(ns, 1_000_000_000)
 
 
 def scan(workspace: Path, pruned: Collection[bytes]) -> Scan:
@@ -180,10 +185,6 @@ class _Walker:
 
     def _is_left(self, path: bytes) -> bool:
         return path in self._pruned or (b"/" + path).endswith(REPOSITORY_OBJECTS)
-
-
-def _time(ns: int) -> bytes:
-    return b"%d.%09d0" % divmod(ns, 1_000_000_000)
 
 
 def _too_many(workspace: Path) -> TooManyFiles:

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from agentcli.runtime.names import size_text
 from agentcli.runtime.snapshot_git import CheckpointError, has_git
 from agentcli.runtime.snapshot_limits import (
     CAN_BE_MADE_AGAIN,
     LARGEST_FILE,
     REGENERABLE,
     large_folders,
-    size_in_words,
 )
 from agentcli.runtime.snapshot_objects import EMPTY_TREE, ObjectStore
 from agentcli.runtime.snapshot_repository import ObjectLinks, known_ids
@@ -70,27 +70,25 @@ class Taker:
         self._grown_files = self._grown_bytes = 0
         self._last: tuple[bytes, set[bytes]] = (b"", set())
 
-    def take(self, touched: Iterable[Path] = ()) -> tuple[bytes, bytes | None, tuple[str, ...]]:
-        """The tree, the one before it, and what it newly leaves out."""
+    def take(self, touched: Iterable[Path] = ()) -> tuple[bytes, tuple[str, ...]]:
+        """The tree, and what it newly leaves out."""
         if self._known is None:
             self._objects.create()
             self._known = load(self._cache, self._workspace) or Known()
         known = self._known
         known.touched |= set(filter(None, map(self._relative, touched)))
-        before = known.tree
         try:
             self._known = self._updated(known)
         except TooManyFiles:
             raise
         except CheckpointError:
-            if before is None:
+            if known.tree is None:
                 raise
             # Something of the snapshot to build on is gone: one from scratch needs nothing.
-            before = None
             scratch = Known(touched=known.touched, reported=known.reported)
             self._known = self._updated(scratch)
         assert self._known.tree is not None
-        return self._known.tree, before, self._newly_left_out(self._known)
+        return self._known.tree, self._newly_left_out(self._known)
 
     @property
     def unreadable_folders(self) -> set[bytes]:
@@ -179,17 +177,14 @@ class Taker:
             return None
 
     def _file(self, facts: Facts, after: Known) -> Entry | None:
-        descriptor = os.open(self._path(facts.path), _OPEN_FILE)
-        try:
-            now = os.fstat(descriptor)
+        with open(os.open(self._path(facts.path), _OPEN_FILE), "rb") as file:
+            now = os.fstat(file.fileno())
             if not stat.S_ISREG(now.st_mode):
                 return None
             if now.st_size > LARGEST_FILE:
-                after.files[facts.path] = size_in_words(now.st_size)
+                after.files[facts.path] = size_text(now.st_size)
                 return None
-            data = os.read(descriptor, now.st_size)
-        finally:
-            os.close(descriptor)
+            data = file.read(now.st_size)
         return Entry(entry_mode(now.st_mode), self._objects.write(b"blob", data))
 
     # --- what is in it --------------------------------------------------------------------------
@@ -230,7 +225,7 @@ class Taker:
             records.update(changing)
             for source in unlinked:
                 with contextlib.suppress(OSError):
-                    size = size_in_words(source.lstat().st_size)
+                    size = size_text(source.lstat().st_size)
                     missed[os.fsencode(source.relative_to(self._workspace))] = size
         for path in kept:
             with contextlib.suppress(OSError):

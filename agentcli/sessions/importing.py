@@ -21,7 +21,7 @@ from agentcli.sessions.import_sources import EVENT_BYTES, MOST_EVENTS, TOTAL_BYT
 from agentcli.sessions.naming import checked_name, named
 from agentcli.sessions.retention import staging
 from agentcli.sessions.state import State, apply, save_state
-from agentcli.sessions.store import EventStore
+from agentcli.sessions.store import EventStore, encode
 
 _BATCH = 100
 _DEEPEST = 100
@@ -168,8 +168,7 @@ def _checked(
             raise SessionError(f"event {event_id}: {error}") from error
         except RecursionError as error:
             raise SessionError(f"event {event_id} is nested too deeply") from error
-        data = event_to_dict(event)
-        body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+        body, _ = encode(event_to_dict(event))
         if len(body) > EVENT_BYTES:
             raise SessionError(f"event {event_id} is too large")
         yield event, body
@@ -215,12 +214,8 @@ def _require_sane(event: Event) -> None:
 
 def _valid_unicode(record: Any) -> Any:
     """`record` with lone surrogates, which can't be stored, as U+FFFD."""
-    text = json.dumps(record, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return record
+    body, is_exact = encode(record)
+    return record if is_exact else json.loads(body)
 
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:

@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.sessions.search_query import BREAK, full_text_expression, separate_words
+from agentcli.sessions.log import event_path
+from agentcli.sessions.search_query import (
+    BREAK,
+    MARK_END,
+    MARK_START,
+    full_text_expression,
+    separate_words,
+    storable,
+)
 from agentcli.sessions.searchable import searchable
 
 INDEX_VERSION = 1
@@ -34,10 +42,8 @@ _UNCERTAIN_NS = 2_000_000_000
 """A folder changed this recently may change again without its time showing it."""
 _HALF_WEIGHT_DAYS = 90
 _SNIPPET_TOKENS = 16
-_START, _END = "\x02", "\x03"
 _IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
-_NO_MARKS = str.maketrans(_START + _END, "  ")
 
 _SCHEMA = """
 CREATE TABLE sessions (
@@ -82,7 +88,6 @@ def search(
     *,
     limit: int = 20,
     rebuild: bool = False,
-    patience_s: float = _PATIENCE_S,
 ) -> list[Hit]:
     """Events of sessions under `home`, only those of `workspace` if it is given. The best match
     comes first; its weight halves in 90 days, so that of like ones the newer comes first.
@@ -95,31 +100,26 @@ def search(
         _discard(path)
     for place in (path, path):
         try:
-            return _search(place, home, expression, workspace, limit, patience_s)
+            return _search(place, home, expression, workspace, limit)
         except (sqlite3.DatabaseError, OSError) as error:
             if getattr(error, "sqlite_errorcode", None) in _IN_USE:
                 break
             _discard(path)
     try:
-        return _search(None, home, expression, workspace, limit, patience_s)
+        return _search(None, home, expression, workspace, limit)
     except sqlite3.DatabaseError as error:
         raise SessionError(f"sessions can't be searched: {error}") from error
 
 
 def _search(
-    place: Path | None,
-    home: Path,
-    expression: str,
-    workspace: str | None,
-    limit: int,
-    patience_s: float,
+    place: Path | None, home: Path, expression: str, workspace: str | None, limit: int
 ) -> list[Hit]:
-    with closing(_open(place, patience_s)) as database:
+    with closing(_open(place)) as database:
         _update(database, home / "sessions")
         return _find(database, expression, workspace, limit)
 
 
-def _open(path: Path | None, patience_s: float) -> sqlite3.Connection:
+def _open(path: Path | None) -> sqlite3.Connection:
     """The database at `path`, or one in memory. Raises sqlite3.DatabaseError, OSError."""
     if path is not None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def _open(path: Path | None, patience_s: float) -> sqlite3.Connection:
             os.fchmod(fd, 0o600)
         finally:
             os.close(fd)
-    database = sqlite3.connect(path or ":memory:", timeout=patience_s, isolation_level=None)
+    database = sqlite3.connect(path or ":memory:", timeout=_PATIENCE_S, isolation_level=None)
     try:
         # Nothing is lost with the file, so it need not outlast the power.
         database.execute("PRAGMA synchronous = OFF")
@@ -165,7 +165,7 @@ def _update(database: sqlite3.Connection, sessions: Path) -> None:
         stamp = _folder_stamp(folder / "events")
         if stamp and stamp == folder_stamp:
             continue
-        if events and _stamp(_event_path(folder, events - 1)) != last_stamp:
+        if events and _stamp(event_path(folder, events - 1)) != last_stamp:
             _forget(database, folder.name)
             events = 0
         _add_events(database, folder, events, stamp)
@@ -198,10 +198,6 @@ def _stamp(path: Path) -> str:
     return f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
 
 
-def _event_path(folder: Path, event_id: int) -> Path:
-    return folder / "events" / f"{event_id:09d}.json"
-
-
 def _forget(database: sqlite3.Connection, session_id: str) -> None:
     row = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is not None:
@@ -218,7 +214,7 @@ def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: s
         "SELECT number, workspace FROM sessions WHERE id = ?", (folder.name,)
     ).fetchone()
     event_id = start
-    while (record := _read(_event_path(folder, event_id))) is not None:
+    while (record := _read(event_path(folder, event_id))) is not None:
         workspace = _workspace(record) or workspace
         if found := searchable(record):
             kind, text = found
@@ -226,13 +222,13 @@ def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: s
                 "INSERT INTO texts (rowid, text, kind, time) VALUES (?, ?, ?, ?)",
                 (
                     number * _EVENTS_A_SESSION + event_id,
-                    separate_words(_storable(text)),
+                    separate_words(storable(text)),
                     kind,
                     _seconds(record),
                 ),
             )
         event_id += 1
-    last_stamp = _stamp(_event_path(folder, event_id - 1)) if event_id else ""
+    last_stamp = _stamp(event_path(folder, event_id - 1)) if event_id else ""
     database.execute(
         "UPDATE sessions SET workspace = ?, events = ?, folder_stamp = ?, last_stamp = ?"
         " WHERE number = ?",
@@ -257,7 +253,7 @@ def _workspace(record: dict[str, Any]) -> str:
     extras = record.get("extras")
     if record.get("observation") != "session_started" or not isinstance(extras, dict):
         return ""
-    return _storable(str(extras.get("workspace", "")))
+    return storable(str(extras.get("workspace", "")))
 
 
 def _seconds(record: dict[str, Any]) -> float:
@@ -270,15 +266,10 @@ def _seconds(record: dict[str, Any]) -> float:
     return min(max(seconds, 0.0), _LATEST)
 
 
-def _storable(text: str) -> str:
-    """Without lone surrogates, which a database can't hold, and what snippets are marked with."""
-    return text.encode("utf-8", "replace").decode().translate(_NO_MARKS).replace("\0", " ")
-
-
 def _find(
     database: sqlite3.Connection, expression: str, workspace: str | None, limit: int
 ) -> list[Hit]:
-    place = None if workspace is None else _storable(workspace)
+    place = None if workspace is None else storable(workspace)
     rows = database.execute(_SEARCH, (expression, place, place, time.time(), limit))
     hits = []
     for session_id, event_id, kind, seconds, marked in rows:
@@ -292,8 +283,8 @@ def _unmark(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     parts: list[str] = []
     marks = []
     length = 0
-    for piece in marked.split(_START):
-        before, end, after = piece.partition(_END)
+    for piece in marked.split(MARK_START):
+        before, end, after = piece.partition(MARK_END)
         if end:
             marks.append((length, length + len(before)))
         parts += [before, after]

@@ -29,16 +29,16 @@ def checked_name(name: str) -> str:
     return name
 
 
-def named(home: Path, name: str) -> Path | None:
-    """The session that has this name."""
-    return next((folder for folder, state in session_states(home) if state.name == name), None)
+def named(home: Path, name: str, besides: Path | None = None) -> Path | None:
+    """The session, other than the one in `besides`, that has this name."""
+    states = session_states(home)
+    return next((f for f, state in states if state.name == name and f != besides), None)
 
 
 def require_free(home: Path, name: str, folder: Path | None = None) -> None:
     """Raises UsageError, naming it, when a session other than `folder` has this name."""
-    for other, state in session_states(home):
-        if state.name == name and other != folder:
-            raise UsageError(
-                f"session {other.name} has the name {name!r}",
-                hint=f"rename it first: agent sessions rename {other.name} NAME",
-            )
+    if other := named(home, name, folder):
+        raise UsageError(
+            f"session {other.name} has the name {name!r}",
+            hint=f"rename it first: agent sessions rename {other.name} NAME",
+        )

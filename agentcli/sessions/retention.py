@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.sessions.finder import session_states
+from agentcli.sessions.finder import in_use_by, session_states
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.state import State
 
@@ -83,34 +83,26 @@ def updated_at(folder: Path, state: State) -> datetime:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes that removing `folder` frees."""
+    """Bytes that removing `folder` frees; what has another name elsewhere stays."""
     total = 0
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             with suppress(OSError):
-                total += os.lstat(Path(parent) / name).st_blocks * _BLOCK_BYTES
+                status = (Path(parent) / name).lstat()
+                if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode):
+                    total += status.st_blocks * _BLOCK_BYTES
     return total
 
 
-def require_unused(folder: Path) -> None:
-    """Raises UsageError when a process writes to the session, or is about to."""
-    try:
-        status = (folder / "session.lock").lstat()
-    except OSError:
-        with suppress(OSError):
-            if time.time() - folder.lstat().st_mtime < _BEING_MADE_S:
-                raise UsageError(f"session {folder.name} is just being made") from None
-        return
-    if stat.S_ISREG(status.st_mode):
-        SessionLock(folder / "session.lock").release()
-
-
-def in_use(folder: Path) -> bool:
-    try:
-        require_unused(folder)
-    except UsageError:
-        return True
-    return False
+def use_of(folder: Path) -> str:
+    """What somebody does with a session now: `in use by process 4711`; empty if nobody does."""
+    if (pid := in_use_by(folder)) is not None:
+        return f"in use by process {pid}"
+    with suppress(OSError):
+        is_young = time.time() - folder.lstat().st_mtime < _BEING_MADE_S
+        if is_young and not os.path.lexists(folder / "session.lock"):
+            return "just being made"
+    return ""
 
 
 def remove(home: Path, folder: Path) -> None:
@@ -119,13 +111,13 @@ def remove(home: Path, folder: Path) -> None:
     Raises UsageError when a process writes to it, SessionError when it can't be removed; what then
     is left of it is no session any more, and goes with the next removal.
     """
-    if folder.is_symlink():
-        folder.unlink()
-        return
     lock_path = folder / "session.lock"
-    if lock_path.is_symlink():
-        lock_path.unlink()
     try:
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        if lock_path.is_symlink():
+            lock_path.unlink()
         lock = SessionLock(lock_path)
         try:
             doomed = _in_scrap(home, folder.name)

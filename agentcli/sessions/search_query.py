@@ -12,6 +12,9 @@ _TERM = re.compile(r'"([^"]*)(?:"|\Z)(\*?)|([^\s"]+)')
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
 """Letters of scripts that set no spaces between words: each is a word of its own."""
 BREAK = "\u200b"
+MARK_START, MARK_END = "\x02", "\x03"
+"""Around the words that were found in a snippet."""
+_BLANKED = str.maketrans({MARK_START: " ", MARK_END: " ", "\0": " "})
 
 
 def separate_words(text: str) -> str:
@@ -28,7 +31,7 @@ def full_text_expression(query: str) -> str:
     if len(query) > _MOST_CHARACTERS:
         raise UsageError(f"the query is longer than {_MOST_CHARACTERS:,} characters")
     terms = []
-    for phrase, star, word in _TERM.findall(_storable(query)):
+    for phrase, star, word in _TERM.findall(storable(query)):
         text = word.rstrip("*") or phrase
         if any(char.isalnum() for char in text):
             begins = star or ("*" if word.endswith("*") else "")
@@ -43,6 +46,6 @@ def full_text_expression(query: str) -> str:
     return " ".join(terms)
 
 
-def _storable(text: str) -> str:
-    """Without what the index can't take: lone surrogates and NUL."""
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+def storable(text: str) -> str:
+    """Without what the index can't take: lone surrogates, NUL, the marks of snippets."""
+    return text.encode("utf-8", "replace").decode().translate(_BLANKED)

@@ -77,6 +77,7 @@ class EventStore:
         self._unsynced_names = not barrier
 
     def close(self) -> None:
+        self._free_reserve()
         if self._folder_fd is not None:
             os.close(self._folder_fd)
             self._folder_fd = None

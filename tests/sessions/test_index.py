@@ -237,13 +237,14 @@ def test_an_index_that_can_not_be_used_is_made_anew(tmp_path, spoil):
         assert database.execute("SELECT id FROM sessions").fetchall() == [(FIRST,)]
 
 
-def test_an_index_that_another_holds_is_left_alone(tmp_path):
+def test_an_index_that_another_holds_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentcli.sessions.index._PATIENCE_S", 0)
     record(tmp_path, FIRST, said("alpha"))
     search(tmp_path, "alpha")
     record(tmp_path, FIRST, said("beta"))
     with sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        assert found(tmp_path, "beta", patience_s=0) == [(FIRST, 2)]
+        assert found(tmp_path, "beta") == [(FIRST, 2)]
         other.execute("COMMIT")
     assert found(tmp_path, "beta") == [(FIRST, 2)]
 
