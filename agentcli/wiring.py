@@ -178,7 +178,11 @@ class Wiring:
             bench.facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
+        moved = session.state.workspace != str(self.workspace)
         session.emit(self._started(session, llm.model, resumed=True))
+        if moved:
+            told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
+            session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
         if not has_message:
             bench.recall_workspace()
         return bench
@@ -270,7 +274,7 @@ class Wiring:
             outputs=session.outputs,
             files=files,
             shell=Shell(
-                cwd=_last_folder(session) or str(self.workspace),
+                cwd=_last_folder(past, str(self.workspace)) or str(self.workspace),
                 env=environment,
                 scratch=_private(session.folder / "shell"),
                 outputs=session.outputs,
@@ -391,15 +395,16 @@ def _stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
     return tuple(ToolSchema(**schema) for schema in stored.tools)
 
 
-def _last_folder(session: Session) -> str | None:
-    """Where the shell was when the session was left, if that still exists; a copy of a session
-    has a workspace of its own."""
-    for event in newest_first(session.events):
-        if isinstance(event, CmdOutputObservation) and event.metadata.cwd:
-            return event.metadata.cwd if Path(event.metadata.cwd).is_dir() else None
-        if isinstance(event, SessionStartedObservation) and event.forked_from is not None:
-            return None
-    return None
+def _last_folder(past: Sequence[Event], workspace: str) -> str | None:
+    """Where the shell was when the session was left, if that still exists and the session goes on
+    in the same workspace."""
+    folder = at = None
+    for event in past:
+        if isinstance(event, SessionStartedObservation) and event.workspace != at:
+            folder, at = None, event.workspace
+        elif isinstance(event, CmdOutputObservation):
+            folder = event.metadata.cwd or folder
+    return folder if at == workspace and folder and Path(folder).is_dir() else None
 
 
 def _last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:

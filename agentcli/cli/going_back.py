@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,14 +15,19 @@ if TYPE_CHECKING:
     from agentcli.rewinding import WentBack
     from agentcli.sessions.session import SessionRecord
 
+_MOST_SHOWN = 40
+"""Changed files at a terminal; a pipe gets all of them."""
+
 Session = Annotated[
     str | None,
-    typer.Argument(help="Id, unique start of one, or name; the newest here if left out."),
+    typer.Argument(
+        help="Id, unique start of one, or name; the newest here if left out.", metavar="SESSION"
+    ),
 ]
 
 
 def undo(
-    count: Annotated[int, typer.Argument(metavar="[N]", min=1, help="How many steps.")] = 1,
+    count: Annotated[int, typer.Argument(metavar="N", min=1, help="How many steps.")] = 1,
     session: Annotated[
         str | None,
         typer.Option("--session", "-s", metavar="SESSION", help="Not the newest one here."),
@@ -43,7 +47,7 @@ def undo(
 
     with Opened.open(_folder(session)) as opened:
         done = rewinding.undo(opened, count, force=force)
-        _tell(opened.id, done, as_json)
+        _tell(opened.id, done, as_json, "--files ")
 
 
 def rewind(
@@ -57,7 +61,8 @@ def rewind(
 ) -> None:
     """Go back to an event, in the files and the conversation.
 
-    Nothing is lost: the way it was before can be gone back to like any other event.
+    Files that others changed go back too. Nothing is lost: the way it was before can be gone back
+    to like any other event.
     """
     from agentcli import rewinding
     from agentcli.errors import UsageError
@@ -66,12 +71,13 @@ def rewind(
 
     folder = _folder(session)
     if to is None:
-        _list_events(read_session(folder))
+        _list_events(read_session(folder), as_json)
         raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
     both = files == conversation
     with Opened.open(folder) as opened:
         done = rewinding.rewind(opened, to, files=both or files, conversation=both or conversation)
-        _tell(opened.id, done, as_json)
+        flags = "" if both else "--files " if files else "--conversation "
+        _tell(opened.id, done, as_json, flags)
 
 
 def fork(
@@ -91,21 +97,22 @@ def fork(
     itself and its workspace stay untouched; another process may be using them.
     """
     from agentcli import rewinding
-    from agentcli.sessions.finder import new_folder, state_of
+    from agentcli.errors import UsageError
+    from agentcli.ui.sanitize import printable
 
-    original = _folder(session)
-    copy = new_folder(home())
-    beside = Path(state_of(original).workspace)
-    target = folder or beside.with_name(f"{beside.name}-fork-{copy.name[-4:]}")
-    whole = os.path.expanduser(target)  # noqa: PTH111 (Path's raises for users there are not)
-    done = rewinding.fork(original, copy, at, Path(whole).absolute())
+    try:
+        target = folder and folder.expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"--dir {folder}: {error}") from error
+    done = rewinding.fork(home(), _folder(session), at, target)
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
         return
     for note in done.notes:
-        print(f"agent: {note}", file=sys.stderr)
-    print(f"forked at event {done.at_event}; the files are in {done.workspace}", file=sys.stderr)
+        print(f"agent: {printable(note, multiline=False)}", file=sys.stderr)
+    where = printable(str(done.workspace), multiline=False)
+    print(f"forked at event {done.at_event}; the files are in {where}", file=sys.stderr)
     print(f'agent resume {done.session_id} "…"')
 
 
@@ -139,18 +146,26 @@ def _folder(session: str | None) -> Path:
     return newest(home(), here()) if session is None else find(home(), session)
 
 
-def _tell(session_id: str, done: WentBack, as_json: bool) -> None:
+def _tell(session_id: str, done: WentBack, as_json: bool, flags: str = "") -> None:
+    """`flags`: with those one comes back from where one went."""
     if as_json:
         print(json.dumps(_as_dict(session_id, done)))
         return
     from agentcli.ui.sanitize import printable
 
     signs = {"added": "+", "deleted": "-", "modified": "~", "mode": "m"}
-    for change in done.changes:
+    most = _MOST_SHOWN if sys.stdout.isatty() else len(done.changes)
+    for change in done.changes[:most]:
         print(f"{signs[change.kind]} {printable(change.path, multiline=False)}")
-    back = f"agent rewind {session_id} --files --to {done.kept_at}"
-    to_undo = f"; to take that back: {back}" if done.kept_at is not None else ""
-    print(f"now as at event {done.to_event}{to_undo}", file=sys.stderr)
+    if len(done.changes) > most:
+        print(f"… and {len(done.changes) - most} more")
+    told = [f"now as at event {done.to_event}"]
+    if done.kept_at is not None:
+        told.append(f"to take that back: agent rewind {session_id} {flags}--to {done.kept_at}")
+    print("; ".join(told), file=sys.stderr)
+    if done.left_out:
+        kept = printable(", ".join(done.left_out), multiline=False)
+        print(f"not in the checkpoints, so as it was: {kept}", file=sys.stderr)
 
 
 def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
@@ -160,20 +175,30 @@ def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
         "steps": done.steps,
         "changes": [{"path": change.path, "kind": change.kind} for change in done.changes],
         "kept_at": done.kept_at,
+        "left_out": done.left_out,
     }
 
 
-def _list_events(record: SessionRecord) -> None:
+def _list_events(record: SessionRecord, as_json: bool) -> None:
     """Where one could go back to: what was said, and the steps."""
     from agentcli.events.actions import MessageAction
     from agentcli.ui.sanitize import printable
 
-    for event in record.events:
-        first_of_step = event.reply is not None and event.reply.index == 0
-        if first_of_step or isinstance(event, MessageAction):
-            who = event.source.value
-            line = printable(event.message, multiline=False)
-            print(f"{event.id:>6}  {event.timestamp.astimezone():%H:%M:%S}  {who:<11}  {line}")
+    places = [
+        event
+        for event in record.events
+        if isinstance(event, MessageAction) or (event.reply is not None and event.reply.index == 0)
+    ]
+    if as_json:
+        rows = [
+            {"event": e.id, "time": e.timestamp.isoformat(), "who": e.source, "text": e.message}
+            for e in places
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    for event in places:
+        line = printable(event.message, multiline=False)
+        print(f"{event.id:>6}  {event.timestamp.astimezone():%H:%M:%S}  {event.source:<11}  {line}")
 
 
 def _print_patch(patch: str) -> None:

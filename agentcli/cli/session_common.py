@@ -21,8 +21,14 @@ Everywhere = Annotated[
 ]
 Last = Annotated[bool, typer.Option("--last", help="The newest session here.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Session = Annotated[str, typer.Argument(help="Id, unique start of one, or name.")]
-Wanted = Annotated[str | None, typer.Argument(help="Id, unique start of one, or name.")]
+Session = Annotated[
+    str, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
+]
+Wanted = Annotated[
+    str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
+]
+
+_LONG_AGO_DAYS = 30
 
 
 def home() -> Path:
@@ -83,12 +89,15 @@ def label(state: State) -> str:
 
 
 def age(moment: datetime) -> str:
-    """How long ago, in words."""
+    """How long ago, in at most eleven columns; the date when it is long ago."""
     from datetime import UTC, datetime
 
     from agentcli.ui.standing import ago
 
-    return ago((datetime.now(UTC) - moment).total_seconds())
+    passed = datetime.now(UTC) - moment
+    if passed.days > _LONG_AGO_DAYS:
+        return f"{moment.astimezone():%Y-%m-%d}"
+    return ago(passed.total_seconds())
 
 
 def row(session_id: str, state: State) -> dict[str, Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def rename(
     session: Session,
-    name: Annotated[str, typer.Argument(help="The new name.")],
+    name: Annotated[str, typer.Argument(help="The new name.", metavar="NAME")],
     as_json: Json = False,
 ) -> None:
     """Give a session a name.
@@ -55,14 +55,14 @@ def rename(
 
 def remove_sessions(
     sessions: Annotated[
-        list[str], typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION…")
+        list[str], typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION")
     ],
     yes: Yes = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Remove sessions for good.
 
-    All that are given, or none if one of them is in use.
+    All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
     """
     from agentcli.errors import UsageError
     from agentcli.sessions.finder import find, session_states
@@ -73,7 +73,7 @@ def remove_sessions(
         if use := use_of(folder):
             raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")
     found = [(folder, state) for folder, state in session_states(home()) if folder in wanted]
-    _remove(found, yes, as_json)
+    return _remove(found, yes, as_json)
 
 
 def prune(
@@ -92,10 +92,11 @@ def prune(
     ] = False,
     yes: Yes = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Remove old sessions of this folder.
 
-    What is asked for must hold together. Sessions that have a name or are in use stay.
+    What is asked for must hold together. Sessions that have a name or are in use stay. Exits 1
+    when one can't be removed.
     """
     from datetime import UTC, datetime
 
@@ -112,48 +113,40 @@ def prune(
         for folder, state in to_prune(home(), rule, workspace, datetime.now(UTC))
         if not use_of(folder)
     ]
-    _remove(found, yes, as_json, dry_run=dry_run)
+    return _remove(found, yes, as_json, dry_run=dry_run)
 
 
 def _remove(
     found: list[tuple[Path, State]], yes: bool, as_json: bool, *, dry_run: bool = False
-) -> None:
-    from agentcli.errors import UsageError
+) -> int:
+    """The exit code."""
+    from agentcli.errors import AgentError
     from agentcli.runtime.names import size_text
     from agentcli.sessions.retention import remove, size_of
 
     sizes = {folder: size_of(folder) for folder, _ in found}
     if not as_json:
         _tell(found, sizes)
-    removed: list[Path] = []
+    gone = found if dry_run else []
+    failures = 0
     if found and not dry_run and confirmed(f"remove {_sessions(len(found))}?", yes):
-        for folder, _ in found:
+        for folder, state in found:
             try:
                 remove(home(), folder)
-            except UsageError as error:
+            except AgentError as error:
+                failures += 1
                 print(f"agent: {error.message}", file=sys.stderr)
             else:
-                removed.append(folder)
-    freed = sum(sizes[folder] for folder in removed)
+                gone.append((folder, state))
+    freed = sum(sizes[folder] for folder, _ in gone)
     if as_json:
-        listed = found if dry_run else [(f, state) for f, state in found if f in removed]
-        print(
-            json.dumps(
-                {
-                    "dry_run": dry_run,
-                    "sessions": [
-                        {**row(folder.name, state), "bytes": sizes[folder]}
-                        for folder, state in listed
-                    ],
-                    "bytes": sum(sizes[folder] for folder, _ in listed),
-                },
-                indent=2,
-            )
-        )
-    elif removed:
-        print(f"removed {_sessions(len(removed))}, {size_text(freed)} freed")
+        told = [{**row(folder.name, state), "bytes": sizes[folder]} for folder, state in gone]
+        print(json.dumps({"dry_run": dry_run, "sessions": told, "bytes": freed}, indent=2))
+    elif gone and not dry_run:
+        print(f"removed {_sessions(len(gone))}, {size_text(freed)} freed")
     elif found and not dry_run:
         print("agent: nothing was removed", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def _tell(found: list[tuple[Path, State]], sizes: dict[Path, int]) -> None:
@@ -162,7 +155,7 @@ def _tell(found: list[tuple[Path, State]], sizes: dict[Path, int]) -> None:
 
     for folder, state in found:
         when = age(updated_at(folder, state))
-        print(f"{folder.name}  {when:<12}  {size_text(sizes[folder]):>9}  {label(state)}")
+        print(f"{folder.name}  {when:<11}  {size_text(sizes[folder]):>9}  {label(state)}")
     print(f"{_sessions(len(found))}, {size_text(sum(sizes.values()))}")
 
 

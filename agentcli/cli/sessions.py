@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentcli.ui.style import Line
 
 app = typer.Typer(
-    help="Sessions: list, show, search, remove, export and more.",
+    help="Sessions: list, show, search, rename, remove, export, import.",
     no_args_is_help=True,
 )
 
@@ -94,7 +94,7 @@ def _table_row(folder: Path, state: State, workspace_room: int) -> Line:
     failed = state.agent_state in ("error", "rejected")
     line = [
         Span(f"{folder.name:<20}", "bold"),
-        Span(f"  {age(updated_at(folder, state)):<12}", "dim"),
+        Span(f"  {age(updated_at(folder, state)):<11}", "dim"),
         Span(f"  {name:<8}", "red" if failed else ""),
         Span(f" {_cost(state):>8}  "),
     ]

@@ -12,7 +12,9 @@ from agentcli.cli.session_common import Json, Session, home
 
 def tell(
     session: Session,
-    text: Annotated[str, typer.Argument(help="What to say; - reads it from stdin.")],
+    text: Annotated[
+        str, typer.Argument(help="What to say; - reads it from stdin.", metavar="TEXT")
+    ],
     steer: Annotated[
         bool, typer.Option("--steer", help="At its next step, not only after this turn.")
     ] = False,

@@ -85,6 +85,16 @@ class Checkpoints:
         with self._errors("compare checkpoints"):
             return list(self._changes(_oid(old), _oid(new)))
 
+    def paths(self, old: str, new: str, *, folder_modes: bool = True) -> set[str]:
+        """Every path that differs, for `restore`: folders too, without `folder_modes` only those
+        that came, went or were something else. A `.git` is one path."""
+        with self._errors("compare checkpoints"):
+            return {
+                os.fsdecode(_repository_of(difference.path) or difference.path)
+                for difference in self._trees.compare(_oid(old), _oid(new))
+                if folder_modes or not (_is_folder(difference.old) and _is_folder(difference.new))
+            }
+
     def diff(self, old: str, new: str) -> str:
         """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
         UTF-8 are surrogates in it. What tools generate is not in it."""
@@ -97,9 +107,9 @@ class Checkpoints:
         return printed.decode(errors="surrogateescape")
 
     def restore(self, tree: str, paths: Collection[str] | None = None) -> list[Change]:
-        """Brings the workspace, or these paths and what is below them, to the state of `tree`.
-        Returns what it changed. What is there now is lost unless a checkpoint was taken; what
-        `tree` left out is not touched.
+        """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
+        be there stays if something else is in it. Returns what it changed. What is there now is
+        lost unless a checkpoint was taken; what `tree` left out is not touched.
 
         A CheckpointError in the middle names what was not restored; calling it again goes on.
         """
@@ -155,6 +165,9 @@ class Checkpoints:
             # An index comes after its pack, which it promises.
             for source in sorted(self._store.glob("objects/pack/pack-*"), reverse=True):
                 _copy(source, store / source.relative_to(self._store))
+            for source in self._store.glob("repositories/*/objects"):
+                copy = store / source.relative_to(self._store)
+                copy.mkdir(mode=0o700, parents=True, exist_ok=True)
             for source in self._store.glob("repositories/*/objects/*/*"):
                 copy = store / source.relative_to(self._store)
                 copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -265,13 +278,13 @@ def _repository_of(path: bytes) -> bytes | None:
 
 
 def _only(differences: Iterable[Difference], paths: Collection[str] | None) -> Iterator[Difference]:
-    """Those of `paths` and of what is below them, and of the folders that have to be there for
-    them to be; all if None."""
-    wanted = {os.fsencode(path).strip(b"/") for path in paths or ()}
+    """Those of `paths`, a `.git` being one, and of the folders that have to be there for them to
+    be; all if None."""
+    wanted = {os.fsencode(path) for path in paths or ()}
     above = {folder for path in wanted for folder in with_parents(path)}
     for difference in differences:
         missing = _is_folder(difference.new) and not _is_folder(difference.old)
-        is_wanted = not wanted.isdisjoint(with_parents(difference.path))
+        is_wanted = (_repository_of(difference.path) or difference.path) in wanted
         if paths is None or is_wanted or (missing and difference.path in above):
             yield difference
 

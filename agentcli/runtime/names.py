@@ -79,7 +79,10 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 def size_text(size: int) -> str:
     if size < 1000:
         return f"{size} bytes"
-    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"
 
 
 def is_generated(path: str) -> bool:

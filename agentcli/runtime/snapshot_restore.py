@@ -227,7 +227,7 @@ class _Writer:
             if not same or facts.st_size != len(data):
                 return False
             with open(os.open(name, flags, dir_fd=folder), "rb") as file:
-                return file.read() == data
+                return file.read(len(data) + 1) == data
         except OSError:
             return False
 

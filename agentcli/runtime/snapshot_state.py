@@ -9,12 +9,13 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 _HEADER = b"agent workspace scan 1"
+_REASONS = ("folders", "files")
+_PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories")
 
 
 @dataclass
@@ -24,29 +25,22 @@ class Known:
     been told."""
 
     raw: bytes = b""
-    extra: frozenset[bytes] = frozenset()
-    kept: frozenset[bytes] = frozenset()
-    uncertain: frozenset[bytes] = frozenset()
     tree: bytes | None = None
     folders: dict[bytes, str] = field(default_factory=dict)
     files: dict[bytes, str] = field(default_factory=dict)
-    reported: set[bytes] = field(default_factory=set)
-    touched: set[bytes] = field(default_factory=set)
-    repositories: set[bytes] = field(default_factory=set)
+    extra: frozenset[bytes] = frozenset()
+    kept: frozenset[bytes] = frozenset()
+    uncertain: frozenset[bytes] = frozenset()
+    reported: frozenset[bytes] = frozenset()
+    touched: frozenset[bytes] = frozenset()
+    repositories: frozenset[bytes] = frozenset()
 
     def save(self, path: Path, workspace: Path) -> None:
-        facts = {
-            "workspace": str(workspace),
-            "tree": (self.tree or b"").hex(),
-            "folders": _texts(self.folders),
-            "files": _texts(self.files),
-            "extra": sorted(map(os.fsdecode, self.extra)),
-            "kept": sorted(map(os.fsdecode, self.kept)),
-            "uncertain": sorted(map(os.fsdecode, self.uncertain)),
-            "reported": sorted(map(os.fsdecode, self.reported)),
-            "touched": sorted(map(os.fsdecode, self.touched)),
-            "repositories": sorted(map(os.fsdecode, self.repositories)),
-        }
+        facts: dict[str, Any] = {"workspace": str(workspace), "tree": (self.tree or b"").hex()}
+        for name in _REASONS:
+            facts[name] = {os.fsdecode(path): why for path, why in getattr(self, name).items()}
+        for name in _PATHS:
+            facts[name] = sorted(map(os.fsdecode, getattr(self, name)))
         text = json.dumps(facts).encode()
         checksum = b"%08x" % zlib.crc32(self.raw, zlib.crc32(text))
         temporary = path.with_name(f"tmp_{path.name}")
@@ -67,24 +61,10 @@ def load(path: Path, workspace: Path) -> Known | None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         facts: dict[str, Any] = json.loads(text)
         if facts["workspace"] == str(workspace):
-            return Known(
-                raw,
-                frozenset(_paths(facts["extra"])),
-                frozenset(_paths(facts["kept"])),
-                frozenset(_paths(facts["uncertain"])),
-                bytes.fromhex(facts["tree"]) or None,
-                {os.fsencode(key): reason for key, reason in facts["folders"].items()},
-                {os.fsencode(key): reason for key, reason in facts["files"].items()},
-                _paths(facts["reported"]),
-                _paths(facts["touched"]),
-                _paths(facts["repositories"]),
-            )
+            values: dict[str, Any] = {
+                name: frozenset(map(os.fsencode, facts[name])) for name in _PATHS
+            }
+            for name in _REASONS:
+                values[name] = {os.fsencode(path): why for path, why in facts[name].items()}
+            return Known(raw, bytes.fromhex(facts["tree"]) or None, **values)
     return None
-
-
-def _texts(reasons: dict[bytes, str]) -> dict[str, str]:
-    return {os.fsdecode(path): reason for path, reason in reasons.items()}
-
-
-def _paths(texts: Iterable[str]) -> set[bytes]:
-    return set(map(os.fsencode, texts))

@@ -76,7 +76,7 @@ class Taker:
             self._objects.create()
             self._known = load(self._cache, self._workspace) or Known()
         known = self._known
-        known.touched |= set(filter(None, map(self._relative, touched)))
+        known.touched |= frozenset(filter(None, map(self._relative, touched)))
         try:
             self._known = self._updated(known)
         except TooManyFiles:
@@ -105,7 +105,7 @@ class Taker:
         before = set() if same else self._records_of(known.raw)
         fresh = [parse(record) for record in records - before]
         new = {facts.path for facts in fresh if _is_repository(facts)}
-        repositories = set(filter(self._is_folder, known.repositories | new))
+        repositories = frozenset(filter(self._is_folder, known.repositories | new))
         kept = frozenset(_kept(known.touched, folders))
         extra, missed = self._extra(kept, repositories)
         uncertain = {r for r in known.uncertain if r in records or r in extra}
@@ -267,7 +267,7 @@ class Taker:
         reasons = {**known.folders, **known.files}
         new = sorted(reasons.keys() - known.reported)
         if new:
-            known.reported |= set(new)
+            known.reported |= frozenset(new)
             known.save(self._cache, self._workspace)
         return tuple(f"{path.decode(errors='replace')} ({reasons[path]})" for path in new)
 

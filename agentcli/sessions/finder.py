@@ -40,7 +40,10 @@ class Found:
 
 def new_folder(home: Path) -> Path:
     """A folder for a new session: `YYYYMMDD-HHMMSS-xxxx`, local time."""
-    return home / "sessions" / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    while True:
+        folder = home / "sessions" / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        if not folder.exists():
+            return folder
 
 
 def session_states(home: Path) -> Iterator[tuple[Path, State]]:
@@ -106,7 +109,9 @@ def no_session(workspace: Path | None) -> UsageError:
 def in_use_by(folder: Path) -> int | None:
     """The process that has the session open at this moment, None when there is none."""
     try:
-        fd = os.open(folder / "session.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(
+            folder / "session.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        )
     except OSError:
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
     ReplyDiscardedObservation,
+    SessionStartedObservation,
 )
 
 
@@ -26,22 +28,36 @@ class StepTrees:
 
 
 def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
-    """Such steps, oldest first, without those that a person took back."""
+    """Such steps in the workspace the session works in now, oldest first, without those that a
+    person took back."""
+    known: list[tuple[int, tuple[StepTrees, ...]]] = [(-1, ())]
     steps: list[StepTrees] = []
-    is_open = False
+    workspace = None
     for event in events:
         if isinstance(event, CheckpointObservation):
-            if is_open and event.tree:
-                steps[-1] = StepTrees(steps[-1].event_id, steps[-1].before, event.tree)
-            elif is_open:
-                steps.pop()
-            is_open = bool(event.tree) and event.moment == "before_step"
-            if is_open:
+            _close(steps, event.tree)
+            if event.tree and event.moment == "before_step":
                 steps.append(StepTrees(event.id, event.tree, None))
         elif isinstance(event, RewindAction) and event.tree is not None:
-            steps = [step for step in steps if step.event_id <= event.to_event]
-            is_open = False
+            # What was taken back before `to_event` is so again, what was not is there again.
+            steps = list(known[bisect_right(known, event.to_event, key=lambda at: at[0]) - 1][1])
+            _close(steps, event.tree)
+        elif isinstance(event, SessionStartedObservation):
+            if event.workspace != workspace and event.forked_from is None:
+                steps = []
+            workspace = event.workspace
+        else:
+            continue
+        known.append((event.id, tuple(steps)))
     return steps
+
+
+def _close(steps: list[StepTrees], after: str) -> None:
+    """The newest step ended with `after`; without that there is no telling what it did."""
+    if steps and steps[-1].after is None:
+        last = steps.pop()
+        if after:
+            steps.append(StepTrees(last.event_id, last.before, after))
 
 
 def tree_at(events: Sequence[Event], event_id: int) -> str | None:
@@ -50,31 +66,41 @@ def tree_at(events: Sequence[Event], event_id: int) -> str | None:
 
     Raises SessionError when that state was not kept.
     """
-    unknown = SessionError(
-        f"the files as they were at event {event_id} were not kept",
-        hint="going back in the conversation alone works: --conversation",
-    )
+    acted = False
     for event in reversed(events[: event_id + 1]):
         if isinstance(event, CheckpointObservation):
-            if not event.tree:
-                raise unknown
-            break
-    for event in events[event_id:]:
+            if acted and event.tree:
+                break
+            return _known(event.tree, event_id)
+        if isinstance(event, RewindAction) and event.tree is not None and not acted:
+            return event.tree
+        acted = acted or (isinstance(event, Observation) and event.cause is not None)
+    for event in events[event_id + 1 :]:
         if isinstance(event, CheckpointObservation):
-            if not event.tree:
-                raise unknown
-            return event.tree
-        if isinstance(event, RewindAction) and event.tree is not None:
-            return event.tree
+            return _known(event.tree, event_id)
     return None
 
 
-def newest_tree(events: Sequence[Event]) -> str | None:
-    """The snapshot that was made last."""
-    for event in reversed(events):
-        if isinstance(event, CheckpointObservation):
-            return event.tree or None
-    return None
+def _known(tree: str, event_id: int) -> str:
+    if not tree:
+        raise SessionError(f"the files as they were at event {event_id} were not kept")
+    return tree
+
+
+def moved_since(events: Sequence[Event], event_id: int) -> str | None:
+    """The workspace that the session worked in at `event_id`, if it went on in another one since;
+    that of a copy of a session counts as the one it is a copy of."""
+    workspaces: list[str] = []
+    then = 0
+    for event in events:
+        if isinstance(event, SessionStartedObservation):
+            if workspaces and event.forked_from is not None:
+                workspaces[-1] = event.workspace
+            elif not workspaces or workspaces[-1] != event.workspace:
+                workspaces.append(event.workspace)
+        if event.id <= event_id:
+            then = len(workspaces) - 1
+    return workspaces[then] if 0 <= then < len(workspaces) - 1 else None
 
 
 def trees(events: Sequence[Event]) -> list[str]:
@@ -92,7 +118,7 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
     if not 0 <= event_id < len(events):
         raise UsageError(
             f"there is no event {event_id}: the newest is {len(events) - 1}",
-            hint="event ids stand in: agent sessions show --events",
+            hint="without --to, agent rewind lists those to go back to",
         )
     waiting: set[int] = set()
     replies: dict[str, set[int]] = {}

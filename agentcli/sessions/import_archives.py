@@ -50,7 +50,7 @@ def read_archive(path: Path, start: bytes) -> Archive:
         else:
             _read_tar(path, archive, compressed=start.startswith(GZIP_MAGIC))
     except _DAMAGE as error:
-        raise SessionError(f"{path} is damaged: {error}") from error
+        raise SessionError(f"the archive is damaged: {error}") from error
     return archive
 
 

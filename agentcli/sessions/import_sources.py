@@ -27,6 +27,7 @@ EVENT_NAME = re.compile(r"([0-9]{9})\.json", re.ASCII)
 OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}", re.ASCII)
 GZIP_MAGIC = b"\x1f\x8b"
 ZIP_MAGIC = b"PK\x03\x04"
+_NOT_EXPORTED = "it is no exported session"
 
 
 class Source(Protocol):
@@ -40,15 +41,12 @@ class Source(Protocol):
 
 
 def open_source(path: Path) -> Source:
-    """The session at `path`. Raises SessionError when it can't be one."""
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            return SessionFolder(path)
-        with _regular(path) as file:
-            start = file.read(512)
-    except OSError as error:
-        raise SessionError(f"{path} can't be read: {error.strerror or error}") from error
+    """The session at `path`. Raises SessionError when it can't be one, OSError when it can't be
+    read."""
+    if path.is_dir():
+        return SessionFolder(path)
+    with _regular(path) as file:
+        start = file.read(512)
     if start.startswith((ZIP_MAGIC, GZIP_MAGIC)) or start[257:262] == b"ustar":
         from agentcli.sessions.import_archives import read_archive
 
@@ -103,20 +101,19 @@ class ExportedFile:
             first = file.readline(EVENT_BYTES + 1)
             if header := _json_object(first):
                 if "format_version" not in header:
-                    raise SessionError(f"{self._path} is no exported session")
+                    raise SessionError(_NOT_EXPORTED)
                 if "events" not in header:
                     yield from self._lines(file)
                     return
             rest = file.read(AT_ONCE_BYTES + 1 - len(first))
         if len(first) + len(rest) > AT_ONCE_BYTES:
             raise SessionError(
-                f"{self._path} is larger than {AT_ONCE_BYTES // 2**20} MB",
-                hint="export it as jsonl",
+                f"it is larger than {AT_ONCE_BYTES // 2**20} MB", hint="export it as jsonl"
             )
         document = _json_object(first + rest)
         events = document.get("events") if document and "format_version" in document else None
         if not isinstance(events, list):
-            raise SessionError(f"{self._path} is no exported session")
+            raise SessionError(_NOT_EXPORTED)
         yield from events
 
     def outputs(self) -> Iterator[tuple[str, bytes]]:
@@ -125,7 +122,7 @@ class ExportedFile:
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
         while line := file.readline(EVENT_BYTES + 1):
             if len(line) > EVENT_BYTES:
-                raise SessionError(f"an event in {self._path} is too large")
+                raise SessionError("an event in it is too large")
             if line.strip():
                 yield line
 
@@ -176,7 +173,7 @@ def _read_in(folder: int, name: str, limit: int) -> bytes:
 def _regular(path: Path) -> Iterator[IO[bytes]]:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise SessionError(f"{path} is neither a folder nor a plain file")
+            raise SessionError("it is neither a folder nor a plain file")
         yield file
 
 

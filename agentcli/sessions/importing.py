@@ -64,7 +64,7 @@ def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
     except SessionError as error:
         raise SessionError(f"{path} can't be imported: {error.message}", hint=error.hint) from error
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
+        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
         raise SessionError(f"{path} can't be imported: {error.strerror}{where}") from error
     return Imported(folder, count, tuple(neutral.notes))
 

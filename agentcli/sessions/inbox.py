@@ -39,6 +39,8 @@ def put(folder: Path, text: str, delivery: Delivery) -> str:
     letter_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     temporary = inbox / f".{letter_id}.tmp"
     body = json.dumps({"text": text, "delivery": delivery}).encode("utf-8", "replace")
+    if len(body) > _LARGEST:
+        raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
     try:
         inbox.mkdir(mode=0o700, exist_ok=True)
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:

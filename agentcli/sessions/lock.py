@@ -11,18 +11,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentcli.errors import UsageError
+from agentcli.errors import SessionError, UsageError
 
 
 class SessionLock:
-    """Raises UsageError, naming the holder, when another process writes to the session.
+    """Raises UsageError, naming the holder, when another process writes to the session,
+    SessionError when the file can't be opened to be locked.
 
     The kernel frees it however its holder ends, so a file that a killed process left locks nobody
     out.
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise SessionError(f"{path} can't be opened: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -217,6 +217,14 @@ def test_rm_takes_all_or_none_and_follows_no_link(agent, add, tmp_path):
     assert list((agent.home / "state" / "sessions.scrap").iterdir()) == []
 
 
+def test_what_has_a_name_elsewhere_too_is_not_freed(agent, add, tmp_path):
+    folder = add("20260101-000000-aaaa", "one")
+    (tmp_path / "pack").write_bytes(os.urandom(1_000_000))
+    os.link(tmp_path / "pack", folder / "outputs" / "pack")
+    done = agent("sessions", "rm", "20260101", "--yes", "--json")
+    assert 0 < json.loads(done.stdout)["bytes"] < 1_000_000
+
+
 def test_a_session_in_use_stays(agent, add):
     folder = add("20260101-000000-aaaa", "one")
     lock = SessionLock(folder / "session.lock")
@@ -317,6 +325,20 @@ def test_a_full_disk_behind_stdout_is_told(agent, add):
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     assert b"stdout can't be written" in err
+
+
+def test_an_export_goes_through_pipes_and_links_and_replaces_neither(agent, add, tmp_path):
+    add("20260101-000000-aaaa", "one")
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for place in (pipe, link):
+        assert agent("sessions", "export", "20260101", "-o", str(place)).returncode == 0
+    assert json.loads(os.read(reader, 1 << 20)) == json.loads(target.read_text())
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
 
 
 def test_an_export_that_can_not_be_written_leaves_nothing(agent, add, tmp_path):
