@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.cli.session_common import Json, here, home
+from agentcli.cli.session_common import Json, here, home, working
 
 if TYPE_CHECKING:
     from agentcli.rewinding import WentBack
@@ -46,7 +46,8 @@ def undo(
     from agentcli.sessions.session import Session as Opened
 
     with Opened.open(_folder(session)) as opened:
-        done = rewinding.undo(opened, count, force=force)
+        with working("undoing"):
+            done = rewinding.undo(opened, count, force=force)
         _tell(opened.id, done, as_json, "--files ")
 
 
@@ -75,7 +76,10 @@ def rewind(
         raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
     both = files == conversation
     with Opened.open(folder) as opened:
-        done = rewinding.rewind(opened, to, files=both or files, conversation=both or conversation)
+        with working("going back"):
+            done = rewinding.rewind(
+                opened, to, files=both or files, conversation=both or conversation
+            )
         flags = "" if both else "--files " if files else "--conversation "
         _tell(opened.id, done, as_json, flags)
 
@@ -104,7 +108,8 @@ def fork(
         target = folder and folder.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--dir {folder}: {error}") from error
-    done = rewinding.fork(home(), _folder(session), at, target)
+    with working("copying"):
+        done = rewinding.fork(home(), _folder(session), at, target)
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))

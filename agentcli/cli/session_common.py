@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +31,7 @@ Wanted = Annotated[
 ]
 
 _LONG_AGO_DAYS = 30
+_A_MOMENT_S = 0.5
 
 
 def home() -> Path:
@@ -117,3 +120,23 @@ def row(session_id: str, state: State) -> dict[str, Any]:
         "cost_usd": state.cost_usd,
         "events": state.end_id + 1,
     }
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say `what` is being done on a terminal, once it takes longer than a moment."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+
+    from rich.console import Console
+
+    status = Console(stderr=True).status(what)
+    timer = Timer(_A_MOMENT_S, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        status.stop()

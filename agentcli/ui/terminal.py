@@ -82,6 +82,7 @@ class TerminalRenderer:
         self._since = 0.0
         self._drawn_at = 0.0
         self._error_shown = ""
+        self._unshown = ""
 
     def on_event(self, event: Event) -> None:
         if self._quiet:
@@ -170,7 +171,13 @@ class TerminalRenderer:
                 self._reply.end()
             elif self._show_text or beside_calls:
                 self._reply.show(message.content, message.reasoning if self._verbose else "")
+            else:
+                self._unshown = message.content
         elif message.source is Source.USER:
+            if message.delivery is not None and self._unshown:
+                # What the run prints at its end is the answer to this message, not that one.
+                self._reply.show(self._unshown, "")
+                self._unshown = ""
             if self._static or message.delivery is not None:
                 lines = printable(message.content.strip()).split("\n")
                 marks = ["> ", *["  "] * (len(lines) - 1)]

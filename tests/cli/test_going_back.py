@@ -261,7 +261,9 @@ def test_a_message_told_to_a_session_reaches_it_when_it_is_resumed(agent, serve)
     name = agent.sessions[0].name
     assert agent("tell", name, "and then?").returncode == 0
     assert agent("tell", name, "first this", "--steer").returncode == 0
-    assert agent("resume", "--last").stdout == "three\n"
+    done = agent("resume", "--last")
+    assert done.stdout == "three\n"
+    assert "\ntwo\n" in done.stderr
     told = [
         event.content for event in read_session(agent.sessions[0]).events if event.kind == "message"
     ]
