@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -36,11 +36,21 @@ class _Section(BaseModel):
 
 class ModelSettings(_Section):
     name: str = Field("", description="provider/model; empty: chosen by the keys that are set")
+    fallback: list[str] = Field([], description="models to go on with when that one can't answer")
     effort: Literal["", "none", "low", "medium", "high"] = Field(
         "", description="how much the model reasons; empty: as the provider decides"
     )
+    temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = Field(
+        "", description="of sampling, 0 to 2; empty: as the provider decides"
+    )
     max_output_tokens: int = Field(16_384, gt=0, description="cap on one reply")
     context_tokens: int = Field(0, ge=0, description="window of the model; 0: as catalogued")
+
+
+class ModelsSettings(_Section):
+    vision: str | list[str] = Field(
+        "", description="one or several to ask when there are images and model.name takes none"
+    )
 
 
 class LLMSettings(_Section):
@@ -62,7 +72,12 @@ class ProviderSettings(_Section):
     api_key_command: str | None = Field(None, description="command that prints the key")
     headers: dict[str, str] = Field({}, description="sent with each request")
     extra_body: dict[str, Any] = Field({}, description="members added to each request body")
+    drop_params: list[str] = Field([], description="members never sent in a request body")
     stream: bool = Field(True, description="off for servers that can't stream")
+    images: bool = Field(True, description="off for models that take no images")
+    tool_format: Literal["native", "text"] = Field(
+        "native", description="text: for models that can call tools in their text only"
+    )
 
 
 class PriceSettings(_Section):
@@ -74,6 +89,9 @@ class PriceSettings(_Section):
 
 class AgentSettings(_Section):
     max_turns: int = Field(100, gt=0, description="model replies to one user message")
+    max_budget_usd: float = Field(
+        0.0, ge=0, description="USD that a session may cost in all; 0: no limit"
+    )
     max_bad_calls: int = Field(5, gt=0, description="replies in a row with unusable calls")
     max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
     approval: Literal["ask", "yolo"] = Field(
@@ -109,6 +127,7 @@ class InputSettings(_Section):
 
 class Settings(_Section):
     model: ModelSettings = ModelSettings()
+    models: ModelsSettings = ModelsSettings()
     llm: LLMSettings = LLMSettings()
     providers: dict[str, ProviderSettings] = {}
     prices: dict[str, PriceSettings] = {}
@@ -274,6 +293,10 @@ def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
     current = lower.get(key, default)
     if key in ("agent.max_turns", "agent.max_bad_calls", "agent.max_bad_replies"):
         return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
+    if key == "agent.max_budget_usd":
+        if type(value) not in (int, float) or type(current) not in (int, float):
+            return False
+        return value > 0 and not 0 < current < value
     if key.startswith("tools.enable_"):
         return value is False
     return key == "agent.approval" and value == "ask"

@@ -56,6 +56,8 @@ class LLMErrorKind(StrEnum):
     CONTENT_POLICY = "content_policy"
     BAD_REQUEST = "bad_request"
     BAD_RESPONSE = "bad_response"
+    BUDGET = "budget"
+    """Not sent: it could have cost more than the person allowed."""
     UNKNOWN = "unknown"
 
 

@@ -164,7 +164,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked. `session_id` lets providers keep a prompt cache per session."""
+    """What a model is asked. `session_id` lets providers keep a prompt cache per session;
+    `estimated_tokens` is about what the prompt takes of the model's window, 0 if nobody knows."""
 
     messages: tuple[Message, ...] | list[Message]
     tools: tuple[ToolSchema, ...] = ()
@@ -172,3 +173,7 @@ class Request:
     max_output_tokens: int = 16_384
     session_id: str = ""
     effort: str | None = None
+    temperature: float | None = None
+    estimated_tokens: int = 0
+    budget_usd: float | None = None
+    """What the reply may cost at most; None: nobody set a limit."""

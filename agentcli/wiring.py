@@ -35,11 +35,14 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, Patience
-from agentcli.llm.provider import Endpoint
+from agentcli.llm.client import Patience
+from agentcli.llm.fallback import Chain
+from agentcli.llm.models import LLMRegistry
 from agentcli.llm.registry import Registry
+from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.memory.knowledge import WorkspaceFacts
 from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import ToolSchema
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
@@ -54,6 +57,7 @@ from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions import inbox
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import State
 from agentcli.tools.base import Effect, Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
@@ -120,10 +124,12 @@ class Wiring:
     def home(self) -> Path:
         return state_home(self.environ)
 
-    def registry(self) -> Registry:
+    def registry(self, learn: Callable[[str], None] = lambda key: None) -> Registry:
+        """`learn` is told each key that will be used."""
         return Registry(
             self.settings.providers,
             self.environ,
+            learn,
             connect_timeout_s=self.settings.llm.connect_s,
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )
@@ -133,12 +139,13 @@ class Wiring:
     ) -> Workbench:
         """A new session. Raises ConfigError when there is no model, SessionError when the session
         can't be written."""
-        registry = self.registry()
-        endpoint = registry.endpoint(registry.choose(self.settings.model.name))
-        llm = self._llm(registry, endpoint)
+        redactor = Redactor()
+        registry = self.registry(redactor.learn)
+        llm = self._llm(registry, self.settings.model.name)
+        self._require_prices(llm.model, State())
         facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
         session = Session.create(new_folder(self.home))
-        bench = self._bench(session, registry, llm, endpoint)
+        bench = self._bench(session, registry, llm, redactor)
         bench.facts = facts
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
@@ -167,10 +174,11 @@ class Wiring:
         try:
             stored = _require_work(session, has_message, interactive=self.interactive)
             _end_survivors(session.id, self.environ)
-            registry = self.registry()
-            endpoint = registry.endpoint(registry.choose(model or session.state.model))
-            llm = self._llm(registry, endpoint)
-            bench = self._bench(session, registry, llm, endpoint, stored)
+            redactor = Redactor()
+            registry = self.registry(redactor.learn)
+            llm = self._llm(registry, model or session.state.model)
+            self._require_prices(llm.model, session.state)
+            bench = self._bench(session, registry, llm, redactor, stored)
         except BaseException:
             session.close()
             raise
@@ -187,10 +195,29 @@ class Wiring:
             bench.recall_workspace()
         return bench
 
-    def _llm(self, registry: Registry, endpoint: Endpoint) -> LLM:
-        """The model there; its SDK loads in the background from now on."""
+    def _llm(self, registry: Registry, wanted: str) -> Chain:
+        """The models that play the main part, the `wanted` one first; its SDK loads in the
+        background from now on. Raises ConfigError when it can't be asked."""
+        settings = self.settings
+        vision = settings.models.vision
+        chains = {
+            "main": [registry.choose(wanted), *settings.model.fallback],
+            "vision": [vision] if isinstance(vision, str) else vision,
+        }
+        models = LLMRegistry(
+            registry,
+            {part: [name for name in names if name] for part, names in chains.items()},
+            self._patience(),
+            Catalog(settings.prices),
+            settings.model.context_tokens,
+        )
+        llm = models.part("main")
+        llm.warm_up()
+        return llm
+
+    def _patience(self) -> Patience:
         waits = self.settings.llm
-        patience = Patience(
+        return Patience(
             retries=waits.retries,
             retry_base_s=waits.retry_base_s,
             retry_longest_s=waits.retry_longest_s,
@@ -198,25 +225,23 @@ class Wiring:
             first_byte_s=waits.first_byte_s,
             gap_s=waits.gap_s,
         )
-        name = f"{endpoint.provider}/{endpoint.model}"
-        llm = LLM(registry.provider(endpoint), name, patience, Catalog(self.settings.prices))
-        llm.warm_up()
-        return llm
 
     def _bench(
         self,
         session: Session,
         registry: Registry,
-        llm: LLM,
-        endpoint: Endpoint,
+        llm: Chain,
+        redactor: Redactor,
         stored: SystemMessageAction | None = None,
     ) -> Workbench:
-        session.redact = Redactor(registry.keys() | {endpoint.api_key or ""})
+        redactor.learn(*registry.keys())
+        session.redact = redactor
         _log_to(session.folder / "log", session.redact)
         context = self._context(session, registry)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = _stored_schemas(stored) if stored else tools.to_params()
         limits = self.settings.agent
+        temperature = self.settings.model.temperature
         agent = Agent(
             llm=llm,
             memory=self._memory(llm.model, schemas),
@@ -228,17 +253,44 @@ class Wiring:
                 tools.effect,
                 context.files.locate,
             ),
-            limits=Limits(limits.max_turns, limits.max_bad_calls, limits.max_bad_replies),
+            limits=self._limits(session),
+            prefix=PrefixCheck(),
             approver=self.approver,
             checkpointer=self._checkpointer(session, tools, context)
             if limits.checkpoints
             else None,
             max_output_tokens=self.settings.model.max_output_tokens,
             effort=self.settings.model.effort or None,
+            temperature=None if temperature == "" else temperature,
             interactive=self.interactive,
         )
         context.shell.start()
         return Workbench(session, agent, context)
+
+    def _limits(self, session: Session) -> Limits:
+        limits = self.settings.agent
+        catalog = Catalog(self.settings.prices)
+        return Limits(
+            limits.max_turns,
+            limits.max_bad_calls,
+            limits.max_bad_replies,
+            self._budget(session.state),
+            lambda state: spent_usd(state.metrics, catalog),
+        )
+
+    def _budget(self, state: State) -> float | None:
+        """USD that the session may cost in all: as set now, or else when it was last opened."""
+        return self.settings.agent.max_budget_usd or state.max_budget_usd or None
+
+    def _require_prices(self, model: str, state: State) -> None:
+        """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
+        if self._budget(state) is not None:
+            catalog = Catalog(self.settings.prices)
+            require_price(catalog, model)
+            spent_usd(state.metrics, catalog)
+            for name in (model, *self.settings.model.fallback):
+                if options := self.settings.providers.get(name.partition("/")[0]):
+                    require_bounds(name, options.extra_body, options.drop_params)
 
     def _checkpointer(
         self, session: Session, tools: ToolCollection, context: ToolContext
@@ -324,6 +376,7 @@ class Wiring:
             host=socket.gethostname(),
             name=name,
             resumed=resumed,
+            max_budget_usd=self._budget(session.state),
         )
 
 

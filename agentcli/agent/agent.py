@@ -6,16 +6,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentcli.errors import LLMError
 from agentcli.events import Action, Event, Observation, Progress
 from agentcli.events.actions import CondensationAction
-from agentcli.events.observations import CheckpointObservation, DecisionObservation
+from agentcli.events.observations import (
+    CheckpointObservation,
+    DecisionObservation,
+    PrefixChangedObservation,
+)
 from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
 from agentcli.sessions.state import AgentState, State
 
 
 class LLM(Protocol):
-    def complete(self, request: Request, notify: Callable[[Progress], None]) -> Reply:
-        """A complete reply. Raises LLMError when there is none to be had."""
+    def begin_turn(self) -> None:
+        """Forget what went wrong in the turn before."""
+
+    def complete(
+        self,
+        request: Request,
+        notify: Callable[[Progress], None],
+        record: Callable[[Event], Event],
+    ) -> Reply:
+        """A complete reply; a change of model on the way is recorded. Raises LLMError when there is
+        none to be had."""
 
 
 class Memory(Protocol):
@@ -68,6 +82,16 @@ class Checkpointer(Protocol):
 
 class Limits(Protocol):
     def reached(self, state: State) -> Ending | None: ...
+    def left_usd(self, state: State) -> float | None: ...
+    def failed(self, error: LLMError, state: State) -> Ending: ...
+
+
+class PrefixCheck(Protocol):
+    """Notices when a request does not begin with the one before it."""
+
+    def change(
+        self, request: Request, events: Sequence[Event]
+    ) -> PrefixChangedObservation | None: ...
 
 
 @dataclass(frozen=True)
@@ -105,9 +129,11 @@ class Agent:
     schemas: tuple[ToolSchema, ...]
     policy: Policy
     limits: Limits
+    prefix: PrefixCheck
     approver: Approver | None = None
     checkpointer: Checkpointer | None = None
     max_output_tokens: int = 16_384
     effort: str | None = None
+    temperature: float | None = None
     interactive: bool = False
     """A plain text reply hands over to the person instead of finishing the task."""

@@ -24,6 +24,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
     """Work on what the session's newest messages ask for. Raises SessionError only: what happens
     to the model or the tools is in the result and in the session."""
     session.change_state(AgentState.RUNNING)
+    agent.llm.begin_turn()
     try:
         while True:
             act(agent, session)
@@ -35,7 +36,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
                 break
             think(agent, session)
     except LLMError as error:
-        ending = Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
+        ending = agent.limits.failed(error, session.state)
     except TurnInterrupted as interrupt:
         ending = stop(session, interrupt)
     with shield():
@@ -107,6 +108,11 @@ def _ask(agent: Agent, session: Session) -> Reply:
         max_output_tokens=agent.max_output_tokens,
         session_id=session.id,
         effort=agent.effort,
+        temperature=agent.temperature,
+        estimated_tokens=agent.memory.tokens(session.events),
+        budget_usd=agent.limits.left_usd(session.state),
     )
+    if change := agent.prefix.change(request, session.events):
+        session.emit(change)
     session.notify(Status("thinking"))
-    return agent.llm.complete(request, session.notify)
+    return agent.llm.complete(request, session.notify, session.emit)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from agentcli.agent.agent import Ending, Toolbox
+from agentcli.errors import LLMErrorKind
 from agentcli.events import (
     Event,
     LLMMetrics,
@@ -24,6 +25,9 @@ from agentcli.sessions.state import AgentState
 
 _USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _REFUSED = (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER)
+_REFUSED_REPLY = "refused_reply"
+_MOST_REFUSALS = 2
+"""Refusals with nothing usable between them; the model is asked again once."""
 
 
 def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
@@ -42,7 +46,8 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
     if not events:
         events.append(MessageAction(content=""))
     if note := _fault(reply):
-        events.append(ErrorObservation(error_id="unusable_reply", content=note))
+        error_id = _REFUSED_REPLY if reply.finish_reason in _REFUSED else "unusable_reply"
+        events.append(ErrorObservation(error_id=error_id, content=note))
     reply_id = uuid4().hex[:16]
     numbered = [
         event.model_copy(
@@ -72,6 +77,14 @@ def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
             if event.status == "failure":
                 return Ending(AgentState.FINISHED, "failure", event.final_thought, exit_code=1)
             return Ending(AgentState.FINISHED, "finished")
+    if reply and _refusals(events) >= _MOST_REFUSALS:
+        return Ending(
+            AgentState.ERROR,
+            LLMErrorKind.CONTENT_POLICY,
+            "the model, or its provider's content filter, refused to answer",
+            exit_code=4,
+            hint="put the task in other words, or ask another model: -m provider/model",
+        )
     goes_on = (
         event.tool_call_metadata is not None or isinstance(event, ErrorObservation)
         for event in reply
@@ -94,6 +107,17 @@ def _newest_reply(events: Sequence[Event]) -> list[Event]:
         elif reply or event.source is Source.USER or _speaks_to_model(event):
             break
     return reply
+
+
+def _refusals(events: Sequence[Event]) -> int:
+    """How often the model refused since the last usable reply or word of the user."""
+    count = 0
+    for event in newest_first(events):
+        if isinstance(event, ErrorObservation) and event.reply is not None:
+            count += event.error_id == _REFUSED_REPLY
+        elif event.source is Source.USER or event.tool_call_metadata is not None:
+            break
+    return count
 
 
 def _speaks_to_model(event: Event) -> bool:
@@ -123,6 +147,8 @@ def _fault(reply: Reply) -> str:
         )
     if reply.finish_reason in _REFUSED:
         return "Your reply was stopped by the provider's content filter; nothing of it was run."
+    if reply.finish_reason is FinishReason.TOOL_CALLS and not reply.tool_calls:
+        return "Your reply announced tool calls but had none. Call the tools, or give your answer."
     if not reply.text.strip() and not reply.tool_calls:
         return "Your reply was empty. Go on with the task, or say what you found."
     return ""

@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from agentcli.wiring import Wiring
 
 _VERSION_LIMIT_S = 5
+_SHELL_LIMIT_S = 10
+_HINTS = {
+    "refused": "check the key and where it comes from",
+    "no_credit": "add credit to the account, or use another model: -m provider/model",
+    "unreachable": "is the server up, and the address right?",
+}
 
 
 @dataclass(frozen=True)
@@ -32,16 +39,21 @@ class Check:
 
 
 def doctor(
+    asking: Annotated[
+        bool,
+        typer.Option("--ask", help="Let the model say a word: costs a fraction of a cent."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> int:
-    """Check what a run needs. Exits 3 when something is missing."""
+    """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
+    missing. Whether an account has credit only --ask tells for sure."""
     from agentcli.config import load_settings
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
     wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
     checks = []
-    for check in _checks(wiring):
+    for check in _checks(wiring, asking):
         checks.append(check)
         if not as_json:
             hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
@@ -51,9 +63,12 @@ def doctor(
     return 3 if any(check.status == "failed" for check in checks) else 0
 
 
-def _checks(wiring: Wiring) -> Iterator[Check]:
+def _checks(wiring: Wiring, asking: bool) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    yield _program("bash", "failed", "the bash tool needs it")
+    bash = _program("bash", "failed", "the bash tool needs it")
+    yield bash
+    if bash.status == "ok":
+        yield _shell(wiring)
     yield _program("git", "warning", "repositories can't be read without it")
     yield _program("rg", "warning", "searching is slower without ripgrep")
     yield Check("settings", "ok", _settings_files(wiring))
@@ -61,7 +76,7 @@ def _checks(wiring: Wiring) -> Iterator[Check]:
     yield Check(
         "sandbox", "warning", "none", "commands run with your rights; watch what you let run"
     )
-    yield from _providers(wiring)
+    yield from _providers(wiring, asking)
 
 
 def _program(name: str, without: Literal["warning", "failed"], why: str) -> Check:
@@ -76,6 +91,42 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
         return Check(name, without, f"{path} does not run: {error}", why)
     first_line = (done.stdout.splitlines() or [""])[0]
     return Check(name, "ok", f"{first_line} ({path})")
+
+
+def _shell(wiring: Wiring) -> Check:
+    """Whether the bash tool's shell starts, keeps its state and has no keys."""
+    from agentcli.runtime.environment import command_environment
+    from agentcli.runtime.shell import Shell
+
+    hidden = wiring.registry().key_variables()
+    with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
+        scratch, outputs = Path(name, "shell"), Path(name, "outputs")
+        scratch.mkdir()
+        outputs.mkdir()
+        shell = Shell(
+            cwd=str(wiring.workspace),
+            env=command_environment(wiring.environ, hidden, ""),
+            scratch=scratch,
+            outputs=outputs,
+        )
+        try:
+            shell.run("agent_doctor=kept", timeout=_SHELL_LIMIT_S)
+            done = shell.run('echo "$agent_doctor"; id -un; compgen -e', timeout=_SHELL_LIMIT_S)
+        except (OSError, ValueError) as error:
+            return Check("shell", "failed", f"does not start: {error}", "the bash tool needs it")
+        finally:
+            shell.close()
+    kept, user, *variables = done.output.split() or [""] * 2
+    if kept != "kept":
+        said = done.output.strip()[:200] or f"exit {done.exit_code}"
+        return Check(
+            "shell", "failed", f"forgets between commands: {said}", "the bash tool needs it"
+        )
+    if seen := sorted(hidden.intersection(variables)):
+        return Check(
+            "shell", "warning", f"commands can read {', '.join(seen)}", "agent does not pass it on"
+        )
+    return Check("shell", "ok", f"keeps its state; runs as {user}, without your models' keys")
 
 
 def _settings_files(wiring: Wiring) -> str:
@@ -99,14 +150,15 @@ def _storage(home: Path) -> Check:
     return Check("storage", "ok", f"{home} ({free:,} MB free)")
 
 
-def _providers(wiring: Wiring) -> Iterator[Check]:
-    from agentcli.cli.reach import ask, reachable
+def _providers(wiring: Wiring, asking: bool) -> Iterator[Check]:
+    from agentcli.cli.reach import Reach, ask, reachable, try_out
     from agentcli.errors import ConfigError
+    from agentcli.llm.catalog import Catalog
 
     found = list(reachable(wiring.registry()))
     for reach in found:
         if reach.error:
-            yield Check(reach.provider, "warning", reach.error)
+            yield Check(reach.provider, "warning", reach.error, _HINTS.get(reach.standing, ""))
         else:
             yield Check(reach.provider, "ok", f"answers, {len(reach.models)} models")
     try:
@@ -116,10 +168,25 @@ def _providers(wiring: Wiring) -> Iterator[Check]:
         yield Check("model", "failed", error.message, error.hint)
         return
     provider = name.partition("/")[0]
-    answer = next((r for r in found if r.provider == provider), None)
-    if provider != "scripted":
-        answer = answer or ask(wiring.registry(), provider)
-    if answer is not None and answer.error:
-        yield Check("model", "failed", f"{name}: {answer.error}", "check the key and the address")
+    answer: Reach | None
+    if asking:
+        answer = try_out(wiring.registry(), name, Catalog(wiring.settings.prices))
     else:
-        yield Check("model", "ok", name)
+        answer = next((r for r in found if r.provider == provider), None)
+        if provider != "scripted":
+            answer = answer or ask(wiring.registry(), provider)
+    if answer is not None and answer.error:
+        hint = _HINTS.get(answer.standing, "check the key and the address")
+        yield Check("model", "failed", f"{name}: {answer.error}", hint)
+    else:
+        yield Check("model", "ok", f"{name} ({_facts(wiring, name)}{', answers' * asking})")
+
+
+def _facts(wiring: Wiring, name: str) -> str:
+    from agentcli.cli.models import known
+    from agentcli.llm.catalog import Catalog
+
+    window, prompt, output = known(Catalog(wiring.settings.prices), name)
+    context = "context unknown" if window == "-" else f"{window} tokens of context"
+    price = "price unknown" if prompt == "-" else f"${prompt} in and ${output} out per million"
+    return f"{context}, {price}"

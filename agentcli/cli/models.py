@@ -5,29 +5,36 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from agentcli.cli.reach import Reach
+    from agentcli.llm.catalog import Catalog
+
+_NAME_WIDTH = 48
+_HEADINGS = ("context", "$ in", "$ out")
 
 
 def models(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> int:
-    """Models that can be reached. Asks each provider with a key and each local server."""
+    """Models that can be reached, with context window and USD per million tokens where known. Asks
+    each provider with a key and each local server. In a pipe: names only."""
     from agentcli.cli.reach import reachable
     from agentcli.config import load_settings
+    from agentcli.llm.catalog import Catalog
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
     wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
     found = list(reachable(wiring.registry()))
+    catalog = Catalog(wiring.settings.prices)
     if as_json:
-        print(json.dumps([reach.as_dict() for reach in found], indent=2))
-    for reach in [] if as_json else found:
-        for model in reach.models:
-            print(f"{reach.provider}/{model}")
-        if reach.error:
-            print(f"agent: {reach.provider}: {reach.error}", file=sys.stderr)
+        print(json.dumps([_as_dict(reach, catalog) for reach in found], indent=2))
+    else:
+        _print(found, catalog)
     if not any(reach.models for reach in found):
         print(
             "agent: no model can be reached: set a key, or start a local server (agent doctor)",
@@ -35,3 +42,45 @@ def models(
         )
         return 3
     return 0
+
+
+def _print(found: list[Reach], catalog: Catalog) -> None:
+    columns = sys.stdout.isatty()
+    if columns and any(reach.models for reach in found):
+        print(line("model", _HEADINGS))
+    for reach in found:
+        for model in reach.models:
+            name = f"{reach.provider}/{model}"
+            print(line(name, known(catalog, name)) if columns else name)
+        if reach.error:
+            print(f"agent: {reach.provider}: {reach.error}", file=sys.stderr)
+
+
+def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
+    """Context window in tokens and USD per million of input and output; - for what nobody knows."""
+    from agentcli.ui.summary import quantity
+
+    window = catalog.known_context_tokens(name)
+    prices = catalog.per_million(name)
+    costs = [f"{usd:.4g}" for usd in prices] if prices else ["-", "-"]
+    return (quantity(window) if window else "-", costs[0], costs[1])
+
+
+def line(name: str, cells: tuple[str, ...]) -> str:
+    """A row of at most 80 columns, unless the name alone is longer than its column."""
+    from agentcli.ui.sanitize import printable
+
+    name = printable(name, multiline=False)
+    return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
+
+
+def _as_dict(reach: Reach, catalog: Catalog) -> dict[str, Any]:
+    facts = {}
+    for model in reach.models:
+        prices = catalog.per_million(f"{reach.provider}/{model}")
+        facts[model] = {
+            "context_tokens": catalog.known_context_tokens(f"{reach.provider}/{model}"),
+            "input_usd_per_million": prices and round(prices[0], 6),
+            "output_usd_per_million": prices and round(prices[1], 6),
+        }
+    return {**reach.as_dict(), "known": facts}

@@ -5,12 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from agentcli.errors import AgentError
+from agentcli.errors import AgentError, LLMError, LLMErrorKind
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.client import LLM, Patience
 from agentcli.llm.registry import BUILT_IN, Registry
+from agentcli.llm.spending import Purse
+from agentcli.messages import Message, Request
 
 _LIMIT_S = 10.0
+_ANSWER_LIMIT_S = 60.0
+_ANSWER_TOKENS = 64
+"""Enough for a word; a reply cut off there is an answer too."""
+
+Standing = Literal["works", "refused", "no_credit", "unreachable", "failed"]
+
+_STANDINGS: dict[LLMErrorKind, Standing] = {
+    LLMErrorKind.AUTH: "refused",
+    LLMErrorKind.AUTH_PERMANENT: "refused",
+    LLMErrorKind.BILLING: "no_credit",
+    LLMErrorKind.CONNECTION: "unreachable",
+    LLMErrorKind.TIMEOUT: "unreachable",
+    LLMErrorKind.STALLED: "unreachable",
+}
+WORDS: dict[Standing, str] = {
+    "works": "",
+    "refused": "the key is refused: ",
+    "no_credit": "the account has no credit: ",
+    "unreachable": "",
+    "failed": "",
+}
+"""What is said before the provider's own words."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +46,7 @@ class Reach:
     provider: str
     models: tuple[str, ...] = ()
     error: str = ""
+    standing: Standing = "works"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,4 +84,23 @@ def ask(registry: Registry, name: str) -> Reach:
         except Exception as error:
             raise provider.translate(error) from error
     except AgentError as error:
-        return Reach(name, error=error.message)
+        standing = _standing(error)
+        return Reach(name, (), WORDS[standing] + error.message, standing)
+
+
+def try_out(registry: Registry, name: str, catalog: Catalog) -> Reach:
+    """Whether the model `name` really answers: it is asked for a word, once."""
+    patience = Patience(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
+    request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
+    try:
+        llm = LLM(registry.provider(registry.endpoint(name)), name, patience, catalog)
+        llm.complete(request, lambda progress: None, Purse(None))
+    except AgentError as error:
+        standing = _standing(error)
+        return Reach(name, (), WORDS[standing] + error.message, standing)
+    return Reach(name, (name,))
+
+
+def _standing(error: AgentError) -> Standing:
+    kind = error.kind if isinstance(error, LLMError) else None
+    return "failed" if kind is None else _STANDINGS.get(kind, "failed")

@@ -17,15 +17,19 @@ import typer
 from agentcli.cli.run import (
     AnswerFile,
     Assignments,
+    Effort,
     Folder,
     Format,
+    Images,
     Json,
+    MaxBudget,
     MaxTurns,
     Model,
     NoStdin,
     Quiet,
     Verbose,
     Yolo,
+    attached,
     options_of,
     piped_beside,
 )
@@ -59,12 +63,15 @@ def resume(
         bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
     ] = False,
     model: Model = None,
+    effort: Effort = None,
     folder: Folder = None,
     output_format: Format = "text",
     json: Json = False,
     answer_file: AnswerFile = None,
     max_turns: MaxTurns = None,
+    max_budget_usd: MaxBudget = None,
     assignments: Assignments = None,
+    images: Images = None,
     no_stdin: NoStdin = False,
     yolo: Yolo = False,
     quiet: Quiet = False,
@@ -77,18 +84,22 @@ def resume(
         session, message = None, session
     options = options_of(
         model,
+        effort,
         folder,
         output_format,
         json,
         answer_file,
         max_turns,
+        max_budget_usd,
         assignments,
         yolo,
         quiet,
         verbose,
     )
     wanted = Wanted(session, newest=last, everywhere=everywhere)
-    return work(options, Reopening(wanted, message, options, model, no_stdin=no_stdin))
+    return work(
+        options, Reopening(wanted, message, options, model, images or (), no_stdin=no_stdin)
+    )
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ class Reopening:
         message: str | None,
         options: Options,
         model: str | None,
+        images: Sequence[Path],
         *,
         no_stdin: bool,
     ) -> None:
@@ -133,6 +145,7 @@ class Reopening:
         self._message = message
         self._options = options
         self._model = model
+        self._images = images
         self._no_stdin = no_stdin
         self._folder: Path | None = None
 
@@ -144,8 +157,14 @@ class Reopening:
 
     def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
         from agentcli.cli import stdin
+        from agentcli.errors import UsageError
 
         assert self._folder is not None
+        if self._images and not self._message:
+            raise UsageError(
+                "nothing is said of the image",
+                hint=f'e.g. agent resume {self._folder.name} "what is wrong here?" -i FILE',
+            )
 
         def subscribers(session: Session) -> Sequence[Subscriber]:
             self._tell_standing(session)
@@ -153,10 +172,12 @@ class Reopening:
 
         message = stdin.read_task() if self._message == "-" else self._message
         piped = piped_beside(wiring, self._no_stdin or self._message == "-") if message else None
+        image_urls = attached(self._images)
         bench = wiring.reopen(self._folder, subscribers, self._model, has_message=bool(message))
         if message and piped is not None:
             limit = wiring.settings.input.stdin_max_bytes
-            bench.say(stdin.with_piped(message, piped, bench.session.outputs, limit))
+            said = stdin.with_piped(message, piped, bench.session.outputs, limit)
+            bench.say(said, image_urls)
         return bench
 
     def _tell_standing(self, session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", metavar="PROVIDER/MODEL", help="Model to use.")
+]
+Effort = Annotated[
+    str | None,
+    typer.Option("--effort", metavar="none|low|medium|high", help="How much the model reasons."),
 ]
 Folder = Annotated[str | None, typer.Option("--cd", "-C", metavar="DIR", help="Folder to work in.")]
 Format = Annotated[
@@ -35,6 +40,15 @@ MaxTurns = Annotated[
     int | None,
     typer.Option("--max-turns", metavar="N", min=1, help="Most model replies; then exit 6."),
 ]
+MaxBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--max-budget-usd",
+        metavar="USD",
+        min=0.0001,
+        help="Most that the whole session may cost; then exit 6.",
+    ),
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
@@ -44,6 +58,10 @@ NoStdin = Annotated[
     typer.Option(
         "--no-stdin", help="Never read stdin; needed in loops that read lines from a file."
     ),
+]
+Images = Annotated[
+    list[Path] | None,
+    typer.Option("--image", "-i", metavar="FILE", help="Show the model an image; repeatable."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")]
@@ -55,6 +73,7 @@ def run(
         str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
     ] = None,
     model: Model = None,
+    effort: Effort = None,
     folder: Folder = None,
     continue_newest: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
@@ -70,7 +89,9 @@ def run(
     json: Json = False,
     answer_file: AnswerFile = None,
     max_turns: MaxTurns = None,
+    max_budget_usd: MaxBudget = None,
     assignments: Assignments = None,
+    images: Images = None,
     no_stdin: NoStdin = False,
     yolo: Yolo = False,
     quiet: Quiet = False,
@@ -83,11 +104,13 @@ def run(
 
     options = options_of(
         model,
+        effort,
         folder,
         output_format,
         json,
         answer_file,
         max_turns,
+        max_budget_usd,
         assignments,
         yolo,
         quiet,
@@ -99,17 +122,21 @@ def run(
                 "--name is for a new session", hint="agent sessions rename gives an old one a name"
             )
         wanted = Wanted(session, newest=continue_newest)
-        return work(options, Reopening(wanted, task, options, model, no_stdin=no_stdin))
-    return work(options, _Starting(task, no_stdin, name))
+        return work(
+            options, Reopening(wanted, task, options, model, images or (), no_stdin=no_stdin)
+        )
+    return work(options, _Starting(task, no_stdin, name, images or ()))
 
 
 def options_of(
     model: str | None,
+    effort: str | None,
     folder: str | None,
     output_format: str,
     json: bool,
     answer_file: Path | None,
     max_turns: int | None,
+    max_budget_usd: float | None,
     assignments: list[str] | None,
     yolo: bool,
     quiet: bool,
@@ -121,6 +148,9 @@ def options_of(
     formats = ("text", "json", "stream-json")
     if output_format not in formats:
         raise UsageError(f"--output-format {output_format}: it is one of {', '.join(formats)}")
+    efforts = ("none", "low", "medium", "high")
+    if effort is not None and effort not in efforts:
+        raise UsageError(f"--effort {effort}: it is one of {', '.join(efforts)}")
     return Options(
         folder=folder,
         output_format="stream-json" if json else output_format,  # type: ignore[arg-type]
@@ -129,7 +159,9 @@ def options_of(
         verbose=verbose,
         overrides={
             "model.name": model,
+            "model.effort": effort,
             "agent.max_turns": max_turns,
+            "agent.max_budget_usd": max_budget_usd,
             "agent.approval": "yolo" if yolo else None,
         },
         assignments=assignments or (),
@@ -139,10 +171,13 @@ def options_of(
 class _Starting:
     """A new session for a task from the arguments, from stdin, or from both."""
 
-    def __init__(self, task: str | None, no_stdin: bool, name: str | None) -> None:
+    def __init__(
+        self, task: str | None, no_stdin: bool, name: str | None, images: Sequence[Path]
+    ) -> None:
         self._task = task
         self._no_stdin = no_stdin
         self._name = name
+        self._images = images
 
     def workspace(self, folder: str | None) -> Path:
         from agentcli.wiring import resolve_workspace
@@ -169,6 +204,7 @@ class _Starting:
             if not task or not task.strip():
                 raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
             bench_task, piped = task, piped_beside(wiring, self._no_stdin)
+        image_urls = attached(self._images)
         bench = wiring.create(outcome.subscribers, self._checked_name(wiring))
         limit = wiring.settings.input.stdin_max_bytes
         if piped is None:
@@ -176,8 +212,34 @@ class _Starting:
             if len(bench_task.encode()) > limit:
                 piped = stdin.Piped(bench_task.encode(), whole=True)
                 bench_task = "The task was piped in:"
-        bench.say(stdin.with_piped(bench_task, piped, bench.session.outputs, limit))
+        said = stdin.with_piped(bench_task, piped, bench.session.outputs, limit)
+        bench.say(said, image_urls)
         return bench
+
+
+def attached(images: Sequence[Path]) -> tuple[str, ...]:
+    """The images of -i as data URLs. Raises UsageError for one that no model would take, and for
+    more than fit into a request."""
+    from agentcli.errors import UsageError
+    from agentcli.runtime.images import MAX_TOGETHER, ImageFault, file_url
+    from agentcli.runtime.names import display_path, size_text
+
+    urls = []
+    for path in images:
+        try:
+            urls.append(file_url(path))
+        except ImageFault as fault:
+            raise UsageError(f"{display_path(path)} {fault}") from fault
+        except OSError as error:
+            raise UsageError(f"{display_path(path)} can't be read: {error.strerror}") from error
+    size = sum(len(url) for url in urls)
+    if size > MAX_TOGETHER:
+        raise UsageError(
+            f"the images are {size_text(size)} as they are sent, more than the "
+            f"{size_text(MAX_TOGETHER)} that go into one message",
+            hint="make them smaller, or tell the model where they are: it can read them",
+        )
+    return tuple(urls)
 
 
 def piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:

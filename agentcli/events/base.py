@@ -48,9 +48,11 @@ class ReplyPart(_Value):
 
 
 class LLMMetrics(_Value):
-    """Cost of one reply: tokens, USD (None: price unknown), seconds."""
+    """Cost of one reply: tokens, USD (None: price unknown), seconds. `part`: what it was for, as
+    main, condenser or title."""
 
     model: str
+    part: str = "main"
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cache_read_tokens: int = 0

@@ -194,6 +194,8 @@ class SessionStartedObservation(Observation):
     resumed: bool = False
     forked_from: str | None = None
     forked_at: int | None = None
+    max_budget_usd: float | None = None
+    """What the session may cost in all, if that was limited."""
 
     @property
     def message(self) -> str:
@@ -242,6 +244,45 @@ class ReplyDiscardedObservation(Observation):
         return "an incomplete reply was discarded"
 
 
+class ModelSwitchedObservation(Observation):
+    """From here on another model answers. `reason` is a stable word: the kind of the error that the
+    one before ended with, images, too_long, or main_again; `content` says it in full."""
+
+    kind: ClassVar[str] = "model_switched"
+    from_model: str
+    to_model: str
+    reason: str = ""
+
+    @property
+    def message(self) -> str:
+        return self.content or f"{self.from_model} → {self.to_model}: {self.reason}"
+
+
+class AttemptsAbandonedObservation(Observation):
+    """Requests broke off before their replies were whole: nobody says what they cost, `most_usd` at
+    most in all. It counts against the budget."""
+
+    kind: ClassVar[str] = "attempts_abandoned"
+    most_usd: float
+
+    @property
+    def message(self) -> str:
+        return f"replies that broke off may have cost up to ${self.most_usd:.4f}"
+
+
+class PrefixChangedObservation(Observation):
+    """The request that follows does not begin with the one before it, so that the provider's cache
+    of it is lost. `changed`: system, tools, model, or the first message that differs, as
+    "message 17", counted from 1."""
+
+    kind: ClassVar[str] = "prefix_changed"
+    changed: str
+
+    @property
+    def message(self) -> str:
+        return self.content or f"the prompt changed: {self.changed}"
+
+
 class UserRejectObservation(Observation):
     kind: ClassVar[str] = "user_rejected"
     reason: str = ""
@@ -288,6 +329,9 @@ register(
     CheckpointObservation,
     DecisionObservation,
     ReplyDiscardedObservation,
+    ModelSwitchedObservation,
+    AttemptsAbandonedObservation,
+    PrefixChangedObservation,
     UserRejectObservation,
     ErrorObservation,
     SuccessObservation,

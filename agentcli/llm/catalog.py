@@ -48,6 +48,7 @@ class Catalog:
 
     def cost(self, name: str, usage: Usage) -> float | None:
         """USD of `usage`; None when the price is not known, never 0 for want of one."""
+        usage = _consistent(usage)
         if own := self._own_prices.get(name):
             return _own_cost(own, usage)
         provider, _, model = name.partition("/")
@@ -70,19 +71,41 @@ class Catalog:
 
     def context_tokens(self, name: str) -> int:
         """Tokens the model takes in; a cautious guess for one that is not catalogued."""
-        provider, _, model = name.partition("/")
-        if provider in _LOCAL:
+        if name.partition("/")[0] in _LOCAL:
             return LOCAL_CONTEXT_TOKENS
+        return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
+
+    def known_context_tokens(self, name: str) -> int | None:
+        """Tokens the model takes in, if the catalogue says it."""
+        provider, _, model = name.partition("/")
         if provider not in _CATALOGUED:
-            return DEFAULT_CONTEXT_TOKENS
+            return None
         from genai_prices.data_snapshot import get_snapshot
 
         try:
             _, info = get_snapshot().find_provider_model(model, None, _CATALOGUED[provider], None)
         except LookupError:
-            return DEFAULT_CONTEXT_TOKENS
+            return None
         window: Any = info.context_window
-        return int(window or DEFAULT_CONTEXT_TOKENS)
+        return int(window) if window else None
+
+    def per_million(self, name: str) -> tuple[float, float] | None:
+        """USD per million tokens of input and of output, for prompts of no great length."""
+        prompt = self.cost(name, Usage(prompt_tokens=1_000))
+        output = self.cost(name, Usage(completion_tokens=1_000))
+        return None if prompt is None or output is None else (prompt * 1_000, output * 1_000)
+
+
+def _consistent(usage: Usage) -> Usage:
+    """`usage` with no more tokens from and to the cache than there are in all."""
+    prompt = max(usage.prompt_tokens, 0)
+    read = min(max(usage.cache_read_tokens, 0), prompt)
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=max(usage.completion_tokens, 0),
+        cache_read_tokens=read,
+        cache_write_tokens=min(max(usage.cache_write_tokens, 0), prompt - read),
+    )
 
 
 def _own_cost(price: Price, usage: Usage) -> float:

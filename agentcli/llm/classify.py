@@ -21,19 +21,53 @@ _BY_STATUS = {
     422: LLMErrorKind.BAD_REQUEST,
     429: LLMErrorKind.RATE_LIMIT,
     503: LLMErrorKind.OVERLOADED,
+    504: LLMErrorKind.TIMEOUT,
     529: LLMErrorKind.OVERLOADED,
 }
 
+_STATUS_BY_WORD = {
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "timeout_error": 408,
+    "request_too_large": 413,
+    "insufficient_quota": 429,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "overloaded_error": 529,
+}
+"""Types and codes of error frames, by the status they would have had as an answer."""
+
 _OVERFLOW = re.compile(
-    r"context[_ ](?:length|window)|prompt is too long|maximum context|too many tokens"
-    r"|input is too long|exceeds? the (?:model|available context)",
+    r"context[_ ](?:length|window|size|limit)|prompt is too long|maximum context|too many tokens"
+    r"|input is too long|exceeds? the (?:model|available context)|input token count"
+    r"|too long to fit|maximum prompt length|model token limit|prompt token count"
+    r"|reduce the length of the messages|range of input length",
     re.IGNORECASE,
 )
+_OVERFLOW_STATUSES = (400, 413, 422, 500)
+_REQUEST_TOO_LARGE = re.compile(r"request too large for", re.IGNORECASE)
+"""More tokens than a minute's allowance: no waiting helps."""
+
 _BILLING = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I
 )
+_POLICY = re.compile(
+    r"content[_ ](?:policy|filter)|usage polic|safety system|data_inspection_failed", re.I
+)
+_OUTPUT_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens\b", re.I)
+_RETRY_IN = re.compile(r"retry in ([\d.]+) ?s", re.I)
+"""Gemini's quota of a minute, in the words of one that is used up."""
 
 _LONGEST_WAIT_S = 1e7
+_LONGEST_MESSAGE = 500
+"""Characters of a provider's message."""
 
 _HINTS = {
     LLMErrorKind.AUTH: "check the key and where it comes from: agent doctor",
@@ -47,83 +81,125 @@ _HINTS = {
 
 def classify(status: int, body: object, headers: Mapping[str, str], origin: str) -> LLMError:
     """The LLMError for an answer with `status`; `origin` names the server to the person."""
-    message = _message(body)
-    codes = f"{message} {_field(body, 'code')} {_field(body, 'type')}"
     if 300 <= status < 400:
+        target = headers.get("location", "another address").partition("?")[0]
         return LLMError(
             LLMErrorKind.BAD_REQUEST,
-            f"{origin} redirects to {headers.get('location', 'another address')}; not followed, "
-            "as prompt and key would go there",
+            f"{origin} redirects to {target}; not followed, as prompt and key would go there",
             status=status,
             hint="if that is where the API is, set it as the base URL",
         )
-    kind = _BY_STATUS.get(status)
-    if kind is None:
-        kind = LLMErrorKind.SERVER_ERROR if status >= 500 else LLMErrorKind.BAD_REQUEST
-    if _OVERFLOW.search(codes) and status in (400, 413, 422, 500):
-        kind = LLMErrorKind.CONTEXT_OVERFLOW
-    elif _BILLING.search(codes) and status in (400, 402, 403, 429):
-        kind = LLMErrorKind.BILLING
-    elif status == 404 and "model" not in codes.lower():
-        return LLMError(
-            LLMErrorKind.MODEL_NOT_FOUND,
-            f"{origin} answers 404: {message or 'not found'}",
-            status=status,
-            hint="is the base URL that of the API, and the model's name right? agent models",
-        )
-    return LLMError(
-        kind,
-        f"{origin} answers {status}: {message or kind.replace('_', ' ')}",
-        status=status,
-        retry_after=retry_after(headers),
-        hint=_HINTS.get(kind, ""),
-    )
+    return _classified(status, body, headers, f"{origin} answers {status}")
 
 
 def stream_error(error: object) -> LLMError:
-    """An error frame inside a stream of OpenAI's kind; its `code` may be a status."""
-    code = error.get("code") if isinstance(error, Mapping) else None
-    status = code if isinstance(code, int) and code >= 400 else 500
-    return classify(status, {"error": error}, {}, "the server")
+    """An error frame inside a stream or in an answer with status 200; its `code` may be a
+    status."""
+    words = [_field(error, "code"), _field(error, "type")]
+    known = [_STATUS_BY_WORD[word] for word in words if word in _STATUS_BY_WORD]
+    known += [int(word) for word in words if re.fullmatch(r"[45]\d\d", word)]
+    status = known[0] if known else 500
+    return _classified(status, error, {}, "the server broke off")
 
 
-def connection_error(origin: str, error: BaseException) -> LLMError:
-    cause = error.__cause__ or error
+def _classified(status: int, body: object, headers: Mapping[str, str], what: str) -> LLMError:
+    message = _message(body)
+    wait = retry_after(headers)
+    kind = _kind(status, f"{message} {_field(body, 'code')} {_field(body, 'type')}")
+    if status == 429 and (again := _RETRY_IN.search(message)):
+        kind, wait = LLMErrorKind.RATE_LIMIT, wait or _seconds(again[1])
+    hint = _HINTS.get(kind, "")
+    if kind is LLMErrorKind.MODEL_NOT_FOUND and "model" not in message.lower():
+        hint = "is the base URL that of the API, and the model's name right? agent models"
+    if kind is LLMErrorKind.BAD_REQUEST and _OUTPUT_LIMIT.search(message):
+        hint = "a smaller limit: --set model.max_output_tokens=4096"
     return LLMError(
-        LLMErrorKind.CONNECTION,
-        f"can't reach {origin}: {cause}",
-        hint=_HINTS[LLMErrorKind.CONNECTION],
+        kind,
+        f"{what}: {message or kind.replace('_', ' ')}",
+        status=status,
+        retry_after=wait,
+        hint=hint,
     )
+
+
+def _kind(status: int, words: str) -> LLMErrorKind:
+    """By the status, unless the provider's words say better what must happen next."""
+    if status in _OVERFLOW_STATUSES and _OVERFLOW.search(words):
+        return LLMErrorKind.CONTEXT_OVERFLOW
+    if status in (413, 429) and _REQUEST_TOO_LARGE.search(words):
+        return LLMErrorKind.CONTEXT_OVERFLOW
+    if status in (400, 402, 403, 429) and _BILLING.search(words):
+        return LLMErrorKind.BILLING
+    if status in (400, 403, 422) and _POLICY.search(words):
+        return LLMErrorKind.CONTENT_POLICY
+    fallback = LLMErrorKind.SERVER_ERROR if status >= 500 else LLMErrorKind.BAD_REQUEST
+    return _BY_STATUS.get(status, fallback)
+
+
+def http_failure(origin: str, error: BaseException) -> LLMError | None:
+    """What an exception of the HTTP client means; None for any other."""
+    import httpx2
+
+    what = str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
+        return LLMError(
+            LLMErrorKind.CONNECTION,
+            f"can't reach {origin}: {what}",
+            hint=_HINTS[LLMErrorKind.CONNECTION],
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
+    if isinstance(error, httpx2.TransportError):
+        return LLMError(LLMErrorKind.CONNECTION, f"the connection to {origin} broke: {what}")
+    if isinstance(error, httpx2.DecodingError):
+        return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer ({what})")
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or a date."""
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return min(float(milliseconds) / 1000, _LONGEST_WAIT_S)
-        value = headers.get("retry-after")
-        if value is None:
-            return None
-        if re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-            return min(float(value), _LONGEST_WAIT_S)
-        from datetime import UTC, datetime
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "")
+    seconds = _seconds(value)
+    return _until(value) if seconds is None else seconds
 
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+
+def _seconds(value: str) -> float | None:
+    return min(float(value), _LONGEST_WAIT_S) if re.fullmatch(r"\d+(\.\d+)?", value) else None
+
+
+def _until(date: str) -> float | None:
+    from datetime import UTC, datetime
+
+    try:
+        seconds = (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
         return None
+    return min(max(0.0, seconds), _LONGEST_WAIT_S)
+
+
+def _inner(body: object) -> object:
+    """The error object, which some servers put into a list or leave out."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    return body.get("error", body) if isinstance(body, Mapping) else body
 
 
 def _field(body: object, name: str) -> str:
-    if isinstance(body, Mapping):
-        inner = body.get("error", body)
-        if isinstance(inner, Mapping):
-            return str(inner.get(name) or "")
-    return ""
+    inner = _inner(body)
+    return str(inner.get(name) or "") if isinstance(inner, Mapping) else ""
 
 
 def _message(body: object) -> str:
-    """The provider's own words, at most a few lines of them."""
-    text: Any = _field(body, "message")
-    if not text and isinstance(body, str) and "<html" not in body[:200].lower():
-        text = body
-    return " ".join(str(text).split())[:500]
+    """The provider's own words, at most a few lines of them; nothing of a page."""
+    inner = _inner(body)
+    text: Any = _field(body, "message") or _field(body, "detail")
+    if not text and isinstance(inner, str) and not inner.lstrip().startswith("<"):
+        text = inner
+    words = " ".join(str(text).split())
+    if len(words) <= _LONGEST_MESSAGE:
+        return words
+    # Cut between words: half of a secret could no longer be told from text.
+    return words[:_LONGEST_MESSAGE].rpartition(" ")[0] + " …"

@@ -1,4 +1,7 @@
-"""LLM.complete: one reply, whatever it takes, without ever being deaf to an interrupt."""
+"""LLM.complete: one reply, whatever it takes, without ever being deaf to an interrupt.
+
+All that is tried again is tried again here; what another model may do better is for its caller.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from agentcli.errors import LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Progress
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.provider import Provider, StillAlive, StreamItem
+from agentcli.llm.spending import Purse, charged
+from agentcli.llm.tool_choice import held_to_choice
 from agentcli.messages import Reply, Request
 
 _TICK_S = 0.1
+_KEY_REFUSED = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
 log = logging.getLogger(__name__)
 
 
@@ -52,8 +58,12 @@ class LLM:
         model: str,
         patience: Patience,
         catalog: Catalog,
+        with_new_key: Callable[[], Provider | None] = lambda: None,
     ) -> None:
+        """`with_new_key` makes a provider with a key that the one before did not have, if there is
+        any; it may raise ConfigError."""
         self.model = model
+        self._with_new_key = with_new_key
         self._provider = provider
         self._patience = patience
         self._catalog = catalog
@@ -65,25 +75,45 @@ class LLM:
         self._connecting = threading.Thread(target=self._connect, daemon=True)
         self._connecting.start()
 
-    def complete(self, request: Request, notify: Callable[[Progress], None]) -> Reply:
-        """A complete reply. Raises LLMError when there is none to be had."""
+    def complete(self, request: Request, notify: Callable[[Progress], None], purse: Purse) -> Reply:
+        """A complete reply, held to the request's tool choice, for what is in `purse`. Raises
+        LLMError when there is none to be had, ConfigError when there is a limit to what it may cost
+        and its price is not known."""
+        return held_to_choice(request, lambda asked: self._reply(asked, notify, purse), notify)
+
+    def _reply(self, request: Request, notify: Callable[[Progress], None], purse: Purse) -> Reply:
         attempt = 0
+        may_renew = True
         while True:
+            affordable, most_usd = self._within(request, purse)
             started = time.monotonic()
             try:
-                reply = self._attempt(request, notify, started)
+                reply = self._attempt(affordable, notify, started)
+                cost_usd = charged(self._catalog, self.model, reply.usage, most_usd)
+                if purse.left_usd is not None:
+                    purse.left_usd -= cost_usd or 0.0
                 return replace(
                     reply,
                     model=self.model,
                     latency_s=time.monotonic() - started,
-                    cost_usd=self._catalog.cost(self.model, reply.usage),
+                    cost_usd=cost_usd,
                 )
             except LLMError as error:
-                attempt += 1
+                purse.failed(error, most_usd)
                 notify(ReplyAbandoned(error.message))
+                if may_renew and error.kind in _KEY_REFUSED and self._renew_key(error):
+                    may_renew = False
+                    continue
+                attempt += 1
                 if not error.retryable or attempt > self._patience.retries:
                     raise
                 self._wait(error, attempt, notify)
+
+    def _within(self, request: Request, purse: Purse) -> tuple[Request, float]:
+        if purse.left_usd is None:
+            return request, 0.0
+        size = self._provider.body_bytes(request)
+        return purse.within(request, self.model, size, self._catalog)
 
     def _attempt(
         self, request: Request, notify: Callable[[Progress], None], started: float
@@ -161,6 +191,20 @@ class LLM:
         while (left := until - time.monotonic()) > 0:
             notify(Status("retrying", detail, left))
             time.sleep(min(_TICK_S, left))
+
+    def _renew_key(self, refused: LLMError) -> bool:
+        """Whether there is another key to try than the one that was refused."""
+        try:
+            provider = self._with_new_key()
+        except ConfigError as error:
+            refused.hint = error.message
+            return False
+        if provider is None:
+            return False
+        self._provider.abort()
+        self._provider = provider
+        self._connecting = None
+        return True
 
     def _ensure_connected(self) -> None:
         if self._connecting is None:

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from agentcli.errors import LLMError, LLMErrorKind
-from agentcli.llm.classify import classify, connection_error
+from agentcli.errors import LLMError
+from agentcli.llm.classify import classify, http_failure
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
-    GARBLED,
     Endpoint,
     check_event_stream,
     check_object,
     http_client,
     sent_events,
+    text_lines,
+    unknown_failure,
 )
 
 _JSON = {"headers": {"content-type": "application/json"}}
@@ -60,28 +61,17 @@ class OpenAIClient:
         )
         with stream:
             check_event_stream(stream.response.headers.get("content-type", ""))
-            yield sent_events(stream.response.iter_lines())
+            yield sent_events(text_lines(stream.response.iter_bytes()))
 
     def translate(self, error: Exception) -> LLMError:
-        import httpx2
         import openai
 
         origin = self._endpoint.base_url
-        if isinstance(error, openai.APITimeoutError):
-            return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
         if isinstance(error, openai.APIStatusError):
             return classify(error.status_code, error.body, error.response.headers, origin)
-        if isinstance(error, openai.APIConnectionError):
-            return connection_error(origin, error)
-        if isinstance(error, openai.APIError):
-            return LLMError(LLMErrorKind.SERVER_ERROR, f"{origin}: {error.message}")
-        if isinstance(error, httpx2.TimeoutException):
-            return LLMError(LLMErrorKind.TIMEOUT, f"{origin} fell silent")
-        if isinstance(error, httpx2.TransportError):
-            return connection_error(origin, error)
-        if isinstance(error, GARBLED):
-            return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
-        raise error
+        wrapped = isinstance(error, openai.APIConnectionError)
+        cause = (error.__cause__ if wrapped else None) or error
+        return http_failure(origin, cause) or unknown_failure(origin, cause)
 
     def models(self) -> list[str]:
         data = check_object(self._client.get("/models", cast_to=object))

@@ -6,9 +6,9 @@ import importlib
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -82,15 +82,25 @@ class ProviderOptions(Protocol):
     @property
     def extra_body(self) -> Mapping[str, object]: ...
     @property
+    def drop_params(self) -> Sequence[str]: ...
+    @property
+    def tool_format(self) -> str: ...
+    @property
+    def images(self) -> bool: ...
+    @property
     def stream(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Which models can be reached, given what the user configured and the environment holds."""
+    """Which models can be reached, given what the user configured and the environment holds.
+
+    `learn` is told each key before it is used, so that it can be masked.
+    """
 
     configured: Mapping[str, ProviderOptions]
     environ: Mapping[str, str]
+    learn: Callable[[str], None] = lambda key: None
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
 
@@ -153,10 +163,26 @@ class Registry:
             api_key=self._key(provider, options, built_in),
             headers=dict(options.headers) if options else {},
             extra_body=dict(options.extra_body) if options else {},
+            drop_params=tuple(options.drop_params) if options else (),
             stream=options.stream if options else True,
+            images=options.images if options else True,
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
+
+    def renewed(self, endpoint: Endpoint) -> Endpoint | None:
+        """The endpoint with the key that its command prints now; None without a command, or when
+        the key is still the same. Raises ConfigError when the command fails."""
+        options = self.configured.get(endpoint.provider)
+        if options is None or not options.api_key_command:
+            return None
+        key = self._key(endpoint.provider, options, None)
+        return None if key == endpoint.api_key else replace(endpoint, api_key=key)
+
+    def takes_images(self, name: str) -> bool:
+        """Whether the model may be sent images: no, when its provider is set so."""
+        options = self.configured.get(name.partition("/")[0])
+        return options is None or options.images
 
     def provider(self, endpoint: Endpoint) -> Provider:
         """What speaks the endpoint's wire format; nothing is imported or sent yet."""
@@ -165,6 +191,10 @@ class Registry:
         api = (options and options.api) or (built_in and built_in.api) or _guess(endpoint.base_url)
         module = importlib.import_module(f"agentcli.llm.providers.{api}")
         provider: Provider = getattr(module, _APIS[api])(endpoint)
+        if options and options.tool_format == "text":
+            from agentcli.llm.text_tools import TextTools
+
+            return TextTools(provider)
         return provider
 
     def key_variables(self) -> set[str]:
@@ -192,16 +222,20 @@ class Registry:
         self, provider: str, options: ProviderOptions | None, built_in: BuiltIn | None
     ) -> str | None:
         if options and options.api_key_command:
-            return _sendable(provider, _run_key_command(provider, options.api_key_command))
+            return self._checked(provider, _run_key_command(provider, options.api_key_command))
         variable = (options and options.api_key_env) or (built_in and built_in.key_env)
         if not variable:
             return None
         if key := self.environ.get(variable, "").strip():
-            return _sendable(provider, key)
+            return self._checked(provider, key)
         raise ConfigError(
             f"no key for {provider}: {variable} is not set",
             hint=f"export {variable}=…, choose another model with -m, or try: agent demo",
         )
+
+    def _checked(self, provider: str, key: str) -> str:
+        self.learn(key)
+        return _sendable(provider, key)
 
 
 def _check_address(provider: str, base_url: str) -> None:

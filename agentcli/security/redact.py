@@ -26,8 +26,14 @@ class Redactor:
     """Masks the given values and everything that has the form of a well-known kind of key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = sorted({v for v in values if len(v) >= _SHORTEST_SECRET}, key=len, reverse=True)
-        self._pattern = re.compile("|".join([*map(re.escape, known), *_PATTERNS]))
+        self._known: set[str] = set()
+        self.learn(*values)
+
+    def learn(self, *values: str) -> None:
+        """Mask these too from now on."""
+        self._known |= {value for value in values if len(value) >= _SHORTEST_SECRET}
+        longest_first = sorted(self._known, key=len, reverse=True)
+        self._pattern = re.compile("|".join([*map(re.escape, longest_first), *_PATTERNS]))
 
     def text(self, text: str) -> str:
         return self._pattern.sub(MASK, text)

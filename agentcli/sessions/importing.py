@@ -207,7 +207,7 @@ def _require_sane(event: Event) -> None:
         raise ValueError("its time has no zone")
     if isinstance(event, OpaqueEvent) or event.llm_metrics is None:
         return
-    for name, value in event.llm_metrics.model_dump(exclude={"model"}).items():
+    for name, value in event.llm_metrics.model_dump(exclude={"model", "part"}).items():
         if value is not None and not 0 <= value <= _LARGEST_METRIC:
             raise ValueError(f"{name} can't be {value}")
 

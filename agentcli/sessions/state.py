@@ -20,6 +20,7 @@ from agentcli.events import Event, LLMMetrics, Source
 from agentcli.events.actions import AgentFinishAction, MessageAction, RenameAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
+    AttemptsAbandonedObservation,
     DecisionObservation,
     ErrorObservation,
     SessionStartedObservation,
@@ -45,6 +46,9 @@ class AgentState(StrEnum):
     ERROR = "error"
     RATE_LIMITED = "rate_limited"
 
+
+Metrics = dict[str, dict[str, float | int | None]]
+"""What each model used: replies, tokens, `cost_usd`, `latency_s`."""
 
 _RESTING = frozenset(
     {
@@ -78,7 +82,7 @@ class State:
     """Counters are over the whole session, `local_iteration` over this turn; costs in USD.
 
     `metrics` has one entry per model: tokens, cost and replies; a model of unknown price has
-    `cost_usd` None.
+    `cost_usd` None. `parts` has the same for each part that models play: `parts["main"][model]`.
     """
 
     session_id: str = ""
@@ -97,7 +101,11 @@ class State:
     parent_id: str | None = None
     start_id: int = 0
     end_id: int = -1
-    metrics: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=dict)
+    parts: dict[str, Metrics] = field(default_factory=dict)
+    max_budget_usd: float | None = None
+    abandoned_usd: float = 0.0
+    """What requests that broke off may have cost at most."""
     grants: tuple[str, ...] = ()
     title: str = ""
     name: str | None = None
@@ -130,7 +138,10 @@ def apply(state: State, event: Event) -> State:
         changes["iteration"] = state.iteration + 1
         changes["local_iteration"] = state.local_iteration + 1
     if event.llm_metrics is not None:
+        part = event.llm_metrics.part
+        used = _add_metrics(state.parts.get(part, {}), event.llm_metrics)
         changes["metrics"] = _add_metrics(state.metrics, event.llm_metrics)
+        changes["parts"] = {**state.parts, part: used}
     changes.update(_changes(state, event))
     return replace(state, **changes)
 
@@ -144,8 +155,13 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
                 "model": event.model,
                 "name": event.name or (None if event.forked_from else state.name),
                 "parent_id": event.forked_from or state.parent_id,
+                "max_budget_usd": state.max_budget_usd
+                if event.forked_from
+                else event.max_budget_usd,
                 "created_at": state.created_at or event.timestamp.isoformat(),
             }
+        case AttemptsAbandonedObservation():
+            return {"abandoned_usd": state.abandoned_usd + event.most_usd}
         case RenameAction():
             return {"name": event.name}
         case MessageAction(source=Source.USER):
@@ -179,11 +195,9 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
     return {"bad_calls": 0, "bad_replies": 0} if event.cause is not None else {}
 
 
-def _add_metrics(
-    metrics: dict[str, dict[str, float | int | None]], new: LLMMetrics
-) -> dict[str, dict[str, float | int | None]]:
+def _add_metrics(metrics: Metrics, new: LLMMetrics) -> Metrics:
     old = metrics.get(new.model, {"replies": 0, "cost_usd": 0.0})
-    added = new.model_dump(exclude={"model", "time_to_first_token_s"})
+    added = new.model_dump(exclude={"model", "part", "time_to_first_token_s"})
     merged: dict[str, float | int | None] = {"replies": (old["replies"] or 0) + 1}
     for name, value in added.items():
         before = old.get(name, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib
 import io
@@ -27,6 +26,7 @@ from agentcli.runtime.files import (
     size_text,
     text_file,
 )
+from agentcli.runtime.images import ImageFault, data_url, kind_of
 from agentcli.runtime.walk import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
@@ -34,9 +34,8 @@ MAX_LINES = 2000
 MAX_CHARACTERS = 100_000
 MAX_LINE_CHARACTERS = 2000
 MAX_ENTRIES = 500
-MAX_IMAGE_BYTES = 3_750_000  # 5 MB as base64, the least that a provider takes
 
-_IMAGES = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"))
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -71,7 +70,7 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
 
 def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
     facts = {"path": shown, "digest": digest(data)}
-    if kind := _image_kind(data):
+    if kind := kind_of(data):
         return _image(kind, shown, data, facts)
     if data.startswith(b"%PDF-"):
         lines, notes = _pdf_lines(data, shown, args.end or args.start + MAX_LINES)
@@ -79,15 +78,18 @@ def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
     file = text_file(data)
     if file is None:
         kind = mimetypes.guess_type(path.name)[0] or "of unknown type"
+        ways = "file, strings, xxd, or a program for its type"
+        if kind.startswith("image/"):
+            ways = "file tells what it is; a PNG, JPEG, GIF or WebP made of it can be read"
         raise ToolError(
             f"{shown} is binary ({kind}, {size_text(len(data))}), not shown. Look at it with bash "
-            "(file, strings, xxd, or a program for its type).",
+            f"({ways}).",
             error_id="binary_file",
         )
     cells = _notebook_lines(file.text) if path.suffix == ".ipynb" else None
     if cells is not None:
         return _lines(args, cells, ["a notebook's cells; edit works on its JSON text"], facts)
-    return _lines(args, split_lines(file.text), _peculiarities(file), facts)
+    return _lines(args, split_lines(file.text), _peculiarities(path, file), facts)
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -136,9 +138,11 @@ def _cut(line: str, limit: int) -> str:
     return f"{line[:limit]} [+{len(line) - limit} characters, cut]"
 
 
-def _peculiarities(file: TextFile) -> list[str]:
+def _peculiarities(path: Path, file: TextFile) -> list[str]:
     """What a model can't see in the lines and a command it writes may depend on."""
     notes = []
+    if path.suffix.lower() in _IMAGE_SUFFIXES:
+        notes.append("this is text, not an image as its name says")
     if file.endings or file.newline != "\n":
         names = {"\r\n": "CRLF", "\r": "CR"}
         name = "mixed" if file.endings else names.get(file.newline or "", repr(file.newline))
@@ -153,20 +157,11 @@ def _peculiarities(file: TextFile) -> list[str]:
 # --- other kinds --------------------------------------------------------------------------------
 
 
-def _image_kind(data: bytes) -> str | None:
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "webp"
-    return next((kind for magic, kind in _IMAGES if data.startswith(magic)), None)
-
-
 def _image(kind: str, shown: str, data: bytes, facts: dict[str, Any]) -> ToolResult:
-    if len(data) > MAX_IMAGE_BYTES:
-        raise ToolError(
-            f"{shown} has {size_text(len(data))}, more than the {size_text(MAX_IMAGE_BYTES)} that "
-            "can be shown: make it smaller first.",
-            error_id="file_too_large",
-        )
-    url = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    try:
+        url = data_url(data)
+    except ImageFault as fault:
+        raise ToolError(f"{shown} {fault}.", error_id="unusable_image") from fault
     return ToolResult(f"[{kind} image, {size_text(len(data))}]", images=(url,), data=facts)
 
 

@@ -15,6 +15,8 @@ from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
     ErrorObservation,
+    ModelSwitchedObservation,
+    PrefixChangedObservation,
     RecallObservation,
     ReplyDiscardedObservation,
     SessionStartedObservation,
@@ -49,7 +51,13 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _dim(f"context condensed: {quantity(before)} → {quantity(after)} tokens")
         case CondensationAction(summary=str()):
             return _dim("older steps are summarised for the model from here on")
-        case ReplyDiscardedObservation() | OpaqueEvent() | RewindAction() | RenameAction():
+        case (
+            ReplyDiscardedObservation()
+            | OpaqueEvent()
+            | RewindAction()
+            | RenameAction()
+            | ModelSwitchedObservation()
+        ):
             return _dim(event.message)
         case CheckpointObservation(tree=""):
             return _dim(f"no undo: {event.content}")
@@ -57,7 +65,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _dim(f"undo can't bring back: {', '.join(left_out)}")
         case DecisionObservation():
             return _dim(decision(event)) if verbose else None
-        case RecallObservation() | CondensationAction() if verbose:
+        case RecallObservation() | CondensationAction() | PrefixChangedObservation() if verbose:
             return _dim(event.message)
         case SystemMessageAction() if verbose > 1:
             return _dim(event.message)

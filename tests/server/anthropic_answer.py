@@ -81,7 +81,7 @@ def _content(reply: Reply, body: dict[str, Any]) -> list[tuple[dict[str, Any], s
 def _object(raw: str) -> dict[str, Any]:
     try:
         value = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

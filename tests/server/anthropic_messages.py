@@ -26,6 +26,7 @@ from .checks import (
     strings,
 )
 from .conversation import Part, part
+from .images import anthropic_images
 from .schemas import anthropic_schema
 from .wire import signature
 
@@ -188,6 +189,7 @@ def validate(body: dict[str, Any], headers: Mapping[str, str], /) -> list[str]:
         *_unpaired(body["messages"]),
         *_thinking_kept(body),
         *_marks(body),
+        *anthropic_images(body["messages"]),
     ]
 
 

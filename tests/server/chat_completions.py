@@ -23,6 +23,7 @@ from .checks import (
     strings,
 )
 from .conversation import Part, part
+from .images import openai_images
 from .schemas import openai_schema
 
 __all__ = ["NAME", "PATH", "parts", "render", "validate"]
@@ -141,7 +142,7 @@ def validate(body: dict[str, Any], _headers: Mapping[str, str], /) -> list[str]:
     faults += _tools(body)
     for where, message in OPENAI.items(body["messages"], "messages"):
         faults += _message(message, where)
-    return faults or list(_unpaired(body["messages"]))
+    return faults or [*_unpaired(body["messages"]), *openai_images(body["messages"], "messages")]
 
 
 def _options(body: dict[str, Any]) -> Iterator[str]:

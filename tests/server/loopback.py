@@ -31,6 +31,8 @@ class Answer:
     gate_after: int = 0
     bare: bool = False
     """No status line, no headers, no chunks."""
+    drop: bytes = b""
+    """Sent again and again while the gate is shut."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._chunks(answer.chunks[:head], chunked)
         if answer.gate:
             self.wfile.flush()
-            self._wait(answer.gate)
+            self._wait(answer.gate, [answer.drop] if answer.drop else [], chunked)
             self._chunks(answer.chunks[head:], chunked)
         if answer.then == "end":
             self.wfile.write(b"0\r\n\r\n" if chunked else b"")
@@ -175,9 +177,11 @@ class _Handler(BaseHTTPRequestHandler):
         for chunk in chunks:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
 
-    def _wait(self, gate: threading.Event) -> None:
+    def _wait(self, gate: threading.Event, drops: Sequence[bytes], chunked: bool) -> None:
         """Until the gate opens, the client has gone or the server closes."""
         while not gate.wait(0.02) and not self.server.closing.is_set():
+            self._chunks(drops, chunked)
+            self.wfile.flush()
             readable, _, _ = select.select([self.connection], [], [], 0)
             if readable and not self.connection.recv(1, socket.MSG_PEEK):
                 raise ConnectionAbortedError("the client has gone")

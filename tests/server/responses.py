@@ -24,6 +24,7 @@ from .checks import (
     string,
 )
 from .conversation import Part, part
+from .images import openai_images
 from .responses_answer import render
 from .schemas import openai_schema
 from .wire import unseal
@@ -213,7 +214,7 @@ def validate(body: dict[str, Any], _headers: Mapping[str, str], /) -> list[str]:
         faults += _item(item, where)
     if faults:
         return faults
-    return [*_unpaired(body["input"]), *_reasoning(body)]
+    return [*_unpaired(body["input"]), *_reasoning(body), *openai_images(body["input"], "input")]
 
 
 def _options(body: dict[str, Any]) -> Iterator[str]:

@@ -14,7 +14,13 @@ Body = dict[str, Any]
 DROP = object()
 """In place of a value: the field is left out."""
 
-PNG = "iVBORw0KGgo="
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A whole image of one pixel."""
+CUT_PNG = PNG[:64]
+WEB_PAGE = "PGh0bWw+PC9odG1sPgAA"
 SCHEMA: Body = {"type": "object", "properties": {"command": {"type": "string"}}}
 LONE_CALL = {"id": "call_9", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 
@@ -234,6 +240,9 @@ _CHAT: list[tuple[str, object, str]] = [
     ("messages.1.content.0.text", None, "a string"),
     ("messages.1.content.0.cache_control", {}, "Unknown parameter"),
     ("messages.1.content.1.image_url.url", "file:///x.png", "image_url.url"),
+    ("messages.1.content.1.image_url.url", f"data:image/png;base64,{CUT_PNG}", "a valid image"),
+    ("messages.1.content.1.image_url.url", f"data:image/png;base64,{WEB_PAGE}", "unsupported"),
+    ("messages.1.content.1.image_url.url", f"data:image/jpeg;base64,{PNG}", "unsupported"),
     ("messages.2.reasoning_content", "Hm.", "'messages[2].reasoning_content'"),
     ("messages.2.tool_calls", [], "at least one item"),
     ("messages.2.tool_calls", DROP, "expected a non-empty string"),
@@ -291,6 +300,8 @@ _RESPONSES: list[tuple[str, object, str]] = [
     ("input.0.content.0.type", "text", "'input[0].content[0].type'"),
     ("input.0.content.0.type", "output_text", "'input[0].content[0].type'"),
     ("input.0.content.1.image_url", {"url": "http://x"}, "image_url"),
+    ("input.0.content.1.image_url", f"data:image/png;base64,{CUT_PNG}", "a valid image"),
+    ("input.0.content.1.image_url", f"data:image/png;base64,{WEB_PAGE}", "unsupported"),
     ("input.0.content", None, "'input[0].content'"),
     ("input.0.type", "tool_use", "'input[0].type'"),
     ("input.1.id", "x_1", "begins with 'rs'"),
@@ -348,6 +359,10 @@ _MESSAGES: list[tuple[str, object, str]] = [
     ("messages.0.content.0.type", "input_text", "messages.0.content.0.type"),
     ("messages.0.content.1.source.media_type", "image/bmp", "media_type"),
     ("messages.0.content.1.source.data", "data:image/png;base64,AA==", "source.data"),
+    ("messages.0.content.1.source.data", CUT_PNG, "Could not process image"),
+    ("messages.0.content.1.source.data", WEB_PAGE, "Could not process image"),
+    ("messages.0.content.1.source.data", CUT_PNG + "AAAA" * 1_400_000, "exceeds 5 MB maximum"),
+    ("messages.0.content.1.source.media_type", "image/jpeg", "not match the provided media type"),
     ("messages.1", DROP, "unexpected `tool_use_id`"),
     ("messages.1.role", "user", "messages.1.content.0.type"),
     ("messages.1.content.0.signature", DROP, "signature: Field required"),

@@ -157,11 +157,39 @@ class Paused:
 
 
 @dataclass(frozen=True)
-class NotJson:
-    """Status 200 with a body that no provider sends, as a captive portal or a proxy does."""
+class Trickle:
+    """Headers, then `drop` again and again, until `event` is set; then the connection is cut."""
+
+    event: threading.Event
+    drop: bytes = b": keep-alive\n\n"
+
+
+@dataclass(frozen=True)
+class Altered:
+    """The whole answer to `reply` as `change` leaves it: the events of the stream, or the one
+    document."""
+
+    reply: Reply
+    change: Callable[[list[bytes]], list[bytes]]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    then: Ending | Literal["end"] = "end"
+
+
+@dataclass(frozen=True)
+class Raw:
+    """An answer that no provider sends, as it stands; a captive portal's by default."""
 
     body: bytes = b"<html><body>Please log in.</body></html>"
     content_type: str = "text/html"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """No answer at all: the connection ends."""
+
+    how: Ending = "close"
 
 
 @dataclass(frozen=True)
@@ -173,7 +201,18 @@ class Redirect:
 
 
 Entry: TypeAlias = (
-    Reply | HttpError | StreamError | Truncated | LengthStop | Hang | Paused | NotJson | Redirect
+    Reply
+    | HttpError
+    | StreamError
+    | Truncated
+    | LengthStop
+    | Hang
+    | Paused
+    | Trickle
+    | Altered
+    | Raw
+    | Dropped
+    | Redirect
 )
 Play: TypeAlias = Callable[[Recorded], Entry]
 Step: TypeAlias = Entry | Play

@@ -18,18 +18,21 @@ from .conversation import Meter, Part, prefix_breaks
 from .errors import anthropic_error, anthropic_models, openai_error, openai_models
 from .loopback import Answer, Incoming, Loopback
 from .script import (
+    Altered,
+    Dropped,
     Entry,
     Hang,
     HttpError,
     LengthStop,
-    NotJson,
     Paused,
     Play,
+    Raw,
     Recorded,
     Redirect,
     Reply,
     Step,
     StreamError,
+    Trickle,
     Truncated,
     Usage,
 )
@@ -239,11 +242,17 @@ class ModelServer:
     def _perform(self, api: _Api, entry: Entry, request: Recorded) -> Answer:
         if isinstance(entry, HttpError):
             return self._error(api, entry)
-        if isinstance(entry, NotJson):
-            return Answer([entry.body], content_type=entry.content_type)
+        if isinstance(entry, Raw):
+            return Answer([entry.body], entry.status, entry.content_type, entry.headers)
         if isinstance(entry, Redirect):
             return Answer([b""], status=entry.status, headers={"location": entry.to})
+        if isinstance(entry, Dropped):
+            return Answer([], then=entry.how, bare=True)
         whole = self._whole(api, _reply_of(entry), request)
+        return whole if isinstance(entry, Reply) else self._break(api, entry, request, whole)
+
+    def _break(self, api: _Api, entry: _Broken, request: Recorded, whole: Answer) -> Answer:
+        """The whole answer with what `entry` does to it."""
         streamed = bool(request.body.get("stream"))
         if isinstance(entry, StreamError):
             if not streamed:
@@ -261,6 +270,12 @@ class ModelServer:
             return replace(
                 whole, chunks=kept, then="cut", gate=entry.event, gate_after=len(kept), bare=bare
             )
+        if isinstance(entry, Trickle):
+            return replace(whole, chunks=[], then="cut", gate=entry.event, drop=entry.drop)
+        if isinstance(entry, Altered):
+            headers = {**whole.headers, **entry.headers}
+            chunks = entry.change(list(whole.chunks))
+            return replace(whole, chunks=chunks, headers=headers, then=entry.then)
         if isinstance(entry, Paused):
             after = entry.after if streamed else 0
             return replace(whole, gate=entry.event, gate_after=after)
@@ -304,11 +319,16 @@ class ModelServer:
             self._violation("server", traceback.format_exc())
 
 
-def _reply_of(entry: Reply | StreamError | Truncated | LengthStop | Hang | Paused) -> Reply:
+_Broken = StreamError | Truncated | LengthStop | Hang | Paused | Trickle | Altered
+
+
+def _reply_of(entry: Reply | _Broken) -> Reply:
     if isinstance(entry, Reply):
         return entry
     if isinstance(entry, LengthStop):
         return entry.cut()
+    if isinstance(entry, Trickle):
+        return Reply()
     return entry.reply or Reply()
 
 

@@ -17,8 +17,8 @@ from tests.server import (
     HttpError,
     LengthStop,
     ModelServer,
-    NotJson,
     Paused,
+    Raw,
     Recorded,
     Redirect,
     Reply,
@@ -167,7 +167,7 @@ def test_a_paused_answer_goes_on() -> None:
 
 
 def test_no_json_and_redirects() -> None:
-    with ModelServer([NotJson(), Redirect("http://127.0.0.1:9/elsewhere")]) as server:
+    with ModelServer([Raw(), Redirect("http://127.0.0.1:9/elsewhere")]) as server:
         answer = ask(server, "/v1/messages", MESSAGES)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html")
         answer = ask(server, "/v1/messages", MESSAGES)

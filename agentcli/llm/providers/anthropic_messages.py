@@ -6,18 +6,17 @@ on the last two messages of the user (at most four are allowed).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.classify import classify, connection_error
+from agentcli.llm.classify import classify, http_failure, stream_error
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
-    GARBLED,
     Endpoint,
     StillAlive,
     StreamItem,
@@ -28,11 +27,19 @@ from agentcli.llm.provider import (
     dump,
     http_client,
     join_object,
+    lively,
+    reading,
+    said,
     sent_events,
+    text_lines,
+    token_count,
+    tool_call,
     unique_calls,
+    unknown_failure,
     wire_arguments,
     wire_name,
 )
+from agentcli.llm.sight import shown
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -47,6 +54,7 @@ from agentcli.messages import (
 
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _MARKED_USER_MESSAGES = 2
+_LEAST_THINKING_TOKENS = 1_024
 _THINKING_TOKENS = {"low": 4_096, "medium": 10_240, "high": 24_576}
 _TOOL_CHOICE = {ToolChoice.NONE: "none", ToolChoice.AUTO: "auto", ToolChoice.REQUIRED: "any"}
 _FINISH_REASONS = {
@@ -57,18 +65,13 @@ _FINISH_REASONS = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "refusal": FinishReason.REFUSAL,
 }
-_STATUS_BY_TYPE = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 408,
-    "overloaded_error": 529,
-}
 _THINKING = ("thinking", "redacted_thinking")
+_FIELD_OF_DELTA = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
 
 
 class _Group:
@@ -111,39 +114,27 @@ class AnthropicMessages:
 
         body = self._body(request)
         options = {"headers": {"content-type": "application/json"}}
-        if not self._endpoint.stream:
-            data = self._client.post("/v1/messages", cast_to=object, content=body, options=options)
-            yield parse_reply(check_object(data), self._endpoint.provider)
-            return
-        stream = self._client.post(
-            "/v1/messages",
-            cast_to=object,
-            content=body,
-            options=options,
-            stream=True,
-            stream_cls=anthropic.Stream[object],
+        post = partial(
+            self._client.post, "/v1/messages", cast_to=object, content=body, options=options
         )
-        with stream:
-            check_event_stream(stream.response.headers.get("content-type", ""))
-            events = sent_events(stream.response.iter_lines())
-            yield from _read(events, self._endpoint.provider)
+        with reading():
+            if not self._endpoint.stream:
+                yield parse_reply(check_object(post()), self._endpoint.name)
+                return
+            with post(stream=True, stream_cls=anthropic.Stream[object]) as stream:
+                check_event_stream(stream.response.headers.get("content-type", ""))
+                events = sent_events(text_lines(stream.response.iter_bytes()))
+                yield from lively(_read(events, self._endpoint.name))
 
     def translate(self, error: Exception) -> LLMError:
         import anthropic
-        import httpx2
 
         origin = self._endpoint.base_url
-        if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
-            return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
         if isinstance(error, anthropic.APIStatusError):
             return classify(error.status_code, error.body, error.response.headers, origin)
-        if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-            return connection_error(origin, error)
-        if isinstance(error, anthropic.APIError):
-            return LLMError(LLMErrorKind.SERVER_ERROR, f"{origin}: {error.message}")
-        if isinstance(error, GARBLED):
-            return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer: {error}")
-        raise error
+        wrapped = isinstance(error, anthropic.APIConnectionError)
+        cause = (error.__cause__ if wrapped else None) or error
+        return http_failure(origin, cause) or unknown_failure(origin, cause)
 
     def models(self) -> list[str]:
         data = check_object(self._client.get("/v1/models?limit=1000", cast_to=object))
@@ -153,6 +144,9 @@ class AnthropicMessages:
         if self._client is not None:
             self._client.close()
 
+    def body_bytes(self, request: Request) -> int:
+        return len(self._body(request))
+
     def _body(self, request: Request) -> bytes:
         head: dict[str, Any] = {
             "model": self._endpoint.model,
@@ -160,9 +154,12 @@ class AnthropicMessages:
         }
         if self._endpoint.stream:
             head["stream"] = True
-        if budget := _THINKING_TOKENS.get(request.effort or ""):
-            head["max_tokens"] = max(request.max_output_tokens, budget + 4_096)
-            head["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if request.temperature is not None:
+            head["temperature"] = request.temperature
+        if thinking := self._thinking_tokens(request):
+            if request.budget_usd is None:
+                head["max_tokens"] = max(request.max_output_tokens, thinking + 4_096)
+            head["thinking"] = {"type": "enabled", "budget_tokens": thinking}
         if request.tools:
             tools: list[dict[str, Any]] = [
                 {
@@ -179,8 +176,28 @@ class AnthropicMessages:
         system = "\n\n".join(m.content for m in request.messages if m.role is Role.SYSTEM)
         if system:
             head["system"] = [{"type": "text", "text": system, **_CACHE_MARK}]
-        head |= self._endpoint.extra_body
+        head = self._endpoint.head(head)
         return join_object(head, messages=self._messages(request.messages))
+
+    def _thinking_tokens(self, request: Request) -> int:
+        """Of which the model may think; with money short, of those that it may put out."""
+        wanted = _THINKING_TOKENS.get(request.effort or "", 0)
+        if not self._may_think(request):
+            return 0
+        if request.budget_usd is not None:
+            wanted = min(wanted, request.max_output_tokens // 2)
+        return wanted if wanted >= _LEAST_THINKING_TOKENS else 0
+
+    def _may_think(self, request: Request) -> bool:
+        """Thinking can't begin after calls that another model made without, nor where a call is
+        forced."""
+        if request.tool_choice is ToolChoice.REQUIRED:
+            return False
+        replies = (m for m in reversed(request.messages) if m.role is Role.ASSISTANT)
+        last = next(replies, None)
+        if last is None or not last.tool_calls:
+            return True
+        return last.provider_data is not None and last.provider_data.provider == self._endpoint.name
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
         """Roles alternate: what is said by one side in a row is one message of several blocks.
@@ -213,6 +230,7 @@ class AnthropicMessages:
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         """The content blocks of a message; of an assistant's with thinking, in their old order."""
+        message = shown(message, self._endpoint.images)
         if message.role is Role.SYSTEM:
             return []
         if message.role is Role.USER:
@@ -223,7 +241,7 @@ class AnthropicMessages:
             return [result | {"is_error": True} if message.is_error else result]
         calls = [_tool_use(call) for call in message.tool_calls]
         data = message.provider_data
-        if data is None or data.provider != self._endpoint.provider:
+        if data is None or data.provider != self._endpoint.name:
             said = message.content.rstrip()
             return ([{"type": "text", "text": said}] if said else []) + calls
         out: list[dict[str, Any]] = []
@@ -267,39 +285,44 @@ class _Collected:
     id: str = ""
     model: str = ""
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    arguments: dict[int, str] = field(default_factory=dict)
+    pieces: dict[tuple[int, str], list[str]] = field(default_factory=dict)
     stop_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
 
     def start(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamItem]:
         self.blocks[index] = dict(block)
         if block["type"] == "tool_use":
-            self.arguments[index] = json.dumps(block["input"]) if block.get("input") else ""
-            yield ToolCallStarted(block["name"])
+            yield ToolCallStarted(str(block.get("name") or ""))
 
     def take_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
-        block = self.blocks[index]
-        match delta.get("type"):
-            case "text_delta":
-                block["text"] = block.get("text", "") + delta["text"]
-                yield TextDelta(delta["text"])
-            case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta["thinking"]
-                yield ReasoningDelta(delta["thinking"])
-            case "signature_delta":
-                block["signature"] = block.get("signature", "") + delta["signature"]
-            case "input_json_delta":
-                self.arguments[index] = self.arguments.get(index, "") + delta["partial_json"]
+        name = _FIELD_OF_DELTA.get(str(delta.get("type")))
+        if name is None:
+            return
+        piece = said(delta[name])
+        self.pieces.setdefault((index, name), []).append(piece)
+        if name == "text":
+            yield TextDelta(piece)
+        elif name == "thinking":
+            yield ReasoningDelta(piece)
+        else:
+            yield StillAlive()
+
+    def count(self, usage: object) -> None:
+        if isinstance(usage, Mapping):
+            self.usage |= {name: value for name, value in usage.items() if value is not None}
 
     def reply(self) -> Reply:
         if self.stop_reason is None:
             raise broken_off()
+        for (index, name), pieces in self.pieces.items():
+            block = self.blocks[index]
+            block[name] = "".join([block.get(name) or "", *pieces])
         blocks = [self.blocks[index] for index in sorted(self.blocks)]
         calls = unique_calls(
             (
-                ToolCall(block.get("id") or "", block.get("name") or "", self.arguments[index])
-                for index, block in sorted(self.blocks.items())
-                if block["type"] == "tool_use"
+                tool_call(b.get("id"), b.get("name"), b.pop("partial_json", b.get("input")))
+                for b in blocks
+                if b["type"] == "tool_use"
             ),
             "toolu_",
         )
@@ -339,21 +362,20 @@ def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
             case "message_start":
                 message = event["message"]
                 collected.id, collected.model = message.get("id", ""), message.get("model", "")
-                collected.usage |= message.get("usage") or {}
+                collected.count(message.get("usage"))
             case "content_block_start":
                 yield from collected.start(event["index"], event["content_block"])
             case "content_block_delta":
                 yield from collected.take_delta(event["index"], event["delta"])
             case "message_delta":
                 collected.stop_reason = event["delta"].get("stop_reason")
-                usage = event.get("usage") or {}
-                collected.usage |= {k: v for k, v in usage.items() if v is not None}
+                collected.count(event.get("usage"))
             case "message_stop":
                 answered = True
                 yield collected.reply()
             case "error":
-                raise _stream_error(event)
-        yield StillAlive()
+                raise stream_error(event.get("error"))
+        yield StillAlive(idle=True)
     if not answered:
         raise broken_off()
 
@@ -366,24 +388,17 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
         for _ in collected.start(index, block):
             pass
     collected.stop_reason = data.get("stop_reason")
-    collected.usage = dict(data.get("usage") or {})
+    collected.count(data.get("usage"))
     return collected.reply()
-
-
-def _stream_error(event: Mapping[str, Any]) -> LLMError:
-    """An error frame inside a stream, by the status it would have had as an answer."""
-    error = event.get("error")
-    kind = error.get("type") if isinstance(error, Mapping) else None
-    return classify(_STATUS_BY_TYPE.get(str(kind), 500), event, {}, "the server")
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     """Anthropic counts cached tokens beside `input_tokens`; here they are part of the prompt."""
-    read = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
+    read = token_count(usage, "cache_read_input_tokens")
+    written = token_count(usage, "cache_creation_input_tokens")
     return Usage(
-        prompt_tokens=(usage.get("input_tokens") or 0) + read + written,
-        completion_tokens=usage.get("output_tokens") or 0,
+        prompt_tokens=token_count(usage, "input_tokens") + read + written,
+        completion_tokens=token_count(usage, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )

@@ -21,10 +21,16 @@ from agentcli.llm.provider import (
     broken_off,
     dump,
     join_object,
+    lively,
+    reading,
+    said,
+    token_count,
+    tool_call,
     unique_calls,
     wire_arguments,
     wire_name,
 )
+from agentcli.llm.sight import shown
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -43,8 +49,12 @@ _FINISH_REASONS = {
     "tool_calls": FinishReason.TOOL_CALLS,
     "function_call": FinishReason.TOOL_CALLS,
     "length": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
+    "sensitive": FinishReason.CONTENT_FILTER,
 }
+_FAILED = ("error", "network_error", "insufficient_system_resource")
+"""How a reply ends that some servers could not finish."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
@@ -55,11 +65,15 @@ class ChatCompletions(OpenAIClient):
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
-        if not self._endpoint.stream:
-            yield parse_reply(self.post("/chat/completions", body), self._endpoint.provider)
-            return
-        with self.stream("/chat/completions", body) as chunks:
-            yield from _read(chunks, self._endpoint.provider)
+        with reading():
+            if not self._endpoint.stream:
+                yield parse_reply(self.post("/chat/completions", body), self._endpoint.name)
+                return
+            with self.stream("/chat/completions", body) as chunks:
+                yield from lively(_read(chunks, self._endpoint.name))
+
+    def body_bytes(self, request: Request) -> int:
+        return len(self._body(request))
 
     def _body(self, request: Request) -> bytes:
         endpoint = self._endpoint
@@ -72,6 +86,8 @@ class ChatCompletions(OpenAIClient):
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning_effort"] = request.effort
+        if request.temperature is not None:
+            head["temperature"] = request.temperature
         if request.tools:
             head["tools"] = [
                 {
@@ -86,8 +102,7 @@ class ChatCompletions(OpenAIClient):
             ]
             if request.tool_choice is not ToolChoice.AUTO:
                 head["tool_choice"] = request.tool_choice.value
-        head |= endpoint.extra_body
-        return join_object(head, messages=self._messages(request.messages))
+        return join_object(endpoint.head(head), messages=self._messages(request.messages))
 
     def _parameters(self, tool: ToolSchema) -> Mapping[str, Any]:
         """The tool's schema; Gemini's endpoint refuses `default` in it."""
@@ -109,13 +124,14 @@ class ChatCompletions(OpenAIClient):
                 out.append(_user(blocks))
                 blocks = []
             out.append(part)
-            if message.role is Role.TOOL and message.image_urls:
+            if message.role is Role.TOOL and message.image_urls and self._endpoint.images:
                 blocks += [dump(block) for block in _images(message)]
         if blocks:
             out.append(_user(blocks))
         return b"[" + b",".join(out) + b"]"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
+        message = shown(message, self._endpoint.images)
         if message.role is Role.USER:
             return [{"type": "text", "text": message.content or " "}, *_images(message)]
         if message.role is Role.TOOL:
@@ -137,7 +153,7 @@ class ChatCompletions(OpenAIClient):
                 for call in message.tool_calls
             ]
         data = message.provider_data
-        if data is not None and data.provider == self._endpoint.provider:
+        if data is not None and data.provider == self._endpoint.name:
             for fields in data.items:
                 item |= fields
         return [item]
@@ -162,9 +178,15 @@ def _images(message: Message) -> list[dict[str, Any]]:
 
 @dataclass
 class _Call:
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
+    id: object = ""
+    name: object = ""
+    pieces: list[str] = field(default_factory=list)
+    arguments: object = None
+    """Where they came as something else than text."""
+
+    def finished(self) -> ToolCall:
+        arguments = "".join(self.pieces) if self.arguments is None else self.arguments
+        return tool_call(self.id, self.name, arguments)
 
 
 @dataclass
@@ -174,52 +196,77 @@ class _Collected:
     provider: str
     id: str = ""
     model: str = ""
-    text: str = ""
-    reasoning: str = ""
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
     reasoning_details: list[Any] = field(default_factory=list)
-    refusal: str = ""
+    thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
     calls: dict[int, _Call] = field(default_factory=dict)
     finish: str | None = None
-    usage: Mapping[str, Any] = field(default_factory=dict)
+    usage: object = None
 
     def take_delta(self, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
-        if text := delta.get("content"):
-            self.text += text
+        if text := said(delta.get("content") or ""):
+            self.text.append(text)
             yield TextDelta(text)
         if refusal := delta.get("refusal"):
-            self.refusal += refusal
+            self.refusal.append(said(refusal))
         for name in _REASONING_FIELDS:
-            if reasoning := delta.get(name):
-                self.reasoning += reasoning
+            if reasoning := said(delta.get(name) or ""):
+                self.reasoning.append(reasoning)
                 yield ReasoningDelta(reasoning)
                 break
         self.reasoning_details += delta.get("reasoning_details") or []
+        for piece in delta.get("thinking_blocks") or []:
+            self._take_thinking(piece)
         for position, piece in enumerate(delta.get("tool_calls") or []):
             index = piece.get("index")
             call = self.calls.setdefault(position if index is None else index, _Call())
-            function = piece.get("function") or {}
-            call.id = call.id or piece.get("id") or ""
+            function = piece["function"]
+            call.id = call.id or piece.get("id")
             if not call.name and function.get("name"):
                 call.name = function["name"]
-                yield ToolCallStarted(call.name)
-            call.arguments += function.get("arguments") or ""
+                yield ToolCallStarted(str(call.name))
+            arguments = function.get("arguments") or ""
+            if isinstance(arguments, str):
+                call.pieces.append(arguments)
+            else:
+                call.arguments = arguments
+            yield StillAlive()
+
+    def _take_thinking(self, piece: Mapping[str, Any]) -> None:
+        """Part of a block as LiteLLM's proxy passes it on from Anthropic; a signature ends one."""
+        last = self.thinking_blocks[-1] if self.thinking_blocks else {}
+        if last.get("type") == piece.get("type") == "thinking" and not last.get("signature"):
+            last["thinking"] = f"{last.get('thinking') or ''}{piece.get('thinking') or ''}"
+            last["signature"] = piece.get("signature")
+        else:
+            self.thinking_blocks.append(dict(piece))
+
+    def _kept(self) -> dict[str, Any]:
+        """What must come back with the reply: its reasoning, in the server's own form."""
+        signed = [b for b in self.thinking_blocks if b.get("signature") or b.get("data")]
+        fields = {"reasoning_details": self.reasoning_details, "thinking_blocks": signed}
+        return {name: items for name, items in fields.items() if items}
 
     def reply(self) -> Reply:
         if self.finish is None:
             raise broken_off()
+        if self.finish in _FAILED:
+            raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server could not finish the reply")
         finish = _FINISH_REASONS.get(self.finish, FinishReason.STOP)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
-        calls = [ToolCall(c.id, c.name, c.arguments) for _, c in sorted(self.calls.items())]
-        kept = {"reasoning_details": self.reasoning_details} if self.reasoning_details else None
+        calls = [call.finished() for _, call in sorted(self.calls.items())]
+        kept = self._kept()
         return Reply(
-            text=self.text or self.refusal,
+            text="".join(self.text or self.refusal),
             tool_calls=unique_calls(calls, "call_"),
             finish_reason=finish,
             usage=_usage(self.usage),
             model=self.model,
             response_id=self.id,
-            reasoning=self.reasoning,
+            reasoning="".join(self.reasoning),
             provider_data=ProviderData(self.provider, (kept,)) if kept else None,
         )
 
@@ -237,32 +284,33 @@ def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
         collected.id = collected.id or chunk.get("id") or ""
         collected.model = collected.model or chunk.get("model") or ""
         collected.usage = chunk.get("usage") or collected.usage
-        for choice in (chunk.get("choices") or [])[:1]:
-            yield from collected.take_delta(choice.get("delta") or {})
-            collected.finish = choice.get("finish_reason") or collected.finish
-        yield StillAlive()
+        for choice in chunk.get("choices") or []:
+            if not choice.get("index"):
+                yield from collected.take_delta(choice.get("delta") or {})
+                collected.finish = choice.get("finish_reason") or collected.finish
+        yield StillAlive(idle=True)
     if not answered:
         yield collected.reply()
 
 
 def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
-    choices = data.get("choices")
-    if not choices or not isinstance(choices[0].get("message"), Mapping):
+    if error := data.get("error"):
+        raise stream_error(error)
+    first = next((choice for choice in data["choices"] if not choice.get("index")), None)
+    if first is None:
         raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server sent a reply without a message")
     collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
-    for _ in collected.take_delta(choices[0]["message"]):
+    for _ in collected.take_delta(first["message"]):
         pass
-    collected.finish = choices[0].get("finish_reason")
-    collected.usage = data.get("usage") or {}
+    collected.finish = first.get("finish_reason")
+    collected.usage = data.get("usage")
     return collected.reply()
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    prompt = usage.get("prompt_tokens_details") or {}
-    completion = usage.get("completion_tokens_details") or {}
+def _usage(usage: object) -> Usage:
     return Usage(
-        prompt_tokens=usage.get("prompt_tokens") or 0,
-        completion_tokens=usage.get("completion_tokens") or 0,
-        cache_read_tokens=prompt.get("cached_tokens") or 0,
-        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+        prompt_tokens=token_count(usage, "prompt_tokens"),
+        completion_tokens=token_count(usage, "completion_tokens"),
+        cache_read_tokens=token_count(usage, "prompt_tokens_details", "cached_tokens"),
+        reasoning_tokens=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
     )

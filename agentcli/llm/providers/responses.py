@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.classify import stream_error
 from agentcli.llm.openai_sdk import OpenAIClient
 from agentcli.llm.provider import (
     Endpoint,
@@ -21,10 +21,16 @@ from agentcli.llm.provider import (
     check_object,
     dump,
     join_object,
+    lively,
+    reading,
+    said,
+    token_count,
+    tool_call,
     unique_calls,
     wire_arguments,
     wire_name,
 )
+from agentcli.llm.sight import shown
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -38,7 +44,6 @@ from agentcli.messages import (
 )
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
-_OVERLOADED_CODES = ("rate_limit_exceeded", "server_is_overloaded", "slow_down")
 
 
 class Responses(OpenAIClient):
@@ -48,11 +53,12 @@ class Responses(OpenAIClient):
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
-        if not self._endpoint.stream:
-            yield parse_reply(self.post("/responses", body), self._endpoint.provider)
-            return
-        with self.stream("/responses", body) as events:
-            yield from self._read(events)
+        with reading():
+            if not self._endpoint.stream:
+                yield parse_reply(self.post("/responses", body), self._endpoint.name)
+                return
+            with self.stream("/responses", body) as events:
+                yield from lively(self._read(events))
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         items: list[Mapping[str, Any]] = []
@@ -60,23 +66,28 @@ class Responses(OpenAIClient):
         for event in events:
             kind = event.get("type", "")
             if kind == "response.output_text.delta":
-                yield TextDelta(event["delta"])
+                yield TextDelta(said(event["delta"]))
             elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-                yield ReasoningDelta(event["delta"])
+                yield ReasoningDelta(said(event["delta"]))
             elif kind == "response.output_item.added" and event["item"]["type"] == "function_call":
-                yield ToolCallStarted(event["item"].get("name") or "")
+                yield ToolCallStarted(str(event["item"].get("name") or ""))
+            elif kind == "response.function_call_arguments.delta":
+                yield StillAlive()
             elif kind == "response.output_item.done":
                 items.append(event["item"])
             elif kind == "error":
-                raise _failure(event)
+                raise stream_error(event.get("error") or event)
             elif kind in _ENDS:
                 data = dict(check_object(event.get("response")))
                 data["output"] = data.get("output") or items
                 answered = True
-                yield parse_reply(data, self._endpoint.provider)
-            yield StillAlive()
+                yield parse_reply(data, self._endpoint.name)
+            yield StillAlive(idle=True)
         if not answered:
             raise broken_off()
+
+    def body_bytes(self, request: Request) -> int:
+        return len(self._body(request))
 
     def _body(self, request: Request) -> bytes:
         endpoint = self._endpoint
@@ -92,6 +103,8 @@ class Responses(OpenAIClient):
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning"] = {"effort": request.effort, "summary": "auto"}
+        if request.temperature is not None:
+            head["temperature"] = request.temperature
         if request.tools:
             head["tools"] = [
                 {
@@ -108,8 +121,7 @@ class Responses(OpenAIClient):
         system = [m.content for m in request.messages if m.role is Role.SYSTEM]
         if system:
             head["instructions"] = "\n\n".join(system)
-        head |= endpoint.extra_body
-        return join_object(head, input=self._input(request.messages))
+        return join_object(endpoint.head(head), input=self._input(request.messages))
 
     def _input(self, messages: Sequence[Message]) -> bytes:
         """One item after another; user messages in a row are one item."""
@@ -128,6 +140,7 @@ class Responses(OpenAIClient):
         return b"[" + b",".join(out) + b"]"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
+        message = shown(message, self._endpoint.images)
         if message.role is Role.SYSTEM:
             return []
         if message.role is Role.USER:
@@ -137,7 +150,7 @@ class Responses(OpenAIClient):
             call_id = message.tool_call_id
             return [{"type": "function_call_output", "call_id": call_id, "output": output}]
         data = message.provider_data
-        if data is not None and data.provider == self._endpoint.provider:
+        if data is not None and data.provider == self._endpoint.name:
             return _with_reasoning(message, data.items)
         items = [_said(message.content)] if message.content else []
         return items + [_called(call) for call in message.tool_calls]
@@ -207,25 +220,25 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
     if data.get("status") == "failed" or data.get("error"):
-        raise _failure(data)
+        raise stream_error(data.get("error") or {})
     if data.get("status") not in ("completed", "incomplete"):
         raise broken_off()
-    items = [item for item in data.get("output") or [] if isinstance(item, Mapping)]
-    messages = [item for item in items if item.get("type") == "message"]
+    items: list[Mapping[str, Any]] = data.get("output") or []
+    messages = [item for item in items if item["type"] == "message"]
     calls = unique_calls(
         (
-            ToolCall(item.get("call_id") or "", item.get("name") or "", item.get("arguments") or "")
+            tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))
             for item in items
-            if item.get("type") == "function_call"
+            if item["type"] == "function_call"
         ),
         "call_",
     )
-    reasoning = [item for item in items if item.get("type") == "reasoning"]
+    reasoning = [item for item in items if item["type"] == "reasoning"]
     return Reply(
         text="".join(_text_of(item) for item in messages),
         tool_calls=calls,
         finish_reason=_finish(data, messages, bool(calls)),
-        usage=_usage(data.get("usage") or {}),
+        usage=_usage(data.get("usage")),
         model=data.get("model") or "",
         response_id=data.get("id") or "",
         reasoning="\n\n".join(
@@ -248,22 +261,10 @@ def _finish(
     return FinishReason.TOOL_CALLS if called else FinishReason.STOP
 
 
-def _failure(data: Mapping[str, Any]) -> LLMError:
-    error = data.get("error") or data
-    code = str(error.get("code") or "")
-    message = error.get("message") or "the server could not finish the reply"
-    if "context_length" in code:
-        return LLMError(LLMErrorKind.CONTEXT_OVERFLOW, message)
-    overloaded = code in _OVERLOADED_CODES
-    return LLMError(LLMErrorKind.OVERLOADED if overloaded else LLMErrorKind.SERVER_ERROR, message)
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    prompt = usage.get("input_tokens_details") or {}
-    completion = usage.get("output_tokens_details") or {}
+def _usage(usage: object) -> Usage:
     return Usage(
-        prompt_tokens=usage.get("input_tokens") or 0,
-        completion_tokens=usage.get("output_tokens") or 0,
-        cache_read_tokens=prompt.get("cached_tokens") or 0,
-        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+        prompt_tokens=token_count(usage, "input_tokens"),
+        completion_tokens=token_count(usage, "output_tokens"),
+        cache_read_tokens=token_count(usage, "input_tokens_details", "cached_tokens"),
+        reasoning_tokens=token_count(usage, "output_tokens_details", "reasoning_tokens"),
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.provider import Endpoint, StreamItem
+from agentcli.llm.provider import Endpoint, StreamItem, reading, unknown_failure
 from agentcli.llm.providers import anthropic_messages, chat_completions, responses
 from agentcli.messages import Reply, Request, Role
 
@@ -53,15 +53,19 @@ class Scripted:
                 f"number {number + 1}",
             )
         raw = self._replies[number]
-        reply: Reply = _PARSERS[_kind(raw)](raw, "scripted")
+        with reading():
+            reply: Reply = _PARSERS[_kind(raw)](raw, "scripted")
         for line in reply.text.splitlines(keepends=True):
             yield TextDelta(line)
         for call in reply.tool_calls:
             yield ToolCallStarted(call.name)
         yield reply
 
+    def body_bytes(self, request: Request) -> int:
+        return 0
+
     def translate(self, error: Exception) -> LLMError:
-        raise error
+        return unknown_failure(str(self._path), error)
 
     def models(self) -> list[str]:
         return [str(self._path)]

@@ -1,0 +1,101 @@
+"""`agent sessions show --cost`: what a session used, by model and by the part it played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentcli.sessions.state import State
+
+_COUNTED = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "reasoning_tokens")
+_HEADINGS = ("replies", "in (cached)", "out", "reasoning", "cost")
+_WIDTHS = (7, 13, 7, 9, 13)
+_MODEL_WIDTH = 25
+"""With the columns of numbers and what stands between them, 80 columns."""
+
+
+def show_cost(folder: Path, *, as_json: bool) -> None:
+    """Print the table of the session in `folder`. Raises SessionError when it can't be read."""
+    from agentcli.sessions.finder import state_of
+
+    state = state_of(folder)
+    if as_json:
+        print(json.dumps(costs(folder.name, state), indent=2))
+        return
+    for line in table(state):
+        print(line)
+
+
+def costs(session_id: str, state: State) -> dict[str, Any]:
+    """For programs: `rows` of model and part, and their `total`; `cached_share` from 0 to 1, None
+    without a prompt, `cost_usd` None where the price of a reply is not known."""
+    entries = [
+        {"model": model, "part": part, **_numbers([used])} for model, part, used in _entries(state)
+    ]
+    total = _numbers([used for _, _, used in _entries(state)])
+    return {
+        "session_id": session_id,
+        "rows": entries,
+        "total": total,
+        "max_budget_usd": state.max_budget_usd,
+    }
+
+
+def table(state: State) -> list[str]:
+    """For people, at most 80 columns unless a model's name alone is longer than its column."""
+    from agentcli.ui.sanitize import printable
+
+    lines = [_line("model", _HEADINGS)]
+    for model, part, used in _entries(state):
+        name = printable(model if part == "main" else f"{model} ({part})", multiline=False)
+        lines += _row(name, _numbers([used]))
+    lines += _row("total", _numbers([used for _, _, used in _entries(state)]))
+    if state.max_budget_usd is not None:
+        lines.append(f"budget: ${state.max_budget_usd:g}")
+    return lines
+
+
+def _entries(state: State) -> list[tuple[str, str, Mapping[str, float | int | None]]]:
+    return [
+        (model, part, used)
+        for part, models in state.parts.items()
+        for model, used in models.items()
+    ]
+
+
+def _numbers(entries: Iterable[Mapping[str, float | int | None]]) -> dict[str, Any]:
+    entries = list(entries)
+    sums: dict[str, Any] = {
+        name: int(sum(entry.get(name) or 0 for entry in entries)) for name in ("replies", *_COUNTED)
+    }
+    known = [cost for entry in entries if (cost := entry.get("cost_usd")) is not None]
+    prompt = sums["prompt_tokens"]
+    sums["cached_share"] = round(sums["cache_read_tokens"] / prompt, 4) if prompt else None
+    sums["cost_usd"] = sum(known) if len(known) == len(entries) else None
+    return sums
+
+
+def _row(name: str, numbers: Mapping[str, Any]) -> list[str]:
+    from agentcli.ui.summary import money, quantity
+
+    share = numbers["cached_share"]
+    cached = "" if share is None else f" ({int(100 * share)}%)"
+    cells = (
+        f"{numbers['replies']:,}",
+        quantity(numbers["prompt_tokens"]) + cached,
+        quantity(numbers["completion_tokens"]),
+        quantity(numbers["reasoning_tokens"]),
+        money(numbers["cost_usd"]),
+    )
+    if len(name) > _MODEL_WIDTH:
+        return [name, _line("", cells)]
+    return [_line(name, cells)]
+
+
+def _line(name: str, cells: Iterable[str]) -> str:
+    columns = (f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+    return f"{name:<{_MODEL_WIDTH}} {' '.join(columns)}"

@@ -1,0 +1,137 @@
+"""A chain of models: the next one takes over when the one before can't answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+from agentcli.events import Event, Progress
+from agentcli.events.observations import ModelSwitchedObservation
+from agentcli.llm.router import Route
+from agentcli.llm.spending import Purse
+from agentcli.messages import Reply, Request
+
+TAKEN_OVER = frozenset(
+    {
+        LLMErrorKind.RATE_LIMIT,
+        LLMErrorKind.OVERLOADED,
+        LLMErrorKind.SERVER_ERROR,
+        LLMErrorKind.TIMEOUT,
+        LLMErrorKind.CONNECTION,
+        LLMErrorKind.STALLED,
+        LLMErrorKind.BAD_RESPONSE,
+        LLMErrorKind.UNKNOWN,
+        LLMErrorKind.BILLING,
+        LLMErrorKind.AUTH,
+        LLMErrorKind.AUTH_PERMANENT,
+        LLMErrorKind.PAYLOAD_TOO_LARGE,
+    }
+)
+"""Kinds of errors after which another model may do better with the same request."""
+
+_NOT_OF_THE_MODEL = frozenset(
+    {LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.CONTENT_POLICY, LLMErrorKind.BUDGET}
+)
+_WHY = {
+    "images": "{} takes no images; asking {}",
+    "too_long": "too long for {}; asking {}",
+    "main_again": "{} is done; back to {}",
+}
+
+
+class Model(Protocol):
+    def warm_up(self) -> None: ...
+    def complete(
+        self, request: Request, notify: Callable[[Progress], None], purse: Purse
+    ) -> Reply: ...
+
+
+class Router(Protocol):
+    def route(self, request: Request) -> Route: ...
+
+
+class Chain:
+    """Asks the models of a route in order. One that failed is left alone until the turn ends."""
+
+    def __init__(self, name: str, build: Callable[[str], Model], router: Router) -> None:
+        """`name` is that of the model to prefer; `build` is called for a model when it is first
+        asked and raises ConfigError for one without a key."""
+        self.model = name
+        self._build = build
+        self._router = router
+        self._built: dict[str, Model] = {}
+        self._failed: dict[str, LLMError] = {}
+        self._current = name
+
+    def warm_up(self) -> None:
+        """Connect to the preferred model in the background. Raises ConfigError without its key."""
+        self._get(self.model).warm_up()
+
+    def begin_turn(self) -> None:
+        """Ask the preferred model first again."""
+        self._failed.clear()
+
+    def complete(
+        self,
+        request: Request,
+        notify: Callable[[Progress], None],
+        record: Callable[[Event], Event],
+    ) -> Reply:
+        """A complete reply of the first model that has one; `record` keeps each change of model.
+
+        Raises LLMError when there is none to be had: that of the first model that failed, with a
+        hint that names the others; one that is misconfigured counts as a refused key.
+        """
+        route = self._router.route(request)
+        purse = Purse(request.budget_usd)
+        left = [name for name in route.names if name not in self._failed]
+        for name in left or route.names:
+            try:
+                model = self._get(name)
+                self._switch(name, route.reason, record)
+                return model.complete(request, notify, purse)
+            except ConfigError as error:
+                if name == self.model:
+                    raise _misconfigured(error) from error
+                self._failed[name] = _misconfigured(error)
+            except LLMError as error:
+                if not self._taken_over(name, error):
+                    raise
+                self._failed[name] = error
+        raise self._all_failed()
+
+    def _get(self, name: str) -> Model:
+        if name not in self._built:
+            self._built[name] = self._build(name)
+        return self._built[name]
+
+    def _taken_over(self, name: str, error: LLMError) -> bool:
+        """A model that only stands in may be misconfigured; the preferred one may not, or else work
+        would be done by another than the person believes."""
+        stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
+        return stands_in or error.kind in TAKEN_OVER
+
+    def _switch(self, name: str, route_reason: str, record: Callable[[Event], Event]) -> None:
+        old = self._current
+        if name == old:
+            return
+        if error := self._failed.get(old):
+            reason = str(error.kind)
+            told = f"{error.message}; going on with {name}"
+        else:
+            reason = route_reason or "main_again"
+            told = _WHY[reason].format(old, name)
+        self._current = name
+        record(ModelSwitchedObservation(from_model=old, to_model=name, reason=reason, content=told))
+
+    def _all_failed(self) -> LLMError:
+        (_, first), *others = self._failed.items()
+        if others:
+            tried = "\n".join(f"  {name}: {error.message}" for name, error in others)
+            first.hint = f"{first.hint}\n  tried after it:\n{tried}".lstrip()
+        return first
+
+
+def _misconfigured(error: ConfigError) -> LLMError:
+    return LLMError(LLMErrorKind.AUTH, error.message, hint=error.hint)

@@ -1,0 +1,75 @@
+"""Which model plays which part, each part with a chain of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.client import LLM, Patience
+from agentcli.llm.fallback import Chain
+from agentcli.llm.provider import Provider
+from agentcli.llm.registry import Registry
+from agentcli.llm.router import Router
+
+PARTS = ("main", "condenser", "vision", "editor", "delegate", "title")
+
+
+class LLMRegistry:
+    """Models by the part they play. A part is built when it is first asked for, a model of it when
+    it is first used; all share one catalogue of prices."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        chains: Mapping[str, Sequence[str]],
+        patience: Patience,
+        catalog: Catalog,
+        context_tokens: int = 0,
+    ) -> None:
+        """`chains` maps parts to models, the preferred one first; a part without a chain has that
+        of `main`. `context_tokens` is the window of the preferred one of `main` if not 0. Raises
+        ConfigError for a model of an unknown provider."""
+        self._registry = registry
+        self._patience = patience
+        self._catalog = catalog
+        self._context_tokens = context_tokens
+        self._chains = {
+            part: list(dict.fromkeys(registry.full_name(name) for name in names))
+            for part, names in chains.items()
+            if names
+        }
+        self._parts: dict[str, Chain] = {}
+
+    def part(self, name: str) -> Chain:
+        """The models that play this one of PARTS. Raises KeyError for any other."""
+        if name not in PARTS:
+            raise KeyError(name)
+        if name not in self._parts:
+            chain = self._chains.get(name) or self._chains["main"]
+            vision = self._chains.get("vision", [])
+            router = Router(chain, vision, self._takes_images, self._window)
+            self._parts[name] = Chain(chain[0], self._build, router)
+        return self._parts[name]
+
+    def _takes_images(self, name: str) -> bool:
+        return name in self._chains.get("vision", []) or self._registry.takes_images(name)
+
+    def _window(self, name: str) -> int:
+        if self._context_tokens and name == self._chains["main"][0]:
+            return self._context_tokens
+        return self._catalog.context_tokens(name)
+
+    def _build(self, name: str) -> LLM:
+        endpoint = replace(self._registry.endpoint(name), images=self._takes_images(name))
+
+        def with_new_key() -> Provider | None:
+            nonlocal endpoint
+            renewed = self._registry.renewed(endpoint)
+            if renewed is None:
+                return None
+            endpoint = renewed
+            return self._registry.provider(endpoint)
+
+        provider = self._registry.provider(endpoint)
+        return LLM(provider, name, self._patience, self._catalog, with_new_key)

@@ -1,0 +1,243 @@
+"""Tool calls in text, for models or servers that know no others.
+
+The tools are told in the system text; a reply calls them with `<tool_call>` around a JSON object;
+results come as messages of the user. The provider underneath sees a conversation without tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentcli.errors import LLMError
+from agentcli.events.progress import TextDelta, ToolCallStarted
+from agentcli.llm.provider import Provider, StillAlive, StreamItem, unique_calls
+from agentcli.messages import FinishReason, Message, Reply, Request, Role, ToolCall, ToolSchema
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_INSTRUCTIONS = f"""# Tools
+
+You act by calling tools. To call one, write its name and arguments as a JSON object between tags:
+
+{OPEN}
+{{"name": "TOOL", "arguments": {{"ARGUMENT": "VALUE"}}}}
+{CLOSE}
+
+Several calls may follow each other. Stop after the last one: what came of each is told to you in
+the next message. Never write a result yourself. The tools, each with the JSON Schema of its
+arguments:
+"""
+_DECODER = json.JSONDecoder(strict=False)
+_FENCE = re.compile(r"\s*(?:```\w*\s*)?")
+_TAG = re.compile(f"{OPEN}|{CLOSE}")
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
+
+
+class TextTools:
+    """Any provider, spoken to without its own form of tool calls."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._tools: tuple[ToolSchema, ...] = ()
+        self._given: list[Message] = []
+        self._told: list[Message] = []
+        self._names: dict[str, str] = {}
+
+    def connect(self) -> None:
+        self._provider.connect()
+
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        answer = self._provider.answer(self._plain(request))
+        if not request.tools:
+            yield from answer
+            return
+        shown = _Shown()
+        for item in answer:
+            if isinstance(item, TextDelta):
+                yield from shown.take(item.text)
+                yield StillAlive()
+            elif isinstance(item, Reply):
+                yield from shown.rest()
+                yield with_calls(item)
+            else:
+                yield item
+
+    def body_bytes(self, request: Request) -> int:
+        return self._provider.body_bytes(self._plain(request))
+
+    def translate(self, error: Exception) -> LLMError:
+        return self._provider.translate(error)
+
+    def models(self) -> list[str]:
+        return self._provider.models()
+
+    def abort(self) -> None:
+        self._provider.abort()
+
+    def _plain(self, request: Request) -> Request:
+        return replace(request, messages=self._in_text(request), tools=())
+
+    def _in_text(self, request: Request) -> list[Message]:
+        """The conversation without tool calls; what a message became it stays, so that nothing
+        below needs to look at it again."""
+        if request.tools != self._tools:
+            self._given, self._tools = [], request.tools
+        same = 0
+        for old, new in zip(self._given, request.messages, strict=False):
+            if old is not new:
+                break
+            same += 1
+        self._given[same:] = request.messages[same:]
+        self._told[same:] = [self._told_in_text(message) for message in request.messages[same:]]
+        return list(self._told)
+
+    def _told_in_text(self, message: Message) -> Message:
+        if message.role is Role.SYSTEM and self._tools:
+            return Message.system_message(f"{message.content}\n\n{described(self._tools)}")
+        if message.role is Role.TOOL:
+            name = self._names.get(message.tool_call_id or "", "")
+            text = f'<tool_result name="{name}">\n{message.content}\n</tool_result>'
+            return Message.user_message(text, message.image_urls)
+        if message.tool_calls:
+            self._names |= {call.id: call.name for call in message.tool_calls}
+            said = [message.content] if message.content.strip() else []
+            return Message.assistant_message("\n".join([*said, *map(written, message.tool_calls)]))
+        return message
+
+
+def described(tools: Sequence[ToolSchema]) -> str:
+    """How to call `tools`, for the system text."""
+    lines = []
+    for tool in tools:
+        schema = json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":"))
+        lines.append(f"## {tool.name}\n{tool.description}\n{schema}")
+    return _INSTRUCTIONS + "\n" + "\n\n".join(lines)
+
+
+def written(call: ToolCall) -> str:
+    """A call as the model writes it; one with broken arguments keeps them as they were."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    body = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+    return f"{OPEN}\n{body}\n{CLOSE}"
+
+
+def with_calls(reply: Reply) -> Reply:
+    """`reply` with the calls that its text holds. Of a reply that was cut off there are none."""
+    text, calls = parse(reply.text)
+    if not calls:
+        return reply
+    if reply.finish_reason is not FinishReason.STOP:
+        return replace(reply, text=text)
+    return replace(
+        reply,
+        text=text,
+        tool_calls=unique_calls(calls, "call_"),
+        finish_reason=FinishReason.TOOL_CALLS,
+        # Opaque data tells the order of a reply's parts, of which the calls were none.
+        provider_data=None,
+    )
+
+
+def parse(text: str) -> tuple[str, list[ToolCall]]:
+    """What is said around the calls in `text`, and the calls, without ids. A call that is not the
+    JSON it should be has that text as its arguments, and the name that can be made out."""
+    said: list[str] = []
+    calls: list[ToolCall] = []
+    position = 0
+    while (start := _next_call(text, position)) >= 0:
+        said.append(text[position:start])
+        found, position = _read_call(text, start + len(OPEN))
+        calls += found
+    said.append(text[position:])
+    kept = "\n\n".join(part.strip() for part in said if part.strip()) if calls else text
+    return kept, calls
+
+
+def _next_call(text: str, position: int) -> int:
+    """Where the next opening tag is that is not only quoted between backticks."""
+    start = text.find(OPEN, position)
+    while start > 0 and text[start - 1] == "`":
+        start = text.find(OPEN, start + 1)
+    return start
+
+
+def _read_call(text: str, begin: int) -> tuple[list[ToolCall], int]:
+    """The calls after an opening tag, and where the text goes on. The JSON says where it ends, as
+    it may hold a tag itself; a closing tag may be missing."""
+    fence = _FENCE.match(text, begin)
+    try:
+        value, end = _DECODER.raw_decode(text, fence.end() if fence else begin)
+    except (ValueError, RecursionError):
+        value, end = None, begin
+    calls = [_call(one) for one in (value if isinstance(value, list) else [value])]
+    good = [call for call in calls if call is not None]
+    broken = not calls or len(good) < len(calls)
+    tag = _TAG.search(text, end)
+    stop = tag.start() if tag else len(text) if broken else end
+    after = tag.end() if tag and tag[0] == CLOSE else stop
+    if not broken:
+        return good, after
+    raw = text[begin:stop].strip()
+    name = _NAME.search(raw)
+    return [ToolCall("", name[1] if name else "", raw)], after
+
+
+def _call(value: Any) -> ToolCall | None:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        return None
+    arguments = value.get("arguments", value.get("parameters", {}))
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall("", value["name"], arguments)
+
+
+class _Shown:
+    """The text of a stream as the person should see it: without the calls, whose names are told."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._last = ""
+        self._inside = False
+        self._named = False
+
+    def take(self, text: str) -> Iterator[StreamItem]:
+        self._held += text
+        while True:
+            if self._inside:
+                if not self._named and (name := _NAME.search(self._held)):
+                    self._named = True
+                    yield ToolCallStarted(name[1])
+                _, closed, rest = self._held.partition(CLOSE)
+                if not closed:
+                    return
+                self._held, self._inside = rest, False
+            start = _next_call(self._last + self._held, len(self._last))
+            if start < 0:
+                yield from self._show(len(self._held) - _started(self._held))
+                return
+            yield from self._show(start - len(self._last))
+            self._held = self._held[len(OPEN) :]
+            self._inside, self._named = True, False
+
+    def rest(self) -> Iterator[StreamItem]:
+        """What was held back and is no call after all."""
+        if not self._inside:
+            yield from self._show(len(self._held))
+
+    def _show(self, length: int) -> Iterator[StreamItem]:
+        shown, self._held = self._held[:length], self._held[length:]
+        self._last = shown[-1:] or self._last
+        if shown:
+            yield TextDelta(shown)
+
+
+def _started(text: str) -> int:
+    """How many characters at the end of `text` may be the beginning of a call."""
+    lengths = range(min(len(OPEN) - 1, len(text)), 0, -1)
+    return next((length for length in lengths if OPEN.startswith(text[-length:])), 0)

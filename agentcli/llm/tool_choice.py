@@ -1,0 +1,52 @@
+"""Replies held to the tool choice of their request, as not every server does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events import Progress
+from agentcli.events.progress import Notice, ReplyAbandoned
+from agentcli.messages import FinishReason, Message, Reply, Request, ToolChoice
+
+_CORRECTION = "Answer with a tool call, not with text: one of the tools must be called."
+_COMPLETE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+
+
+def held_to_choice(
+    request: Request, ask: Callable[[Request], Reply], notify: Callable[[Progress], None]
+) -> Reply:
+    """The reply of `ask` without calls where none are allowed, and asked for once more where one is
+    required and missing; then what both cost is counted. Raises LLMError when it still is."""
+    reply = ask(request)
+    if request.tool_choice is ToolChoice.NONE and reply.tool_calls:
+        names = ", ".join(call.name for call in reply.tool_calls)
+        notify(Notice(f"calls of {names} are ignored: none were allowed in this reply"))
+        ended = reply.finish_reason is FinishReason.TOOL_CALLS
+        return replace(
+            reply,
+            tool_calls=(),
+            finish_reason=FinishReason.STOP if ended else reply.finish_reason,
+            provider_data=None,
+        )
+    if request.tool_choice is not ToolChoice.REQUIRED or _called(reply):
+        return reply
+    notify(ReplyAbandoned("a tool call was required"))
+    said = [Message.assistant_message(reply.text)] if reply.text.strip() else []
+    corrected = [*request.messages, *said, Message.user_message(_CORRECTION)]
+    second = ask(replace(request, messages=corrected))
+    if not _called(second):
+        raise LLMError(LLMErrorKind.BAD_RESPONSE, f"{second.model} calls no tool though it must")
+    costs = (reply.cost_usd, second.cost_usd)
+    return replace(
+        second,
+        usage=reply.usage + second.usage,
+        latency_s=reply.latency_s + second.latency_s,
+        cost_usd=None if costs[0] is None or costs[1] is None else costs[0] + costs[1],
+    )
+
+
+def _called(reply: Reply) -> bool:
+    """Whether there are calls, or an ending that another question would not mend."""
+    return bool(reply.tool_calls) or reply.finish_reason not in _COMPLETE

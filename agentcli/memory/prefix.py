@@ -1,0 +1,95 @@
+"""Whether each request begins with the one before it, as the provider's prompt cache needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from agentcli.events import Event
+from agentcli.events.actions import CondensationAction, RewindAction, SystemMessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import PrefixChangedObservation, SessionStartedObservation
+from agentcli.messages import Message, Request, Role, ToolSchema
+
+_MAIN = "main"
+
+
+class PrefixCheck:
+    """Compares the requests of one session, messages by identity, so that no text is read twice.
+    The first request of a process is compared with what the session stored."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._taken = 0
+        self._system = ""
+        self._tools: Sequence[ToolSchema] = ()
+        self._messages: list[Message] = []
+
+    def change(self, request: Request, events: Sequence[Event]) -> PrefixChangedObservation | None:
+        """What of `request` differs from the one before it, to be recorded before it is sent; None
+        if it only goes on from there, or begins anew after a condensation or a rewind."""
+        same = self._same(request)
+        if self._begun:
+            changed = self._compare(request, same, events[self._taken :])
+        else:
+            changed = _since_stored(request, events)
+        sent = len(self._messages)
+        self._begun = True
+        self._taken = len(events)
+        self._system, self._tools = _system(request), request.tools
+        self._messages[same:] = request.messages[same:]
+        if changed is None:
+            return None
+        place = f" of {sent}" if changed.startswith("message") else ""
+        return PrefixChangedObservation(
+            changed=changed,
+            content=f"{changed}{place} is not what it was in the request before: "
+            "the provider's cache of the prompt is lost from there on",
+        )
+
+    def _same(self, request: Request) -> int:
+        """How many messages `request` and the one before it both begin with."""
+        old, now = self._messages, request.messages
+        if old == list(now[: len(old)]):
+            return len(old)
+        pairs = enumerate(zip(old, now, strict=False))
+        return next((n for n, (was, is_) in pairs if was is not is_), min(len(old), len(now)))
+
+    def _compare(self, request: Request, same: int, new: Iterable[Event]) -> str | None:
+        if _system(request) != self._system:
+            return "system"
+        if request.tools is not self._tools and request.tools != self._tools:
+            return "tools"
+        excused = any(isinstance(event, CondensationAction | RewindAction) for event in new)
+        return None if excused or same == len(self._messages) else f"message {same + 1}"
+
+
+def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
+    """What differs from what a process before this one must have sent, if there was any."""
+    asked = next((e for e in newest_first(events) if _is_main_reply(e)), None)
+    if asked is None or asked.llm_metrics is None:
+        return None
+    stored = next((e for e in events if isinstance(e, SystemMessageAction)), None)
+    if stored is not None and _system(request) != stored.content:
+        return "system"
+    if stored is not None and [_plain(tool) for tool in request.tools] != list(stored.tools):
+        return "tools"
+    started = next(e for e in newest_first(events) if isinstance(e, SessionStartedObservation))
+    return None if started.model == asked.llm_metrics.model else "model"
+
+
+def _is_main_reply(event: Event) -> bool:
+    return event.llm_metrics is not None and event.llm_metrics.part == _MAIN
+
+
+def _system(request: Request) -> str:
+    system = takewhile(lambda message: message.role is Role.SYSTEM, request.messages)
+    return "\n\n".join(message.content for message in system)
+
+
+def _plain(tool: ToolSchema) -> dict[str, object]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }

@@ -1,0 +1,239 @@
+"""Which model answers: who takes over from whom, keys, parts of a body, tools told in text."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from agentcli.sessions.session import read_session
+from tests.conftest import MODELS
+from tests.server import Call, HttpError, Recorded, Reply
+
+IMPATIENT = ("--set", "llm.retries=1", "--set", "llm.retry_base_s=0")
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
+    "0000000c49444154789c63606060000000040001f61738550000000049454e44ae426082"
+)
+FIRST_KEY, SECOND_KEY = "first-" + "0123456789abcdef", "second-" + "0123456789abcdef"
+
+
+def configure(agent, text: str) -> None:
+    path = agent.home / "config.toml"
+    path.write_text(text)
+    agent.env["AGENT_CONFIG"] = str(path)
+
+
+def standing_in(agent, server, model: str = "lab/spare") -> None:
+    """`server` answers for `model`, which takes over from the main one."""
+    configure(
+        agent,
+        f'[model]\nfallback = ["{model}"]\n'
+        f'[providers.lab]\nbase_url = "{server.url}/v1"\napi_key_env = "OPENAI_API_KEY"\n',
+    )
+
+
+def switches(agent) -> list[tuple[str, str, str]]:
+    events = read_session(agent.sessions[0]).events
+    return [
+        (event.from_model, event.to_model, event.reason)
+        for event in events
+        if event.kind == "model_switched"
+    ]
+
+
+def answered_by(agent) -> list[str]:
+    events = read_session(agent.sessions[0]).events
+    return [event.llm_metrics.model for event in events if event.llm_metrics]
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_another_model_goes_on_when_one_is_down_and_stands_back_next_turn(agent, serve, api):
+    calls = [Call("bash", {"command": "echo hi"})]
+    main = serve([HttpError(503), HttpError(503), Reply("Back.")])
+    spare = serve([Reply("", calls), Reply("Done.")])
+    standing_in(agent.use(main, MODELS[api]), spare)
+    done = agent("run", "x", *IMPATIENT)
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert "going on with lab/spare" in done.stderr
+    assert (len(main.requests), len(spare.requests)) == (2, 2)
+    assert switches(agent) == [(MODELS[api], "lab/spare", "overloaded")]
+    done = agent("resume", "--last", "and now?", *IMPATIENT)
+    assert (done.returncode, done.stdout) == (0, "Back.\n")
+    assert answered_by(agent) == ["lab/spare", "lab/spare", MODELS[api]]
+
+
+def test_when_all_fail_the_first_error_is_told_with_the_others(agent, serve):
+    main = serve([HttpError(429, "insufficient_quota", "You exceeded your current quota.")])
+    standing_in(agent.use(main), serve([HttpError(500, message="broken")] * 2))
+    done = agent("run", "x", *IMPATIENT)
+    assert done.returncode == 4
+    assert "exceeded your current quota" in done.stderr
+    assert "lab/spare: " in done.stderr
+    assert "broken" in done.stderr
+    assert len(main.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(404, 3), (400, 4)])
+def test_nobody_takes_over_where_the_configuration_is_wrong(agent, serve, status, exit_code):
+    main, spare = serve([HttpError(status, message="no such model")]), serve()
+    standing_in(agent.use(main), spare)
+    assert agent("run", "x", *IMPATIENT).returncode == exit_code
+    assert spare.requests == []
+    done = agent("run", "x", "--set", 'model.fallback=["nobody/x"]')
+    assert done.returncode == 3
+    assert "no provider for model 'nobody/x'" in done.stderr
+    del agent.env["OPENAI_API_KEY"]
+    done = agent("run", "x")
+    assert done.returncode == 3
+    assert len(main.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_asked_for_again_and_stays_secret(agent, serve, status):
+    script = agent.home / "key"
+    script.write_text(
+        f'#!/bin/sh\n[ -e "$0.used" ] && echo {SECOND_KEY} || echo {FIRST_KEY}\n: > "$0.used"\n'
+    )
+    script.chmod(0o700)
+
+    def play(request: Recorded) -> object:
+        if SECOND_KEY not in request.headers["authorization"]:
+            return HttpError(status, message=f"{FIRST_KEY} has expired")
+        return Reply(f"It is {SECOND_KEY}, before {FIRST_KEY}.")
+
+    server = serve(play=play)
+    configure(agent, f'[providers.openai]\napi_key_command = "{script}"\n')
+    agent.use(server, MODELS["responses"])
+    done = agent("run", "x", "--set", "llm.retries=0", "--set", "llm.retry_base_s=1000")
+    assert (done.returncode, done.stdout) == (0, "It is [redacted], before [redacted].\n")
+    assert len(server.requests) == 2
+    stored = b"".join(path.read_bytes() for path in agent.home.rglob("state/**/*.*"))
+    assert b"[redacted]" in stored
+    assert FIRST_KEY.encode() not in stored
+    assert SECOND_KEY.encode() not in stored
+
+
+def test_a_key_that_stays_refused_is_not_tried_for_ever(agent, serve):
+    server = serve(play=lambda request: HttpError(401, message="bad key"))
+    configure(agent, f'[providers.openai]\napi_key_command = "echo {FIRST_KEY}"\n')
+    done = agent.use(server, MODELS["responses"])("run", "x")
+    assert done.returncode == 3
+    assert len(server.requests) == 1, "the command prints the same key again"
+
+
+def test_images_are_shown_to_the_model_that_sees(agent, serve):
+    (agent.workspace / "plot.png").write_bytes(PNG)
+    main = serve([Reply("", [Call("read", {"path": "plot.png"})])])
+    seeing = serve([Reply("A plot.")])
+    configure(
+        agent,
+        "[providers.openai-chat]\nimages = false\n"
+        f'[models]\nvision = "lab/eyes"\n[providers.lab]\nbase_url = "{seeing.url}/v1"\n',
+    )
+    done = agent.use(main)("run", "what is in plot.png?")
+    assert (done.returncode, done.stdout) == (0, "A plot.\n")
+    assert base64.b64encode(PNG) in seeing.requests[0].raw
+    assert switches(agent) == [(MODELS["chat_completions"], "lab/eyes", "images")]
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_a_parameter_that_a_server_refuses_is_left_out(agent, serve, api):
+    server = serve([Reply("Done.")] * 2, sessions=2)
+    agent.use(server, MODELS[api])
+    assert agent("run", "x", "--set", "model.temperature=0.5").returncode == 0
+    provider = MODELS[api].split("/")[0]
+    configure(agent, f'[providers.{provider}]\ndrop_params = ["temperature", "prompt_cache_key"]\n')
+    assert agent("run", "x", "--set", "model.temperature=0.5").returncode == 0
+    sent, spared = (request.body for request in server.requests)
+    assert sent["temperature"] == 0.5
+    assert set(sent) - set(spared) <= {"temperature", "prompt_cache_key"}
+    assert "temperature" not in spared
+
+
+@pytest.mark.parametrize("api", MODELS)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_model_without_tool_calls_works_with_tools_told_in_text(agent, serve, api, stream):
+    def called(*commands: str) -> str:
+        calls = ({"name": "bash", "arguments": {"command": command}} for command in commands)
+        return "".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>\n" for call in calls)
+
+    server = serve(
+        [
+            Reply("Let me see.\n" + called("echo one", "echo two")),
+            Reply('<tool_call>{"name": "bash", "arguments": {"comm</tool_call>'),
+            Reply(called("echo three")),
+            Reply("Done."),
+            Reply("Again."),
+        ]
+    )
+    provider = MODELS[api].split("/")[0]
+    configure(
+        agent,
+        f'[providers.{provider}]\ntool_format = "text"\nstream = {str(stream).lower()}\n',
+    )
+    done = agent.use(server, MODELS[api])("run", "x")
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert "<tool_call>" not in done.stderr
+    bodies = [request.raw.decode() for request in server.requests]
+    assert all('"tools":' not in body and "## bash\\n" in body for body in bodies)
+    assert '<tool_result name=\\"bash\\">\\none\\n' in bodies[1]
+    assert "two" in bodies[1]
+    assert "JSON" in bodies[2].split("comm", 1)[1]
+    assert "three" in bodies[3]
+    assert agent("resume", "--last", "again").stdout == "Again.\n"
+
+
+@pytest.mark.parametrize("effort", ["none", "high"])
+@pytest.mark.parametrize("api", MODELS)
+def test_effort_is_said_to_each_provider(agent, serve, api, effort):
+    server = serve([Reply("Done.")])
+    assert agent.use(server, MODELS[api])("run", "x", "--effort", effort).returncode == 0
+    body = server.requests[0].body
+    said = {
+        "chat_completions": body.get("reasoning_effort"),
+        "responses": body.get("reasoning", {}).get("effort"),
+        "anthropic_messages": "high" if "thinking" in body else "none",
+    }
+    assert said[api] == effort
+
+
+def test_an_effort_that_is_none_is_refused(agent):
+    done = agent("run", "x", "--effort", "extreme")
+    assert done.returncode == 2
+    assert "none, low, medium, high" in done.stderr
+
+
+@pytest.mark.parametrize("api", ["responses", "anthropic_messages"])
+def test_reasoning_goes_back_to_the_model_that_wrote_it_and_to_no_other(agent, serve, api):
+    provider, _, model = MODELS[api].partition("/")
+    calls = [Call("bash", {"command": "echo hi"})]
+    server = serve(
+        [
+            Reply("", calls, reasoning="Hm, a secret thought."),
+            HttpError(503),
+            Reply("", calls, reasoning="Another."),
+            Reply("Done."),
+        ],
+        sessions=2,
+    )
+    agent.use(server, MODELS[api])
+    done = agent(
+        "run", "x", "--effort", "low", "--set", "llm.retries=0",
+        "--set", f'model.fallback=["{provider}/other"]',
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    kept = [_reasoning(request) for request in server.requests]
+    assert kept == [0, 1, 0, 1]
+    assert [request.body["model"] for request in server.requests] == [
+        model,
+        model,
+        "other",
+        "other",
+    ]
+
+
+def _reasoning(request: Recorded) -> int:
+    """How many pieces of opaque reasoning go back."""
+    return request.raw.count(b'"encrypted_content":') + request.raw.count(b'"signature":')

@@ -1,0 +1,83 @@
+"""Every request begins with the whole of the one before it, so that the prompt cache holds."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import pytest
+
+from agentcli.events.observations import PrefixChangedObservation
+from agentcli.sessions.session import read_session
+from tests.conftest import MODELS
+from tests.server import Call, Reply
+
+STEPS = 200
+
+
+def working(steps: int):
+    """A model that works for so many steps, in ways that leave traces of many kinds."""
+    numbers = count(1)
+
+    def play(request):
+        number = next(numbers)
+        if number > steps:
+            return Reply("All done.", reasoning="Nothing is left.")
+        kinds = (
+            [Call("glob", {"pattern": "*.txt"})],
+            [Call("write", {"path": f"{number}.txt", "content": f"é {number}\n"})],
+            [Call("read", {"path": f"{number - 1}.txt"}), Call("read", {"path": "missing"})],
+            [Call("grep", {"pattern": "[", "path": "."})],
+            [Call("nonsense", "{broken")],
+        )
+        return Reply(f"Step {number}." * (number % 2), kinds[number % 5], reasoning="Hm.")
+
+    return play
+
+
+def changes(agent) -> list[str]:
+    events = read_session(agent.sessions[0]).events
+    return [event.changed for event in events if isinstance(event, PrefixChangedObservation)]
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_two_hundred_steps_in_two_processes(agent, serve, api):
+    server = serve(play=working(STEPS))
+    agent.use(server, MODELS[api])
+    limits = ("--set", "agent.max_bad_calls=9")
+    assert agent("run", "work", "--max-turns", str(STEPS // 2), *limits).returncode == 6
+    done = agent("resume", "--last", "go on", "--max-turns", str(STEPS), *limits)
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) == STEPS + 1
+    assert server.prefix_breaks() == []
+    assert changes(agent) == []
+    for request in server.requests:
+        body = request.body
+        if api == "anthropic_messages":
+            assert 1 <= request.raw.count(b'"cache_control"') <= 4
+        else:
+            assert body["prompt_cache_key"] == server.requests[0].body["prompt_cache_key"]
+    share = json.loads(agent("sessions", "list", "--json").stdout)[0]
+    assert share["cache_read_tokens"] > 0.9 * share["prompt_tokens"]
+
+
+def test_another_model_on_resume_is_named_before_it_is_asked(agent, serve):
+    agent.use(serve([Reply("one"), Reply("two"), Reply("three")], sessions=2))
+    agent("run", "start")
+    done = agent("resume", "--last", "more", "-m", "openai/gpt-5.5", "-v")
+    assert "model is not what it was in the request before" in done.stderr
+    assert changes(agent) == ["model"]
+    agent("resume", "--last", "still more")
+    assert changes(agent) == ["model"]
+
+
+def test_a_condensation_is_no_surprise(agent, serve):
+    text = "many words to fill the window with\n" * 60
+    (agent.workspace / "long.txt").write_text(text)
+    read = Reply("", [Call("read", {"path": "long.txt"})])
+    server = serve([*[read] * 12, Reply("Enough.")], sessions=13)
+    agent.use(server)
+    done = agent("run", "read it again and again", "--set", "model.context_tokens=8000")
+    assert done.returncode == 0, done.stderr
+    assert server.prefix_breaks() != []
+    assert changes(agent) == []

@@ -1,0 +1,153 @@
+"""Plays the fault plan: one task against one fault, in this process or by the `agent` binary."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from pathlib import Path
+from socket import socket
+
+from agentcli.agent.loop import run_turn
+from agentcli.config import load_settings
+from agentcli.events import Event, Progress
+from agentcli.wiring import Wiring
+from tests.conftest import MODELS
+from tests.server import Entry, ModelServer, Recorded, Reply, Step
+from tests.server.plan import DONE, KEY, PLAN, RETRIES, Completes, Fails, Fault, Scene
+
+CASES = {
+    f"{name}-{api}-{'streamed' if streamed else 'whole'}": (name, api, streamed)
+    for name, fault in PLAN.items()
+    for api in fault.apis
+    for streamed in fault.streamed
+}
+
+
+@dataclass
+class Outcome:
+    """What came of a run; `told` is everything a person could have read."""
+
+    reason: str
+    exit_code: int
+    answer: str
+    told: str
+
+
+@dataclass
+class Stage:
+    """A server that commits one fault, and one beside it that nothing may be sent to."""
+
+    name: str
+    fault: Fault
+    server: ModelServer
+    elsewhere: ModelServer
+    address: str
+    settings: dict[str, object] = field(default_factory=dict)
+
+    def environment(self, home: Path) -> dict[str, str]:
+        return {
+            "AGENT_HOME": str(home),
+            "XDG_CONFIG_HOME": str(home),
+            "OPENAI_API_KEY": KEY,
+            "ANTHROPIC_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{self.address}/v1",
+            "ANTHROPIC_BASE_URL": self.address,
+        }
+
+    def check(self, outcome: Outcome, workspace: Path, session: Path) -> None:
+        """The outcome is the expected one, and nothing happened that never may."""
+        expected, ran = self.fault.expected, workspace / "ran"
+        asked = len(self.server.requests)
+        assert asked <= expected.requests, f"{asked} requests; {outcome}"
+        if isinstance(expected, Fails):
+            found = (outcome.reason, outcome.exit_code)
+            assert found == (expected.reason, expected.exit_code), outcome
+            assert expected.says in outcome.told
+            assert asked or expected.reason in ("connection", "stalled")
+        else:
+            assert outcome.exit_code == 0, outcome
+            assert outcome.answer.strip() == DONE
+        assert ran.exists() == (isinstance(expected, Completes) and expected.ran), outcome
+        assert self.server.violations == []
+        assert self.elsewhere.requests == []
+        assert len(self.server.prefix_breaks()) <= self.name.startswith("too long")
+        written = b"".join(path.read_bytes() for path in session.rglob("*") if path.is_file())
+        bodies = b"".join(request.raw for request in self.server.requests)
+        assert KEY.encode() not in written + bodies + outcome.told.encode()
+        assert "Traceback" not in outcome.told
+
+
+@contextmanager
+def staged(name: str, api: str, streamed: bool) -> Iterator[Stage]:
+    fault, released = PLAN[name], threading.Event()
+    with ModelServer() as elsewhere:
+        scene = Scene(api, streamed, elsewhere.url, released)
+        steps = _steps(fault, scene)
+        lock = threading.Lock()
+
+        def play(request: Recorded) -> Entry:
+            with lock:
+                step = next(steps)
+            return step(request) if callable(step) else step
+
+        with ModelServer(play=play, keys=[KEY]) as server, socket() as unheard:
+            unheard.bind(("127.0.0.1", 0))
+            port = unheard.getsockname()[1]
+            address = f"http://127.0.0.1:{port}" if fault.unreachable else server.url
+            settings: dict[str, object] = {
+                "model.name": MODELS[api],
+                "llm.retries": RETRIES,
+                "llm.retry_base_s": 0,
+                "llm.first_byte_s": fault.silence_s,
+                "llm.gap_s": fault.silence_s,
+                "agent.checkpoints": False,
+                f"providers.{MODELS[api].split('/')[0]}.stream": streamed,
+            }
+            try:
+                yield Stage(name, fault, server, elsewhere, address, settings)
+            finally:
+                released.set()
+
+
+def _steps(fault: Fault, scene: Scene) -> Iterator[Step]:
+    script: Sequence[Step] = fault.script(scene) or [Reply()]
+    last = script[-1] if isinstance(fault.expected, Fails) else Reply(DONE)
+    return chain(script, repeat(last))
+
+
+class _Reader:
+    """Keeps all that a person could read while the run goes on."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_event(self, event: Event) -> None:
+        self.told.append(event.message)
+
+    def on_progress(self, progress: Progress) -> None:
+        self.told.append(str(progress))
+
+
+def play(stage: Stage, folder: Path) -> tuple[Outcome, Path]:
+    """One turn of a new session in `folder`; also the session's folder."""
+    workspace = folder / "work"
+    workspace.mkdir()
+    environ = stage.environment(folder / "home")
+    settings = load_settings(environ, workspace, stage.settings).values
+    reader = _Reader()
+    bench = Wiring(settings, environ, workspace).create(lambda session: [reader])
+    try:
+        bench.say("do it")
+        result = run_turn(bench.agent, bench.session)
+    finally:
+        bench.close()
+    ending = result.ending
+    shown = [bench.session.redact(text) for text in (ending.content, ending.hint)]
+    words = "\n".join([*reader.told, *shown])
+    return (
+        Outcome(str(ending.reason), result.exit_code, result.answer, words),
+        bench.session.folder,
+    )

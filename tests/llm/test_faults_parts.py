@@ -1,0 +1,153 @@
+"""The parts that take answers apart, on answers of every cut."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.errors import ConfigError, LLMErrorKind
+from agentcli.events.progress import TextDelta
+from agentcli.llm import provider
+from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.provider import (
+    Endpoint,
+    StillAlive,
+    lively,
+    said,
+    sent_events,
+    text_lines,
+    token_count,
+    tool_call,
+    unique_calls,
+    wire_arguments,
+)
+from agentcli.llm.providers.anthropic_messages import AnthropicMessages
+from agentcli.llm.providers.chat_completions import ChatCompletions
+from agentcli.llm.providers.responses import Responses
+from agentcli.messages import ToolCall
+
+HERE = Endpoint("lab", "m", "http://127.0.0.1:9", None)
+
+
+@st.composite
+def cut_in_pieces(draw):
+    """Lines, and their bytes with some line end, in pieces that respect nothing."""
+    # Neither a line end nor a byte order mark can be in a line.
+    characters = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff")
+    lines = draw(st.lists(st.text(characters, max_size=6), max_size=6))
+    end = draw(st.sampled_from(["\n", "\r", "\r\n"]))
+    mark = draw(st.sampled_from(["", "\ufeff"]))
+    data = (mark + "".join(f"{line}{end}" for line in lines)).encode()
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return lines, [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+@given(cut_in_pieces())
+def test_lines_are_the_same_however_they_are_cut(case):
+    lines, pieces = case
+    assert list(text_lines(pieces)) == [*lines, ""]
+
+
+def test_bytes_that_are_no_text_are_refused():
+    for pieces in ([b"a\xff\n"], [b"caf\xc3"]):
+        with pytest.raises(UnicodeDecodeError):
+            list(text_lines(pieces))
+
+
+def test_an_event_without_its_last_line_end_is_read():
+    assert list(sent_events(['data: {"a": 1}', "", "data:", "", "data: [DONE]"])) == [{"a": 1}, {}]
+
+
+@pytest.mark.parametrize(
+    ("sent", "taken"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        (json.dumps('{"a": 1}'), '{"a": 1}'),
+        ({"a": 1}, '{"a": 1}'),
+        (None, ""),
+        ([1], "[1]"),
+        ('"text"', '"text"'),
+        ('"[1]"', '"[1]"'),
+        ('"{broken', '"{broken'),
+    ],
+)
+def test_arguments_are_mended_where_it_is_plain_what_they_were(sent, taken):
+    assert tool_call("i", "x", sent) == ToolCall("i", "x", taken)
+
+
+@given(st.lists(st.text(max_size=70), max_size=5))
+def test_ids_are_taken_by_every_provider_and_differ(ids):
+    calls = unique_calls([ToolCall(call_id, "x", "") for call_id in ids], "call_")
+    assert len({call.id for call in calls}) == len(ids)
+    assert all(0 < len(call.id) <= 32 for call in calls)
+
+
+def test_a_number_that_json_does_not_have_goes_back_quoted():
+    assert wire_arguments('{"a": NaN}') == {"invalid_arguments": '{"a": NaN}'}
+
+
+@given(st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists))
+def test_a_count_is_a_count_whatever_was_sent(value):
+    assert 0 <= token_count({"a": {"b": value}}, "a", "b") <= 1_000_000_000
+    assert token_count(value, "a", "b") == 0
+
+
+def test_text_is_text_or_the_texts_of_parts():
+    assert said([{"type": "text", "text": "a"}, {"type": "thinking"}]) == "a"
+    with pytest.raises(TypeError):
+        said(7)
+
+
+def test_signs_of_life_do_not_count_for_ever(monkeypatch):
+    clock = iter(range(0, 10_000, 400))
+    monkeypatch.setattr(provider.time, "monotonic", lambda: float(next(clock)))
+    ping, piece = StillAlive(idle=True), StillAlive()
+    items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping]
+    assert list(lively(items)) == [ping, piece, ping, TextDelta("x"), ping]
+
+
+@pytest.mark.parametrize("wire", [ChatCompletions, Responses, AnthropicMessages])
+def test_a_failure_that_nobody_knows_is_told_and_logged(wire, caplog):
+    with caplog.at_level(logging.WARNING):
+        error = wire(HERE).translate(RuntimeError("a bug of ours"))
+    assert error.kind is LLMErrorKind.UNKNOWN
+    assert not error.retryable
+    assert "a bug of ours" in error.message
+    assert caplog.records[0].exc_info is not None
+    with pytest.raises(ConfigError):
+        wire(HERE).translate(ConfigError("for the person as it is"))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"code": 502, "message": "x"}, LLMErrorKind.SERVER_ERROR),
+        ({"code": "429"}, LLMErrorKind.RATE_LIMIT),
+        ({"type": "overloaded_error"}, LLMErrorKind.OVERLOADED),
+        ({"code": "context_length_exceeded"}, LLMErrorKind.CONTEXT_OVERFLOW),
+        ("it broke", LLMErrorKind.SERVER_ERROR),
+        (None, LLMErrorKind.SERVER_ERROR),
+    ],
+)
+def test_an_error_frame_means_what_its_status_would(body, kind):
+    assert stream_error(body).kind is kind
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: (
+    st.lists(inner) | st.dictionaries(st.sampled_from(["error", "message", "code", "type"]), inner)
+)), st.integers(400, 599))  # fmt: skip
+def test_any_body_of_any_status_is_told_in_one_line(body, status):
+    error = classify(status, body, {}, "http://model")
+    assert error.message.startswith(f"http://model answers {status}: ")
+    assert "\n" not in error.message
+    assert len(error.message) < 600
+
+
+def test_a_limit_on_output_is_no_full_window():
+    message = {"error": {"message": "max_tokens is too large: 16384."}}
+    error = classify(400, message, {}, "http://model")
+    assert (error.kind, "max_output_tokens" in error.hint) == (LLMErrorKind.BAD_REQUEST, True)
