@@ -53,7 +53,7 @@ def think(agent: Agent, session: Session) -> None:
     try:
         reply = _ask(agent, session)
     except LLMError as error:
-        if error.kind is not LLMErrorKind.CONTEXT_OVERFLOW:
+        if error.kind not in (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE):
             raise
         condensation = agent.memory.slide(session.events, agent.memory.tokens(session.events) / 2)
         if condensation is None:

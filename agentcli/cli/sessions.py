@@ -122,12 +122,24 @@ def _cost(state: State) -> str:
 
 
 @app.command("show")
-def show(session: Wanted = None, last: Last = False, as_json: Json = False) -> None:
+def show(
+    session: Wanted = None,
+    last: Last = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Only what it used, by model and part.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """The conversation of a session as it looked, its cost and state."""
+    from agentcli.cli.session_cost import show_cost
     from agentcli.events import event_to_dict
     from agentcli.sessions.session import read_session
 
-    record = read_session(chosen(session, last, "show"))
+    folder = chosen(session, last, "show")
+    if cost:
+        show_cost(folder, as_json=as_json)
+        return
+    record = read_session(folder)
     session_id = record.folder.name
     if as_json:
         events = [event_to_dict(event) for event in record.events]
@@ -147,18 +159,6 @@ def _show_conversation(session_id: str, record: SessionRecord) -> None:
     done = facts(record.events)
     closing = [record.state.agent_state, count(done.steps, "step"), tokens_used(done.usage)]
     print(" · ".join([*closing, money(done.cost_usd), f"agent resume {session_id}"]))
-    if len(record.state.metrics) > 1:
-        _show_models(record.state)
-
-
-def _show_models(state: State) -> None:
-    from agentcli.ui.sanitize import printable
-    from agentcli.ui.summary import money, quantity
-
-    for model, metrics in state.metrics.items():
-        used = (metrics.get("prompt_tokens") or 0) + (metrics.get("completion_tokens") or 0)
-        name = printable(model, multiline=False)
-        print(f"  {name}: {quantity(int(used))} tokens · {money(metrics.get('cost_usd'))}")
 
 
 app.command("search")(session_search.search_sessions)

@@ -157,11 +157,12 @@ def http_failure(origin: str, error: BaseException) -> LLMError | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or a date."""
+    """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or a date;
+    LiteLLM's proxy passes the latter on under a name of its own."""
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
-    value = headers.get("retry-after", "")
+    value = headers.get("retry-after") or headers.get("llm_provider-retry-after", "")
     seconds = _seconds(value)
     return _until(value) if seconds is None else seconds
 

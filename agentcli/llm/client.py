@@ -98,6 +98,9 @@ class LLM:
                     latency_s=time.monotonic() - started,
                     cost_usd=cost_usd,
                 )
+            except TurnInterrupted:
+                purse.broke_off(most_usd)
+                raise
             except LLMError as error:
                 purse.failed(error, most_usd)
                 notify(ReplyAbandoned(error.message))
@@ -105,6 +108,7 @@ class LLM:
                     may_renew = False
                     continue
                 attempt += 1
+                self._refuse_long_wait(error)
                 if not error.retryable or attempt > self._patience.retries:
                     raise
                 self._wait(error, attempt, notify)
@@ -174,9 +178,10 @@ class LLM:
             limit = self._patience.gap_s
             deadline = time.monotonic() + limit
 
-    def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
+    def _refuse_long_wait(self, error: LLMError) -> None:
+        """Raises TryAgainLater when the server asks for more patience than there is."""
         wait = error.retry_after
-        if wait is not None and wait > self._patience.retry_after_longest_s:
+        if error.retryable and wait is not None and wait > self._patience.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             raise TryAgainLater(
                 error.kind,
@@ -185,6 +190,9 @@ class LLM:
                 retry_after=wait,
                 hint=f"resume after {when:%H:%M}",
             ) from error
+
+    def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
+        wait = error.retry_after
         wait = self._patience.backoff(attempt) if wait is None else wait
         until = time.monotonic() + wait
         detail = f"{error.message} (retry {attempt} of {self._patience.retries})"

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
-from agentcli.events.observations import ModelSwitchedObservation
+from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
 from agentcli.llm.router import Route
 from agentcli.llm.spending import Purse
 from agentcli.messages import Reply, Request
@@ -85,6 +85,20 @@ class Chain:
         """
         route = self._router.route(request)
         purse = Purse(request.budget_usd)
+        try:
+            return self._first_reply(route, request, notify, record, purse)
+        finally:
+            if purse.lost_usd:
+                record(AttemptsAbandonedObservation(most_usd=purse.lost_usd))
+
+    def _first_reply(
+        self,
+        route: Route,
+        request: Request,
+        notify: Callable[[Progress], None],
+        record: Callable[[Event], Event],
+        purse: Purse,
+    ) -> Reply:
         left = [name for name in route.names if name not in self._failed]
         for name in left or route.names:
             try:

@@ -115,7 +115,7 @@ class Projector:
     def _unused(self, call_id: str, event_id: int) -> str:
         """`call_id`, or a name of its own for a call whose id an earlier one had already."""
         if call_id in self._call_ids:
-            call_id = f"{call_id[:48]}_{event_id}"
+            call_id = f"{call_id[:30]}_{event_id}"
         self._call_ids.add(call_id)
         return call_id
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.runtime import processes
 from agentcli.runtime.exchange import Exchange, Outcome, stop
 from agentcli.runtime.folders import existing_folder, private_folder, write_private
+from agentcli.runtime.images import ImageFault, data_url
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK, TerminalWait
 from agentcli.runtime.terminal import Terminal
@@ -232,7 +232,7 @@ class PythonInterpreter:
         images: tuple[str, ...] = ()
         if exchange.report:
             report = json.loads(exchange.report[1])
-            error, images = report["error"], tuple(map(_data_url, report["images"]))
+            error, images = report["error"], tuple(_figures(report["images"], running.notes))
         if outcome is not Outcome.DONE:
             exchange.terminal.kill()
             exchange.terminal.reap()
@@ -249,8 +249,12 @@ class PythonInterpreter:
         )
 
 
-def _data_url(path: str) -> str:
-    """Takes the picture away from disk."""
-    data = Path(path).read_bytes()
-    Path(path).unlink()
-    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+def _figures(paths: Sequence[str], notes: list[str]) -> Iterator[str]:
+    """Takes the pictures away from disk; a note tells of each that no model would take."""
+    for number, path in enumerate(map(Path, paths), 1):
+        data = path.read_bytes()
+        path.unlink()
+        try:
+            yield data_url(data)
+        except ImageFault as fault:
+            notes.append(f"figure {number} {fault}")

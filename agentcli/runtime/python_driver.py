@@ -21,6 +21,7 @@ from typing import Any
 
 MARK = "\x1e"
 MAX_FIGURES = 8
+MAX_SIDE = 1900  # pixels; models take 2,000, and the tight box adds a margin
 NO_INPUT = "input() cannot ask here: nobody types; put the value into the code"
 FUTURE_FLAGS = 0
 for _feature in __future__.all_feature_names:
@@ -141,7 +142,9 @@ class Driver:
         try:
             for number in pyplot.get_fignums()[:MAX_FIGURES]:
                 path = f"{prefix}{number}.png"
-                pyplot.figure(number).savefig(path, format="png", bbox_inches="tight")
+                figure = pyplot.figure(number)
+                dpi = min(figure.dpi, MAX_SIDE / max(figure.get_size_inches()))
+                figure.savefig(path, format="png", bbox_inches="tight", dpi=dpi)
                 paths.append(path)
             pyplot.close("all")
         except Exception:

@@ -8,7 +8,7 @@ import pytest
 
 from agentcli.sessions.finder import state_of
 from tests.conftest import MODELS
-from tests.server import Call, Reply, Usage
+from tests.server import Call, Reply, Truncated, Usage
 
 CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -125,3 +125,21 @@ def test_cost_by_model_and_part(agent, serve):
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == ["openai-chat/gpt-5.5", "1", "10k", "(50%)", "500", "120", "$0.03"]
     assert lines[-1].split()[-2:] == ["price", "unknown"]
+
+
+def test_replies_that_broke_off_count_for_the_resumed_session_too(agent, serve):
+    usage = Usage(input=1_000, output=10)
+    broken = Truncated(Reply("Half of", usage=usage))
+    server = serve([broken, Reply("Done.", usage=usage)], sessions=2)
+    agent.use(server)
+    more = "[llm]\nretry_base_s = 0\n[model]\nmax_output_tokens = 1000"
+    priced(agent, MODELS["chat_completions"], more)
+    assert agent("run", "x", "--max-budget-usd", "0.1").returncode == 0
+    state = state_of(agent.sessions[0])
+    assert 0.01 < state.abandoned_usd < 0.05
+    assert state.cost_usd == pytest.approx(0.0021)
+    low = f"{state.abandoned_usd + 0.01:.4f}"
+    again = agent("resume", "--last", "more", "--max-budget-usd", low)
+    assert again.returncode == 6
+    assert "on replies that broke off" in again.stderr
+    assert len(server.requests) == 2

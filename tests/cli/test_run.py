@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LIMIT_S, MODELS
+from tests.runtime.test_images import png
 from tests.server import Call, HttpError, LengthStop, Reply, Truncated
 
 FIX = [
@@ -419,8 +420,7 @@ def test_calls_that_only_read_may_be_many_and_keep_their_order(agent, serve):
 
 @pytest.mark.parametrize("api", MODELS)
 def test_images_reach_the_model(agent, serve, api):
-    png = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de")
-    (agent.workspace / "plot.png").write_bytes(png)
+    (agent.workspace / "plot.png").write_bytes(png())
     server = serve([Reply("", [Call("read", {"path": "plot.png"})]), Reply("A plot.")])
     assert agent.use(server, MODELS[api])("run", "x").stdout == "A plot.\n"
     assert b"iVBOR" in server.requests[1].raw

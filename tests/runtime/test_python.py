@@ -14,6 +14,7 @@ import pytest
 from agentcli.runtime import processes, python_driver
 from agentcli.runtime.python import PythonInterpreter, find_interpreter
 from tests.runtime.shells import needs_proc, until
+from tests.runtime.test_images import png
 
 
 def make_python(folder: Path, **options: object) -> PythonInterpreter:
@@ -147,8 +148,13 @@ def test_figures(python: PythonInterpreter, tmp_path: Path) -> None:
         "import os\n"
         "open_figures = []\n"
         "class Figure:\n"
+        "    dpi = 100\n"
+        "    size = (6, 4)\n"
+        "    def get_size_inches(self): return self.size\n"
         "    def savefig(self, path, **options):\n"
-        "        open(path, 'wb').write(b'PNG ' + os.environ['MPLBACKEND'].encode())\n"
+        "        assert options['dpi'] * max(self.size) <= 1900\n"
+        "        assert os.environ['MPLBACKEND'] == 'agg'\n"
+        f"        open(path, 'wb').write({png()!r})\n"
         "def plot(): open_figures.append(len(open_figures) + 1)\n"
         "def get_fignums(): return list(open_figures)\n"
         "def figure(number): return Figure()\n"
@@ -158,8 +164,13 @@ def test_figures(python: PythonInterpreter, tmp_path: Path) -> None:
     result = python.run("from matplotlib import pyplot as plt\nplt.plot()\nplt.plot()")
     prefix = "data:image/png;base64,"
     contents = [base64.b64decode(image.removeprefix(prefix)) for image in result.images]
-    assert contents == [b"PNG agg"] * 2
+    assert contents == [png()] * 2
     assert python.run("1").images == ()
+    assert python.run("plt.Figure.size = (60, 4)\nplt.plot()").error is False
+    cut = f"lambda self, path, **_: open(path, 'wb').write({png()[:-4]!r}) and None"
+    result = python.run(f"plt.Figure.savefig = {cut}\nplt.plot()")
+    assert result.images == ()
+    assert result.notes == ("figure 1 is cut off: a png image without its end",)
     shown(python, "def broken(n): raise OSError('no figure')\nplt.figure = broken; plt.plot()")
     assert "no figure" in python.run("plt.plot()").output
 
