@@ -94,7 +94,7 @@ def try_out(registry: Registry, name: str, catalog: Catalog) -> Reach:
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:
         llm = LLM(registry.provider(registry.endpoint(name)), name, patience, catalog)
-        llm.complete(request, lambda progress: None, Purse(None))
+        llm.complete(request, lambda progress: None, Purse(None), lambda event: event)
     except AgentError as error:
         standing = _standing(error)
         return Reach(name, (), WORDS[standing] + error.message, standing)

@@ -11,11 +11,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
-from agentcli.events import Progress
+from agentcli.events import Event, Progress
+from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.provider import Provider, StillAlive, StreamItem
@@ -75,13 +77,27 @@ class LLM:
         self._connecting = threading.Thread(target=self._connect, daemon=True)
         self._connecting.start()
 
-    def complete(self, request: Request, notify: Callable[[Progress], None], purse: Purse) -> Reply:
-        """A complete reply, held to the request's tool choice, for what is in `purse`. Raises
-        LLMError when there is none to be had, ConfigError when there is a limit to what it may cost
-        and its price is not known."""
-        return held_to_choice(request, lambda asked: self._reply(asked, notify, purse), notify)
+    def complete(
+        self,
+        request: Request,
+        notify: Callable[[Progress], None],
+        purse: Purse,
+        record: Callable[[Event], Event],
+    ) -> Reply:
+        """A complete reply, held to the request's tool choice, for what is in `purse`; `record`
+        keeps that a provider's limit had to be waited for. Raises LLMError when there is none to
+        be had, ConfigError when there is a limit to what it may cost and its price is not known."""
+        return held_to_choice(
+            request, lambda asked: self._reply(asked, notify, purse, record), notify
+        )
 
-    def _reply(self, request: Request, notify: Callable[[Progress], None], purse: Purse) -> Reply:
+    def _reply(
+        self,
+        request: Request,
+        notify: Callable[[Progress], None],
+        purse: Purse,
+        record: Callable[[Event], Event],
+    ) -> Reply:
         attempt = 0
         may_renew = True
         while True:
@@ -111,7 +127,8 @@ class LLM:
                 self._refuse_long_wait(error)
                 if not error.retryable or attempt > self._patience.retries:
                     raise
-                self._wait(error, attempt, notify)
+                with _rate_limited(error, record):
+                    self._wait(error, attempt, notify)
 
     def _within(self, request: Request, purse: Purse) -> tuple[Request, float]:
         if purse.left_usd is None:
@@ -229,3 +246,18 @@ class LLM:
             self._provider.connect()
         except BaseException as error:
             self._connect_error = error
+
+
+@contextmanager
+def _rate_limited(error: LLMError, record: Callable[[Event], Event]) -> Iterator[None]:
+    """The state of the session while it waits for a provider to let it in again."""
+    if error.kind is not LLMErrorKind.RATE_LIMIT:
+        yield
+        return
+    record(
+        AgentStateChangedObservation(
+            agent_state="rate_limited", reason=str(error.kind), content=error.message
+        )
+    )
+    yield
+    record(AgentStateChangedObservation(agent_state="running", reason="retry"))

@@ -40,10 +40,13 @@ _WHY = {
 }
 
 
+Record = Callable[[Event], Event]
+
+
 class Model(Protocol):
     def warm_up(self) -> None: ...
     def complete(
-        self, request: Request, notify: Callable[[Progress], None], purse: Purse
+        self, request: Request, notify: Callable[[Progress], None], purse: Purse, record: Record
     ) -> Reply: ...
 
 
@@ -76,7 +79,7 @@ class Chain:
         self,
         request: Request,
         notify: Callable[[Progress], None],
-        record: Callable[[Event], Event],
+        record: Record,
     ) -> Reply:
         """A complete reply of the first model that has one; `record` keeps each change of model.
 
@@ -96,7 +99,7 @@ class Chain:
         route: Route,
         request: Request,
         notify: Callable[[Progress], None],
-        record: Callable[[Event], Event],
+        record: Record,
         purse: Purse,
     ) -> Reply:
         left = [name for name in route.names if name not in self._failed]
@@ -104,7 +107,7 @@ class Chain:
             try:
                 model = self._get(name)
                 self._switch(name, route.reason, record)
-                return model.complete(request, notify, purse)
+                return model.complete(request, notify, purse, record)
             except ConfigError as error:
                 if name == self.model:
                     raise _misconfigured(error) from error
@@ -126,7 +129,7 @@ class Chain:
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
         return stands_in or error.kind in TAKEN_OVER
 
-    def _switch(self, name: str, route_reason: str, record: Callable[[Event], Event]) -> None:
+    def _switch(self, name: str, route_reason: str, record: Record) -> None:
         old = self._current
         if name == old:
             return

@@ -30,6 +30,7 @@ _QUIET_STATES = frozenset(
     {
         "idle",
         "running",
+        "rate_limited",
         "finished",
         "awaiting_user_input",
         "awaiting_user_confirmation",

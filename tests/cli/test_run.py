@@ -217,6 +217,13 @@ def test_a_reply_cut_off_inside_a_call_is_not_run(agent, serve, api):
     assert "was cut off" in json.dumps(server.requests[1].body)
 
 
+def test_the_session_says_that_it_waits_for_a_rate_limit(agent, serve):
+    agent.use(serve([HttpError(429, "rate_limit_error", "slow down"), Reply("done")]))
+    lines = json_lines(agent("run", "x", "--json", "--set", "llm.retry_base_s=0").stdout)
+    states = [line["state"] for line in lines if line["type"] == "state"]
+    assert states == ["running", "rate_limited", "running", "finished"]
+
+
 def test_a_server_that_asks_for_too_long_a_wait_is_left_for_later(agent, serve):
     busy = HttpError(429, "rate_limit_error", "slow down", {"retry-after": "4000"})
     done = agent.use(serve([busy]))("run", "x")

@@ -62,7 +62,7 @@ class World:
         world = self
 
         class Model:
-            def complete(self, request, notify, purse):
+            def complete(self, request, notify, purse, record):
                 world.asked += name
                 if error := world.errors.get(name):
                     raise error
@@ -268,10 +268,10 @@ def test_a_refused_key_is_renewed_once_without_a_wait(good, made):
         lambda: Refusing(keys.pop(0), good),
     )
     if good == "second":
-        assert llm.complete(HELLO, lambda _: None, Purse(None)).text == "fine"
+        assert llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event).text == "fine"
     else:
         with pytest.raises(LLMError, match="second is refused"):
-            llm.complete(HELLO, lambda _: None, Purse(None))
+            llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event)
     assert len(keys) == 2 - made
 
 
@@ -281,7 +281,7 @@ def test_a_key_command_that_fails_is_what_the_person_is_told():
 
     llm = LLM(Refusing("first", ""), "p/m", Patience(), Catalog({}), fails)
     with pytest.raises(LLMError, match="first is refused") as caught:
-        llm.complete(HELLO, lambda _: None, Purse(None))
+        llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event)
     assert caught.value.hint == "the command failed"
 
 
