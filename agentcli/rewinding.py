@@ -221,7 +221,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
     tree = tree_at(record.events, cut)
     copy_id = new_folder(home).name
-    before = Path(record.state.workspace)
+    before = Path(moved_since(record.events, cut) or record.state.workspace)
     workspace = folder or before.with_name(f"{before.name}-fork-{copy_id[-4:]}")
     is_new = not os.path.lexists(workspace)
     try:
@@ -236,7 +236,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
                 checkpoints_of(original, str(before)).copy_to(staged / "checkpoints", known)
             kept = checkpoints_of(staged, str(before))
             notes = kept.write_out(tree or kept.take().tree, workspace)
-            copy_events(original, staged, cut, _beginning(record, copy_id, cut, workspace))
+            copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
     except BaseException:
         if is_new:
             shutil.rmtree(workspace, ignore_errors=True)
@@ -244,7 +244,9 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     return Forked(copy_id, cut, workspace, tuple(notes))
 
 
-def _beginning(record: SessionRecord, copy_id: str, cut: int, workspace: Path) -> list[Event]:
+def _beginning(
+    record: SessionRecord, copy_id: str, cut: int, before: Path, workspace: Path
+) -> list[Event]:
     """What a copy begins with: who it is, and a word to the model."""
     original = record.folder.name
     return [
@@ -261,7 +263,7 @@ def _beginning(record: SessionRecord, copy_id: str, cut: int, workspace: Path) -
         ),
         _to_model(
             f"You work in a copy of session {original} from here on. Its workspace is now "
-            f"{_quoted(str(workspace))}, a copy of {_quoted(record.state.workspace)} as it was at "
+            f"{_quoted(str(workspace))}, a copy of {_quoted(str(before))} as it was at "
             "this point."
         ),
     ]

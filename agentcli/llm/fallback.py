@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+from agentcli.errors import RETRYABLE, ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
 from agentcli.llm.router import Route
 from agentcli.llm.spending import Purse
 from agentcli.messages import Reply, Request
 
-TAKEN_OVER = frozenset(
-    {
-        LLMErrorKind.RATE_LIMIT,
-        LLMErrorKind.OVERLOADED,
-        LLMErrorKind.SERVER_ERROR,
-        LLMErrorKind.TIMEOUT,
-        LLMErrorKind.CONNECTION,
-        LLMErrorKind.STALLED,
-        LLMErrorKind.BAD_RESPONSE,
-        LLMErrorKind.UNKNOWN,
-        LLMErrorKind.BILLING,
-        LLMErrorKind.AUTH,
-        LLMErrorKind.AUTH_PERMANENT,
-        LLMErrorKind.PAYLOAD_TOO_LARGE,
-    }
-)
+TAKEN_OVER = RETRYABLE | {
+    LLMErrorKind.UNKNOWN,
+    LLMErrorKind.BILLING,
+    LLMErrorKind.AUTH,
+    LLMErrorKind.AUTH_PERMANENT,
+    LLMErrorKind.PAYLOAD_TOO_LARGE,
+}
 """Kinds of errors after which another model may do better with the same request."""
 
 _NOT_OF_THE_MODEL = frozenset(

@@ -311,15 +311,19 @@ def test_a_session_that_moved_to_another_folder_undoes_only_there(agent, serve):
     server = serve([bash("echo 1 > a"), Reply("Done."), bash("echo 2 > b; pwd"), Reply("There.")])
     agent.use(server)
     agent("run", "here")
-    done = agent("resume", agent.sessions[0].name, "go on", "-C", str(other))
+    name = agent.sessions[0].name
+    done = agent("resume", name, "go on", "-C", str(other))
     assert done.returncode == 0, done.stderr
     assert "The workspace is now" in json.dumps(server.requests[-1].body)
     assert (other / "b").read_text() == "2\n"
-    refused = agent("rewind", agent.sessions[0].name, "--to", "3")
+    refused = agent("rewind", name, "--to", "3")
     assert refused.returncode == 1
     assert "now it works elsewhere" in refused.stderr
-    assert agent("undo", "-s", agent.sessions[0].name).stdout == "- b\n"
-    assert agent("undo", "-s", agent.sessions[0].name).returncode == 2
+    copy = agent.home / "copy"
+    assert agent("fork", name, "--at", "2", "--dir", str(copy)).returncode == 0
+    assert list(copy.iterdir()) == []
+    assert agent("undo", "-s", name).stdout == "- b\n"
+    assert agent("undo", "-s", name).returncode == 2
     assert (other / "a").read_text() == "others\n"
     assert (agent.workspace / "a").read_text() == "1\n"
 
