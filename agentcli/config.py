@@ -94,12 +94,60 @@ class AgentSettings(_Section):
     )
     max_bad_calls: int = Field(5, gt=0, description="replies in a row with unusable calls")
     max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
-    approval: Literal["ask", "yolo"] = Field(
-        "ask", description="at a terminal: ask before commands and writes outside, or never"
+    max_time_s: float = Field(0.0, ge=0, description="wall clock of one run; 0: no limit")
+    summary_at_limit: bool = Field(
+        True, description="at a limit, one last reply that says what is done and what is left"
+    )
+    approval: Literal["ask", "auto-edit", "plan", "yolo"] = Field(
+        "ask", description="what runs unasked: see docs/safety.md"
+    )
+    approval_timeout_s: float = Field(
+        60.0, gt=0, description="silence of a closed terminal that counts as no"
     )
     checkpoints: bool = Field(
         True, description="keep the workspace as it was before each step that may change it"
     )
+
+
+class SecuritySettings(_Section):
+    """Rules are tool(pattern): bash(git status), bash(npm run:*), edit(src/**)."""
+
+    allow: list[str] = Field([], description="rules for what runs unasked")
+    ask: list[str] = Field([], description="rules for what is always asked")
+    deny: list[str] = Field([], description="rules for what never runs")
+    confirm: Literal["confirm_risky", "always", "never"] = Field(
+        "confirm_risky", description="ask for actions of high risk, for all, or for none"
+    )
+    analyzers: list[Literal["rules", "model_rating", "judge"]] = Field(
+        ["rules", "model_rating"], description="who rates the risk of an action; the highest counts"
+    )
+
+
+class SandboxSettings(_Section):
+    layer: Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"] = Field(
+        "auto", description="what contains commands; auto: the strongest that works here"
+    )
+    network: bool = Field(False, description="let every command reach the network")
+    writable: list[str] = Field([], description="folders to write beside the workspace")
+    environment: list[str] = Field(
+        [], description="variables that commands see beside the usual ones; NAME or PREFIX_*"
+    )
+
+
+class HookSettings(_Section):
+    command: str = Field(description="run by sh with the event as JSON on stdin; exit 2 blocks")
+    matcher: str = Field("", description="tools it is for, as a regular expression; empty: all")
+    timeout_s: float = Field(60.0, gt=0, description="limit on one run")
+
+
+class HooksSettings(_Section):
+    PreToolUse: list[HookSettings] = Field([], description="before a tool runs")
+    PostToolUse: list[HookSettings] = Field([], description="after a tool ran")
+    UserPromptSubmit: list[HookSettings] = Field([], description="before a message is taken")
+    SessionStart: list[HookSettings] = Field([], description="when a session is opened")
+    SessionEnd: list[HookSettings] = Field([], description="when a session is closed")
+    Stop: list[HookSettings] = Field([], description="when a turn is about to end")
+    PreCompact: list[HookSettings] = Field([], description="before the conversation is condensed")
 
 
 class MemorySettings(_Section):
@@ -132,6 +180,9 @@ class Settings(_Section):
     providers: dict[str, ProviderSettings] = {}
     prices: dict[str, PriceSettings] = {}
     agent: AgentSettings = AgentSettings()
+    security: SecuritySettings = SecuritySettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    hooks: HooksSettings = HooksSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolsSettings = ToolsSettings()
     input: InputSettings = InputSettings()

@@ -39,6 +39,8 @@ class MessageAction(Action):
     delivery: Literal["steer", "queue"] | None = None
     inbox_id: str | None = None
     """Of a message that came from another terminal: what it is known by in the inbox."""
+    nudge: str | None = None
+    """Of a message of the environment that tells the model it may be stuck: the rule that fired."""
     reasoning: str = ""
 
     @property
@@ -48,7 +50,8 @@ class MessageAction(Action):
 
 class CmdRunAction(Action):
     """`is_input` marks text for a command that waits on its standard input; with `job`, `command`
-    is what to do with that background job: status or stop."""
+    is what to do with that background job: status or stop. `network` and `unsandboxed` ask for more
+    than the sandbox gives, for the `reason` that stands beside them."""
 
     kind: ClassVar[str] = "run"
     runnable: ClassVar[bool] = True
@@ -59,6 +62,9 @@ class CmdRunAction(Action):
     background: bool = False
     job: str | None = None
     restart: bool = False
+    network: bool = False
+    unsandboxed: bool = False
+    reason: str = ""
     security_risk: Risk = Risk.UNKNOWN
 
     @property

@@ -218,7 +218,8 @@ class CheckpointObservation(Observation):
 
 
 class DecisionObservation(Observation):
-    """Whether an action may run, by whom it was decided, and what the user allowed for later."""
+    """Whether an action may run, by whom it was decided, and what the user allowed for later:
+    `grant` is a rule as in the settings, such as bash(git push:*)."""
 
     kind: ClassVar[str] = "decision"
     decision: Literal["allow", "ask", "deny"]
@@ -227,10 +228,34 @@ class DecisionObservation(Observation):
     risk: Risk = Risk.UNKNOWN
     reason: str = ""
     grant: str | None = None
+    scope: Literal["once", "session", "always"] | None = None
+    """For how long a person allowed it."""
+    unattended: bool = False
+    """Denied only because nobody could be asked."""
 
     @property
     def message(self) -> str:
         return f"{self.decision} by {self.by}" + (f": {self.reason}" if self.reason else "")
+
+
+class HookObservation(Observation):
+    """A hook ran and had something to say or went wrong; `content` is what it said. `event` names
+    the moment, as in the settings; `exit_code` None: it ran out of time or could not be started."""
+
+    kind: ClassVar[str] = "hook"
+    event: str
+    command: str
+    exit_code: int | None = None
+    blocked: bool = False
+
+    @property
+    def message(self) -> str:
+        outcome = "blocked" if self.blocked else f"exit {self.exit_code}"
+        return (
+            f"hook {self.event} {outcome}: {self.content.strip().splitlines()[0][:160]}"
+            if (self.content.strip())
+            else f"hook {self.event} {outcome}"
+        )
 
 
 class ReplyDiscardedObservation(Observation):
@@ -328,6 +353,7 @@ register(
     SessionStartedObservation,
     CheckpointObservation,
     DecisionObservation,
+    HookObservation,
     ReplyDiscardedObservation,
     ModelSwitchedObservation,
     AttemptsAbandonedObservation,
