@@ -14,28 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcli.cli.run import (
-    AnswerFile,
-    Assignments,
-    Effort,
-    Folder,
-    Format,
-    Images,
-    Json,
-    MaxBudget,
-    MaxTurns,
-    Model,
-    NoStdin,
-    Quiet,
-    Verbose,
-    Yolo,
-    attached,
-    options_of,
-    piped_beside,
-)
+from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.run import attached, piped_beside
 
 if TYPE_CHECKING:
-    from agentcli.cli.work import Options, Outcome
+    from agentcli.cli.work import Outcome
     from agentcli.sessions.finder import Found
     from agentcli.sessions.session import Session, Subscriber
     from agentcli.ui.picker import Choice
@@ -44,7 +27,9 @@ if TYPE_CHECKING:
 _LONGEST_QUOTED = 60
 
 
+@with_flags
 def resume(
+    flags: Flags,
     session: Annotated[
         str | None,
         typer.Argument(
@@ -62,44 +47,14 @@ def resume(
     everywhere: Annotated[
         bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
     ] = False,
-    model: Model = None,
-    effort: Effort = None,
-    folder: Folder = None,
-    output_format: Format = "text",
-    json: Json = False,
-    answer_file: AnswerFile = None,
-    max_turns: MaxTurns = None,
-    max_budget_usd: MaxBudget = None,
-    assignments: Assignments = None,
-    images: Images = None,
-    no_stdin: NoStdin = False,
-    yolo: Yolo = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Go on with a session where it stopped."""
     from agentcli.cli.work import work
 
     if last and message is None:
         session, message = None, session
-    options = options_of(
-        model,
-        effort,
-        folder,
-        output_format,
-        json,
-        answer_file,
-        max_turns,
-        max_budget_usd,
-        assignments,
-        yolo,
-        quiet,
-        verbose,
-    )
     wanted = Wanted(session, newest=last, everywhere=everywhere)
-    return work(
-        options, Reopening(wanted, message, options, model, images or (), no_stdin=no_stdin)
-    )
+    return work(flags.options(), Reopening(wanted, message, flags))
 
 
 @dataclass(frozen=True)
@@ -131,22 +86,11 @@ class Wanted:
 class Reopening:
     """An old session, with a message or just to go on."""
 
-    def __init__(
-        self,
-        wanted: Wanted,
-        message: str | None,
-        options: Options,
-        model: str | None,
-        images: Sequence[Path],
-        *,
-        no_stdin: bool,
-    ) -> None:
+    def __init__(self, wanted: Wanted, message: str | None, flags: Flags) -> None:
         self._wanted = wanted
         self._message = message
-        self._options = options
-        self._model = model
-        self._images = images
-        self._no_stdin = no_stdin
+        self._flags = flags
+        self._images = flags.images or ()
         self._folder: Path | None = None
 
     def workspace(self, folder: str | None) -> Path:
@@ -171,9 +115,13 @@ class Reopening:
             return outcome.subscribers(session)
 
         message = stdin.read_task() if self._message == "-" else self._message
-        piped = piped_beside(wiring, self._no_stdin or self._message == "-") if message else None
+        piped = (
+            piped_beside(wiring, self._flags.no_stdin or self._message == "-") if message else None
+        )
         image_urls = attached(self._images)
-        bench = wiring.reopen(self._folder, subscribers, self._model, has_message=bool(message))
+        bench = wiring.reopen(
+            self._folder, subscribers, self._flags.model, has_message=bool(message)
+        )
         if message and piped is not None:
             limit = wiring.settings.input.stdin_max_bytes
             said = stdin.with_piped(message, piped, bench.session.outputs, limit)
@@ -181,7 +129,7 @@ class Reopening:
         return bench
 
     def _tell_standing(self, session: Session) -> None:
-        if self._options.quiet:
+        if self._flags.quiet:
             return
         from agentcli.sessions import inbox
         from agentcli.ui.standing import one_line, show_standing, standing
@@ -190,7 +138,7 @@ class Reopening:
         stands = standing(session.events, session.state, waiting)
         # Without a reader of stderr the session goes on all the same.
         with suppress(OSError):
-            if sys.stderr.isatty() or self._options.verbose:
+            if sys.stderr.isatty() or self._flags.verbose:
                 show_standing(stands, sys.stderr, datetime.now(UTC))
             else:
                 print(one_line(stands), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`agent run`, and the flags that it shares with `agent resume`."""
+"""`agent run`."""
 
 from __future__ import annotations
 
@@ -8,73 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentcli.cli.flags import Flags, with_flags
+
 if TYPE_CHECKING:
     from agentcli.cli import stdin
-    from agentcli.cli.work import Options, Outcome
+    from agentcli.cli.work import Outcome
     from agentcli.wiring import Wiring, Workbench
 
-Model = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="PROVIDER/MODEL", help="Model to use.")
-]
-Effort = Annotated[
-    str | None,
-    typer.Option("--effort", metavar="none|low|medium|high", help="How much the model reasons."),
-]
-Folder = Annotated[str | None, typer.Option("--cd", "-C", metavar="DIR", help="Folder to work in.")]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--output-format",
-        metavar="text|json|stream-json",
-        help="What stdout carries: the answer, one JSON object, or one a line as things happen.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Same as --output-format stream-json.")]
-AnswerFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--output-last-message", "-o", metavar="FILE", help="Write the answer to FILE too."
-    ),
-]
-MaxTurns = Annotated[
-    int | None,
-    typer.Option("--max-turns", metavar="N", min=1, help="Most model replies; then exit 6."),
-]
-MaxBudget = Annotated[
-    float | None,
-    typer.Option(
-        "--max-budget-usd",
-        metavar="USD",
-        min=0.0001,
-        help="Most that the whole session may cost; then exit 6.",
-    ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
-]
-NoStdin = Annotated[
-    bool,
-    typer.Option(
-        "--no-stdin", help="Never read stdin; needed in loops that read lines from a file."
-    ),
-]
-Images = Annotated[
-    list[Path] | None,
-    typer.Option("--image", "-i", metavar="FILE", help="Show the model an image; repeatable."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")]
-Yolo = Annotated[bool, typer.Option("--yolo", help="Ask nothing at the terminal.")]
 
-
+@with_flags
 def run(
+    flags: Flags,
     task: Annotated[
         str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
     ] = None,
-    model: Model = None,
-    effort: Effort = None,
-    folder: Folder = None,
     continue_newest: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
     ] = False,
@@ -85,99 +32,30 @@ def run(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
     ] = None,
-    output_format: Format = "text",
-    json: Json = False,
-    answer_file: AnswerFile = None,
-    max_turns: MaxTurns = None,
-    max_budget_usd: MaxBudget = None,
-    assignments: Assignments = None,
-    images: Images = None,
-    no_stdin: NoStdin = False,
-    yolo: Yolo = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Do a task. Piped input is added to it: git diff | agent run "review this"."""
     from agentcli.cli.resume import Reopening, Wanted
     from agentcli.cli.work import work
     from agentcli.errors import UsageError
 
-    options = options_of(
-        model,
-        effort,
-        folder,
-        output_format,
-        json,
-        answer_file,
-        max_turns,
-        max_budget_usd,
-        assignments,
-        yolo,
-        quiet,
-        verbose,
-    )
-    if session is not None or continue_newest:
-        if name is not None:
-            raise UsageError(
-                "--name is for a new session", hint="agent sessions rename gives an old one a name"
-            )
-        wanted = Wanted(session, newest=continue_newest)
-        return work(
-            options, Reopening(wanted, task, options, model, images or (), no_stdin=no_stdin)
+    options = flags.options()
+    if session is None and not continue_newest:
+        return work(options, _Starting(task, flags, name))
+    if name is not None:
+        raise UsageError(
+            "--name is for a new session", hint="agent sessions rename gives an old one a name"
         )
-    return work(options, _Starting(task, no_stdin, name, images or ()))
-
-
-def options_of(
-    model: str | None,
-    effort: str | None,
-    folder: str | None,
-    output_format: str,
-    json: bool,
-    answer_file: Path | None,
-    max_turns: int | None,
-    max_budget_usd: float | None,
-    assignments: list[str] | None,
-    yolo: bool,
-    quiet: bool,
-    verbose: bool,
-) -> Options:
-    from agentcli.cli.work import Options
-    from agentcli.errors import UsageError
-
-    formats = ("text", "json", "stream-json")
-    if output_format not in formats:
-        raise UsageError(f"--output-format {output_format}: it is one of {', '.join(formats)}")
-    efforts = ("none", "low", "medium", "high")
-    if effort is not None and effort not in efforts:
-        raise UsageError(f"--effort {effort}: it is one of {', '.join(efforts)}")
-    return Options(
-        folder=folder,
-        output_format="stream-json" if json else output_format,  # type: ignore[arg-type]
-        answer_file=answer_file,
-        quiet=quiet,
-        verbose=verbose,
-        overrides={
-            "model.name": model,
-            "model.effort": effort,
-            "agent.max_turns": max_turns,
-            "agent.max_budget_usd": max_budget_usd,
-            "agent.approval": "yolo" if yolo else None,
-        },
-        assignments=assignments or (),
-    )
+    return work(options, Reopening(Wanted(session, newest=continue_newest), task, flags))
 
 
 class _Starting:
     """A new session for a task from the arguments, from stdin, or from both."""
 
-    def __init__(
-        self, task: str | None, no_stdin: bool, name: str | None, images: Sequence[Path]
-    ) -> None:
+    def __init__(self, task: str | None, flags: Flags, name: str | None) -> None:
         self._task = task
-        self._no_stdin = no_stdin
+        self._no_stdin = flags.no_stdin
         self._name = name
-        self._images = images
+        self._images = flags.images or ()
 
     def workspace(self, folder: str | None) -> Path:
         from agentcli.wiring import resolve_workspace

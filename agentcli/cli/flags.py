@@ -1,0 +1,192 @@
+"""The flags that `agent run` and `agent resume` share, each declared once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from agentcli.cli.work import Options
+
+_FORMATS = ("text", "json", "stream-json")
+_EFFORTS = ("none", "low", "medium", "high")
+_MODES = ("ask", "auto-edit", "plan", "yolo")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Their values as given; None and empty where they were not."""
+
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="PROVIDER/MODEL", help="Model to use.")
+    ] = None
+    effort: Annotated[
+        str | None,
+        typer.Option("--effort", metavar="|".join(_EFFORTS), help="How much the model reasons."),
+    ] = None
+    folder: Annotated[
+        str | None, typer.Option("--cd", "-C", metavar="DIR", help="Folder to work in.")
+    ] = None
+    add_dir: Annotated[
+        list[str] | None,
+        typer.Option("--add-dir", metavar="DIR", help="Folder to write beside it; repeatable."),
+    ] = None
+    approval: Annotated[
+        str | None,
+        typer.Option("--approval", metavar="|".join(_MODES), help="What runs unasked."),
+    ] = None
+    yolo: Annotated[bool, typer.Option("--yolo", help="Same as --approval yolo.")] = False
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="RULE", help='Never ask for these: "bash(npm test:*)".'),
+    ] = None
+    deny: Annotated[
+        list[str] | None,
+        typer.Option("--deny", metavar="RULE", help="Never run these; repeatable."),
+    ] = None
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Run commands with all your rights.")
+    ] = False
+    max_turns: Annotated[
+        int | None,
+        typer.Option("--max-turns", metavar="N", min=1, help="Most model replies; then exit 6."),
+    ] = None
+    max_budget_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-budget-usd",
+            metavar="USD",
+            min=0.0001,
+            help="Most that the whole session may cost; then exit 6.",
+        ),
+    ] = None
+    max_time: Annotated[
+        str | None,
+        typer.Option("--max-time", metavar="TIME", help="Longest run: 90, 10m, 1h; then exit 6."),
+    ] = None
+    no_summary: Annotated[
+        bool, typer.Option("--no-summary", help="At a limit, end without a last summary.")
+    ] = False
+    output_format: Annotated[
+        str,
+        typer.Option(
+            "--output-format",
+            metavar="|".join(_FORMATS),
+            help="What stdout carries: the answer, one JSON object, or one a line as it goes.",
+        ),
+    ] = "text"
+    json: Annotated[bool, typer.Option("--json", help="Same as --output-format stream-json.")] = (
+        False
+    )
+    answer_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output-last-message", "-o", metavar="FILE", help="Write the answer to FILE too."
+        ),
+    ] = None
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--image", "-i", metavar="FILE", help="Show the model an image; repeatable."),
+    ] = None
+    no_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--no-stdin", help="Never read stdin; needed in loops that read lines from a file."
+        ),
+    ] = False
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable."),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")
+    ] = False
+
+    def options(self) -> Options:
+        """Raises UsageError for a value that is none."""
+        from agentcli.cli.work import Options
+
+        _require("--output-format", self.output_format, _FORMATS)
+        _require("--effort", self.effort, _EFFORTS)
+        _require("--approval", self.approval, _MODES)
+        return Options(
+            folder=self.folder,
+            output_format="stream-json" if self.json else self.output_format,  # type: ignore[arg-type]
+            answer_file=self.answer_file,
+            quiet=self.quiet,
+            verbose=self.verbose,
+            overrides={
+                "model.name": self.model,
+                "model.effort": self.effort,
+                "agent.max_turns": self.max_turns,
+                "agent.max_budget_usd": self.max_budget_usd,
+                "agent.max_time_s": _seconds(self.max_time),
+                "agent.summary_at_limit": False if self.no_summary else None,
+                "agent.approval": self._mode(),
+                "security.allow": self.allow,
+                "security.deny": self.deny,
+                "sandbox.layer": "none" if self.no_sandbox else None,
+                "sandbox.writable": self.add_dir,
+            },
+            assignments=self.assignments or (),
+        )
+
+    def _mode(self) -> str | None:
+        from agentcli.errors import UsageError
+
+        if self.yolo and self.approval not in (None, "yolo"):
+            raise UsageError(f"--yolo and --approval {self.approval} contradict each other")
+        return "yolo" if self.yolo else self.approval
+
+
+def with_flags(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` with an option for each field of Flags; its parameter `flags` gets them all."""
+    own = inspect.signature(command, eval_str=True)
+    hints = get_type_hints(Flags, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(Flags)
+    ]
+
+    @wraps(command)
+    def with_shared(**values: Any) -> int:
+        given = {field.name: values.pop(field.name) for field in fields(Flags)}
+        return command(**values, flags=Flags(**given))
+
+    parameters = [each for each in own.parameters.values() if each.name != "flags"] + shared
+    with_shared.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_shared.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_shared
+
+
+def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
+    from agentcli.errors import UsageError
+
+    if value is not None and value not in values:
+        raise UsageError(f"{flag} {value}: it is one of {', '.join(values)}")
+
+
+def _seconds(text: str | None) -> float | None:
+    from agentcli.errors import UsageError
+
+    if text is None:
+        return None
+    found = _TIME.fullmatch(text.strip())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"--max-time {text}: it is a time such as 90, 10m or 1h")
+    return float(found[1]) * _SECONDS[found[2]]
