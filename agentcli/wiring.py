@@ -15,10 +15,9 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.limits import Limits
 from agentcli.agent.prompts import system_text
-from agentcli.agent.replies import verdict
 from agentcli.config import Settings, state_home
-from agentcli.errors import ConfigError, UsageError
-from agentcli.events import Action, Event, Source
+from agentcli.errors import ConfigError
+from agentcli.events import Action, Source
 from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
@@ -27,10 +26,8 @@ from agentcli.events.actions import (
     RecallAction,
     SystemMessageAction,
 )
-from agentcli.events.live import live, newest_first
+from agentcli.events.live import live
 from agentcli.events.observations import (
-    AgentStateChangedObservation,
-    CmdOutputObservation,
     RecallObservation,
     SessionStartedObservation,
 )
@@ -44,17 +41,21 @@ from agentcli.memory.knowledge import WorkspaceFacts
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import ToolSchema
+from agentcli.reopening import (
+    end_survivors,
+    last_exports,
+    last_folder,
+    require_work,
+    stored_schemas,
+)
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
-from agentcli.runtime.processes import kill_marked
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
-from agentcli.runtime.variables import exports_of, restorable
 from agentcli.security.commands import is_read_only
 from agentcli.security.policy import Policy
-from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions import inbox
+from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
@@ -172,8 +173,8 @@ class Wiring:
         (`has_message`), nothing is left to do; SessionError when it is damaged."""
         session = Session.open(folder)
         try:
-            stored = _require_work(session, has_message, interactive=self.interactive)
-            _end_survivors(session.id, self.environ)
+            stored = require_work(session, has_message, interactive=self.interactive)
+            end_survivors(session.id, self.environ)
             redactor = Redactor()
             registry = self.registry(redactor.learn)
             llm = self._llm(registry, model or session.state.model)
@@ -239,7 +240,7 @@ class Wiring:
         _log_to(session.folder / "log", session.redact)
         context = self._context(session, registry)
         tools = ToolCollection(self._enabled_tools(), context)
-        schemas = _stored_schemas(stored) if stored else tools.to_params()
+        schemas = stored_schemas(stored) if stored else tools.to_params()
         limits = self.settings.agent
         temperature = self.settings.model.temperature
         agent = Agent(
@@ -320,13 +321,13 @@ class Wiring:
         past = live(session.events)
         for event in past:
             files.observe(event)
-        exports, not_restored = _last_exports(past)
+        exports, not_restored = last_exports(past)
         return ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
             files=files,
             shell=Shell(
-                cwd=_last_folder(past, str(self.workspace)) or str(self.workspace),
+                cwd=last_folder(past, str(self.workspace)) or str(self.workspace),
                 env=environment,
                 scratch=_private(session.folder / "shell"),
                 outputs=session.outputs,
@@ -380,48 +381,6 @@ class Wiring:
         )
 
 
-def _tasks(session: Session) -> list[MessageAction]:
-    """What the user said so far."""
-    return [
-        event
-        for event in newest_first(session.events)
-        if isinstance(event, MessageAction) and event.source is Source.USER
-    ]
-
-
-def _require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
-    """The system message of a session with which something is left to do. Raises UsageError."""
-    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
-    has_message = has_message or bool(inbox.letters(session.folder))
-    if stored is None or not (has_message or _tasks(session)):
-        raise UsageError(
-            f"session {session.id} ended before it was given its task",
-            hint="start a new one: agent run",
-        )
-    over = verdict(session.events, interactive=interactive) is not None
-    if over and not has_message and not _ended_untold(session):
-        raise UsageError(
-            f"session {session.id} has nothing left to do",
-            hint=f'say what comes next: agent resume {session.id} "…"',
-        )
-    return stored
-
-
-def _ended_untold(session: Session) -> bool:
-    """Whether the process was killed after the last reply, before anyone was told of it."""
-    changes = (
-        e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
-    )
-    last = next(changes, None)
-    return last is not None and last.reason == "killed"
-
-
-def _end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
-    """End what commands of a process that was killed have left running."""
-    if environ.get("AGENT_SESSION_ID") != session_id:
-        kill_marked(f"AGENT_SESSION_ID={session_id}")
-
-
 def resolve_workspace(folder: str | None) -> Path:
     """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
     try:
@@ -442,32 +401,6 @@ def _schema_dict(schema: ToolSchema) -> dict[str, Any]:
         "description": schema.description,
         "parameters": dict(schema.parameters),
     }
-
-
-def _stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
-    return tuple(ToolSchema(**schema) for schema in stored.tools)
-
-
-def _last_folder(past: Sequence[Event], workspace: str) -> str | None:
-    """Where the shell was when the session was left, if that still exists and the session goes on
-    in the same workspace."""
-    folder = at = None
-    for event in past:
-        if isinstance(event, SessionStartedObservation) and event.workspace != at:
-            folder, at = None, event.workspace
-        elif isinstance(event, CmdOutputObservation):
-            folder = event.metadata.cwd or folder
-    return folder if at == workspace and folder and Path(folder).is_dir() else None
-
-
-def _last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:
-    """What commands made of the exported variables, and a note if some can't be had again."""
-    commands = (event for event in past if isinstance(event, CmdOutputObservation))
-    changes = exports_of(command.metadata.exports for command in commands)
-    exports, withheld = restorable(changes, MASK)
-    if not withheld:
-        return exports, []
-    return exports, [f"secret values are not stored; not restored: {', '.join(withheld)}"]
 
 
 def _private(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from agentcli.errors import LLMError
 from agentcli.events import Action, Event, Observation, Progress
@@ -15,6 +15,7 @@ from agentcli.events.observations import (
     PrefixChangedObservation,
 )
 from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
+from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState, State
 
 
@@ -43,6 +44,9 @@ class Memory(Protocol):
 class Toolbox(Protocol):
     def parse(self, call: ToolCall) -> Action: ...
     def runs_beside_others(self, action: Action) -> bool: ...
+    def permit(self, path: str) -> None:
+        """Let the next call write this real path, wherever the borders are."""
+
     def execute_all(
         self, actions: Sequence[Action], live_output: Callable[[int, str], None]
     ) -> Iterator[Observation]: ...
@@ -53,16 +57,16 @@ class Policy(Protocol):
         """Whether `action` may run, given what the user allowed for the rest of the session."""
 
     def grant_for(self, action: Action) -> str:
-        """The grant that would let this and its like run unasked for the rest of the session."""
+        """The rule that would let this and its like run unasked; empty when none safely can."""
 
 
 class Approval(Protocol):
-    """What a person answered; `scope` is once or session."""
+    """What a person answered; `scope` is once, session or always."""
 
     @property
     def allowed(self) -> bool: ...
     @property
-    def scope(self) -> str: ...
+    def scope(self) -> Literal["once", "session", "always"]: ...
     @property
     def reason(self) -> str: ...
 
@@ -92,6 +96,20 @@ class PrefixCheck(Protocol):
     def change(
         self, request: Request, events: Sequence[Event]
     ) -> PrefixChangedObservation | None: ...
+
+
+class Hooks(Protocol):
+    """Programs of the user that are run at certain moments; see docs/hooks.md."""
+
+    def before(self, session: Session, action: Action) -> str:
+        """Why `action` must not run; empty when it may."""
+
+    def after(self, session: Session, action: Action, observation: Observation) -> None: ...
+    def stopping(self, session: Session, ending: Ending) -> bool:
+        """Whether the turn goes on instead of ending so."""
+
+    def compacting(self, session: Session) -> bool:
+        """Whether the conversation may be condensed now."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +150,9 @@ class Agent:
     prefix: PrefixCheck
     approver: Approver | None = None
     checkpointer: Checkpointer | None = None
+    hooks: Hooks | None = None
+    save_rule: Callable[[str], None] = lambda rule: None
+    """Keeps a rule beyond this session."""
     max_output_tokens: int = 16_384
     effort: str | None = None
     temperature: float | None = None

@@ -24,33 +24,56 @@ def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]
 
 
 def allowed(agent: Agent, session: Session, action: Action) -> bool:
-    """Whether `action` may run. What was asked or refused, and the answer, are recorded; a refused
-    action gets its observation here."""
+    """Whether `action` may run: the policy decides, a hook may refuse, a person is asked where the
+    policy says so. What was asked or refused, and the answer, are recorded; a refused action gets
+    its observation here."""
     decision = agent.policy.decide(action, session.state.grants)
-    if decision.decision == "allow":
-        return True
-    session.emit(decision)
-    if decision.decision == "deny" or agent.approver is None:
-        session.emit(UserRejectObservation(cause=action.id, reason=decision.reason))
-        return False
-    return _asked(agent, session, action, decision.reason)
+    if decision.decision == "ask" and agent.approver is None:
+        why = f"{decision.reason}; nobody is there to be asked"
+        decision = decision.model_copy(
+            update={"decision": "deny", "unattended": True, "reason": why}
+        )
+    if decision.decision == "deny":
+        session.emit(decision)
+        return _refuse(session, action, decision.reason, f"Not allowed: {decision.reason}.")
+    if agent.hooks is not None and (why := agent.hooks.before(session, action)):
+        return _refuse(session, action, why, f"A hook of the user refused this: {why}")
+    if decision.decision == "ask":
+        session.emit(decision)
+        if not _asked(agent, session, action, decision):
+            return False
+    if decision.path is not None:
+        agent.tools.permit(decision.path)
+    return True
 
 
-def _asked(agent: Agent, session: Session, action: Action, why: str) -> bool:
+def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObservation) -> bool:
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-    approval = agent.approver.ask(action, why)
-    lasting = approval.allowed and approval.scope == "session"
+    approval = agent.approver.ask(action, decision.reason)
+    lasting = approval.allowed and approval.scope != "once"
+    grant = agent.policy.grant_for(action) if lasting else None
     session.emit(
         DecisionObservation(
             cause=action.id,
             decision="allow" if approval.allowed else "deny",
             by="user",
             reason=approval.reason,
-            grant=agent.policy.grant_for(action) if lasting else None,
+            grant=grant,
+            scope=approval.scope if approval.allowed else None,
         )
     )
+    answered = AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
+    session.change_state(answered)
+    if grant and approval.scope == "always":
+        agent.save_rule(grant)
     if not approval.allowed:
-        session.emit(UserRejectObservation(cause=action.id, reason=approval.reason))
+        said = f" They said: {approval.reason}" if approval.reason else ""
+        _refuse(session, action, approval.reason, f"The user did not allow this.{said}")
     session.change_state(AgentState.RUNNING)
     return approval.allowed
+
+
+def _refuse(session: Session, action: Action, reason: str, told: str) -> bool:
+    session.emit(UserRejectObservation(cause=action.id, reason=reason, content=told))
+    return False

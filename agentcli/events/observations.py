@@ -232,6 +232,8 @@ class DecisionObservation(Observation):
     """For how long a person allowed it."""
     unattended: bool = False
     """Denied only because nobody could be asked."""
+    path: str | None = None
+    """Of a write: the real path that was judged."""
 
     @property
     def message(self) -> str:
@@ -309,6 +311,9 @@ class PrefixChangedObservation(Observation):
 
 
 class UserRejectObservation(Observation):
+    """An action was not allowed, by a person, a rule or a hook: `reason` for people, `content` for
+    the model."""
+
     kind: ClassVar[str] = "user_rejected"
     reason: str = ""
 

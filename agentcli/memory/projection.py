@@ -202,10 +202,8 @@ def _reply_messages(reply: _OpenReply) -> list[Message]:
 
 def _result(event: Observation, call: ToolCall) -> Message:
     if isinstance(event, UserRejectObservation):
-        content = (
-            f"The user did not allow this.{f' They said: {event.reason}' if event.reason else ''}"
-        )
-        return Message.tool_message(content, call.id, is_error=True)
+        told = event.content or "The user did not allow this."
+        return Message.tool_message(told, call.id, is_error=True)
     images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
     failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
     limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS

@@ -1,0 +1,91 @@
+"""What a session that is opened again says of itself: what is left to do, and where things were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentcli.agent.replies import verdict
+from agentcli.errors import UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    CmdOutputObservation,
+    SessionStartedObservation,
+)
+from agentcli.messages import ToolSchema
+from agentcli.runtime.processes import kill_marked
+from agentcli.runtime.variables import exports_of, restorable
+from agentcli.security.redact import MASK
+from agentcli.sessions import inbox
+from agentcli.sessions.session import Session
+
+
+def _tasks(session: Session) -> list[MessageAction]:
+    """What the user said so far."""
+    return [
+        event
+        for event in newest_first(session.events)
+        if isinstance(event, MessageAction) and event.source is Source.USER
+    ]
+
+
+def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
+    """The system message of a session with which something is left to do. Raises UsageError."""
+    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    has_message = has_message or bool(inbox.letters(session.folder))
+    if stored is None or not (has_message or _tasks(session)):
+        raise UsageError(
+            f"session {session.id} ended before it was given its task",
+            hint="start a new one: agent run",
+        )
+    over = verdict(session.events, interactive=interactive) is not None
+    if over and not has_message and not _ended_untold(session):
+        raise UsageError(
+            f"session {session.id} has nothing left to do",
+            hint=f'say what comes next: agent resume {session.id} "…"',
+        )
+    return stored
+
+
+def _ended_untold(session: Session) -> bool:
+    """Whether the process was killed after the last reply, before anyone was told of it."""
+    changes = (
+        e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
+    )
+    last = next(changes, None)
+    return last is not None and last.reason == "killed"
+
+
+def end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
+    """End what commands of a process that was killed have left running."""
+    if environ.get("AGENT_SESSION_ID") != session_id:
+        kill_marked(f"AGENT_SESSION_ID={session_id}")
+
+
+def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**schema) for schema in stored.tools)
+
+
+def last_folder(past: Sequence[Event], workspace: str) -> str | None:
+    """Where the shell was when the session was left, if that still exists and the session goes on
+    in the same workspace."""
+    folder = at = None
+    for event in past:
+        if isinstance(event, SessionStartedObservation) and event.workspace != at:
+            folder, at = None, event.workspace
+        elif isinstance(event, CmdOutputObservation):
+            folder = event.metadata.cwd or folder
+    return folder if at == workspace and folder and Path(folder).is_dir() else None
+
+
+def last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:
+    """What commands made of the exported variables, and a note if some can't be had again."""
+    commands = (event for event in past if isinstance(event, CmdOutputObservation))
+    changes = exports_of(command.metadata.exports for command in commands)
+    exports, withheld = restorable(changes, MASK)
+    if not withheld:
+        return exports, []
+    return exports, [f"secret values are not stored; not restored: {', '.join(withheld)}"]
