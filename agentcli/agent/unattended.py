@@ -55,8 +55,10 @@ def _refusal(events: Sequence[Event], *, anywhere: bool) -> DecisionObservation 
         if isinstance(event, DecisionObservation):
             if event.unattended:
                 return event
-        elif isinstance(event, MessageAction) and event.source is Source.USER:
-            return None
-        elif isinstance(event, _WORK) and not anywhere:
+        elif _is_users(event) or (isinstance(event, _WORK) and not anywhere):
             return None
     return None
+
+
+def _is_users(event: Event) -> bool:
+    return isinstance(event, MessageAction) and event.source is Source.USER
