@@ -27,15 +27,39 @@ class Borders:
 
     def may_read(self, path: Path) -> bool:
         """Of a resolved path."""
-        if _within(path, self.readable):
+        if _within(path, (*self.readable, *self.mounts.values())):
             return True
         return not _within(path, self.hidden)
 
     def may_write(self, path: Path) -> bool:
         """Of a resolved path."""
+        if _within(path, self._opened()):
+            return True
         if not self.may_read(path) or _within(path, (*self.protected, *self.own)):
             return False
-        return _within(path, (*self.writable, *self.mounts.values()))
+        return _within(path, self.writable)
+
+    def real_path(self, path: Path) -> Path:
+        """Where an absolute path of the commands' view is. What is shown below a mount at its own
+        place, such as a workspace in /tmp, is there."""
+        if ".." in path.parts or _within(path, (*self.writable, *self.readable)):
+            return path
+        for seen, real in self.mounts.items():
+            if path.is_relative_to(seen):
+                return real / path.relative_to(seen)
+        return path
+
+    def seen_path(self, path: Path) -> Path:
+        """The other way round."""
+        for seen, real in self.mounts.items():
+            if path.is_relative_to(real):
+                return seen / path.relative_to(real)
+        return path
+
+    def _opened(self) -> tuple[Path, ...]:
+        """Folders of the agent's own that are there for commands."""
+        opened = (folder for folder in self.writable if _within(folder, self.own))
+        return (*self.mounts.values(), *opened)
 
 
 def _within(path: Path, folders: tuple[Path, ...]) -> bool:

@@ -1,13 +1,16 @@
 """Settings: layers of TOML merged key by key, validated once, each value with its origin.
 
 Layers, strongest first: managed file, flags, environment, project file, user file, defaults. A
-project file comes with a cloned repository, so it may tighten what follows and nothing else.
+project file comes with a cloned repository, so it may tighten what follows and nothing else, until
+the user trusts the folder. Lists of what is forbidden, asked, or run as a hook only ever grow: each
+layer adds its own.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcli.errors import ConfigError
 
@@ -149,6 +152,18 @@ class HooksSettings(_Section):
     Stop: list[HookSettings] = Field([], description="when a turn is about to end")
     PreCompact: list[HookSettings] = Field([], description="before the conversation is condensed")
 
+    @model_validator(mode="after")
+    def _matchers_match_tools(self) -> HooksSettings:
+        for event in type(self).model_fields:
+            for matcher in filter(None, (hook.matcher for hook in getattr(self, event))):
+                if event not in ("PreToolUse", "PostToolUse"):
+                    raise ValueError(f"{event} has no tool that matcher {matcher!r} could match")
+                try:
+                    re.compile(matcher)
+                except re.error as error:
+                    raise ValueError(f"{event}: matcher {matcher!r}: {error}") from error
+        return self
+
 
 class MemorySettings(_Section):
     high_water: float = Field(0.75, gt=0, le=1, description="share of the window that slides it")
@@ -191,11 +206,13 @@ class Settings(_Section):
 @dataclass(frozen=True)
 class LoadedSettings:
     """`origins` maps each key that is not at its default to where it was set; `notices` are lines
-    for the person about what was left out."""
+    for the person about what was left out. `project_hooks`: event and command of each hook that
+    the (trusted) project brought."""
 
     values: Settings
     origins: Mapping[str, str]
     notices: Sequence[str]
+    project_hooks: frozenset[tuple[str, str]] = frozenset()
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
@@ -222,33 +239,51 @@ def _expanded(path: str) -> Path:
 
 
 def load_settings(
-    environ: Mapping[str, str], workspace: Path, flags: Mapping[str, Any] | None = None
+    environ: Mapping[str, str],
+    workspace: Path,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    trusted: bytes | None = None,
 ) -> LoadedSettings:
-    """Merge all layers; `flags` maps dotted keys to values. Raises ConfigError, naming the layer
-    and the key, for what can't be read, is not known or has a wrong value."""
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    notices: list[str] = []
-
-    def add(layer: Mapping[str, Any], origin: str) -> None:
-        for key, value in layer.items():
-            _check_known(key, origin)
-            values[key] = value
-            origins[key] = origin
-
+    """Merge all layers; `flags` maps dotted keys to values. `trusted`: the project's file as it was
+    when it was found to be trusted; without it the file is read here and may only tighten. Raises
+    ConfigError, naming the layer and the key, for what can't be read, is not known or has a wrong
+    value."""
+    layers = _Layers()
     user = user_file(environ)
-    add(_read(user), str(user))
+    layers.add(_read(user), str(user))
     project = workspace / PROJECT_FILE
-    for key, value in _read(project).items():
+    values = _read(project) if trusted is None else _parsed(trusted, str(project))
+    for key in values:
         _check_known(key, str(project))
-        if _tightens(key, value, values):
-            add({key: value}, str(project))
-        else:
-            notices.append(f"{project}: {key} is not for a project to set; ignored")
-    add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, "environment")
-    add(flags or {}, "flags")
-    add(_read(MANAGED_FILE), str(MANAGED_FILE))
-    return LoadedSettings(_validate(values, origins), origins, notices)
+    ignored = [] if trusted is not None else list(beyond_tightening(values, layers.values))
+    layers.add({k: v for k, v in values.items() if k not in ignored}, str(project))
+    layers.add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, _SHELL)
+    layers.add(flags or {}, "flags")
+    layers.add(_read(MANAGED_FILE), str(MANAGED_FILE))
+    settings = _validate(layers.values, layers.origins)
+    hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
+    notices = [
+        f"{project}: not for a project to set until you trust it (agent trust); "
+        f"ignored: {', '.join(ignored)}"
+    ]
+    return LoadedSettings(settings, layers.origins, notices if ignored else [], hooks)
+
+
+def project_values(text: bytes, origin: str) -> dict[str, Any]:
+    """What a project's file sets, by dotted key. Raises ConfigError."""
+    values = _parsed(text, origin)
+    for key in values:
+        _check_known(key, origin)
+    return values
+
+
+def beyond_tightening(
+    values: Mapping[str, Any], lower: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """The keys among `values` that a project may not set by itself, `lower` being what weaker
+    layers set."""
+    return (key for key, value in values.items() if not _tightens(key, value, lower or {}))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -281,6 +316,32 @@ _KEYED_SECTIONS: dict[str, type[BaseModel]] = {
     "prices": PriceSettings,
 }
 _FREE_TABLES = ("headers", "extra_body")
+_SHELL = "environment"
+_GROWING = frozenset(
+    {"security.deny", "security.ask", *(f"hooks.{name}" for name in HooksSettings.model_fields)}
+)
+"""Lists to which each layer adds: none can take away what another forbids or watches."""
+
+
+class _Layers:
+    """Values by dotted key as merged so far, and where each was set."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+
+    def add(self, layer: Mapping[str, Any], origin: str) -> None:
+        """Raises ConfigError for a key that there is none of."""
+        for key, value in layer.items():
+            _check_known(key, origin)
+            before = self.values.get(key)
+            if key in _GROWING and isinstance(before, list) and isinstance(value, list):
+                new = [item for item in value if item not in before]
+                self.values[key] = [*before, *new]
+                self.origins[key] = f"{self.origins[key]}, {origin}" if new else self.origins[key]
+            else:
+                self.values[key] = value
+                self.origins[key] = origin
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -289,14 +350,27 @@ def _read(path: Path) -> dict[str, Any]:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigError(f"{path} is not a file")
-            data = tomllib.loads(file.read(_MAX_FILE_BYTES).decode())
+            text = file.read(_MAX_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    return _parsed(text, str(path))
+
+
+def _parsed(text: bytes, origin: str) -> dict[str, Any]:
+    """The dotted keys of TOML."""
+    try:
+        return dict(_dotted(tomllib.loads(text.decode()), ""))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return dict(_dotted(data, ""))
+        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
+
+
+def _hook_commands(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Event and command of each hook among values that were found valid."""
+    for event in HooksSettings.model_fields:
+        for hook in values.get(f"hooks.{event}", ()):
+            yield event, hook["command"]
 
 
 def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -338,19 +412,47 @@ def _check_known(key: str, origin: str) -> None:
     )
 
 
+_APPROVALS = ("plan", "ask", "auto-edit", "yolo")
+"""From strict to lax."""
+_CONFIRMS = ("always", "confirm_risky", "never")
+_STRICTER_LAYERS = {
+    "none": ("auto", "bubblewrap", "landlock", "seatbelt"),
+    "landlock": ("bubblewrap",),
+    "auto": ("bubblewrap",),
+}
+
+
 def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
-    """Whether a project may set this: a lower limit, a tool switched off, more questions."""
-    default = dict(flatten(Settings())).get(key)
-    current = lower.get(key, default)
-    if key in ("agent.max_turns", "agent.max_bad_calls", "agent.max_bad_replies"):
-        return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
-    if key == "agent.max_budget_usd":
-        if type(value) not in (int, float) or type(current) not in (int, float):
-            return False
-        return value > 0 and not 0 < current < value
-    if key.startswith("tools.enable_"):
-        return value is False
-    return key == "agent.approval" and value == "ask"
+    """Whether a project may set this: a lower limit, a tool switched off, more questions, more
+    that is forbidden."""
+    current = lower.get(key, _defaults().get(key))
+    match key:
+        case "agent.max_turns" | "agent.max_bad_calls" | "agent.max_bad_replies":
+            return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
+        case "agent.max_budget_usd" | "agent.max_time_s":
+            if type(value) not in (int, float) or type(current) not in (int, float):
+                return False
+            # 0 is no limit at all.
+            return bool(value > 0 and not 0 < current < value)
+        case "agent.approval":
+            return _at_least_as_strict(value, current, _APPROVALS)
+        case "security.confirm":
+            return _at_least_as_strict(value, current, _CONFIRMS)
+        case "security.deny" | "security.ask":
+            return isinstance(value, list) and all(isinstance(rule, str) for rule in value)
+        case "sandbox.network":
+            return value is False
+        case "sandbox.layer":
+            return value == current or value in _STRICTER_LAYERS.get(str(current), ())
+    return key.startswith("tools.enable_") and value is False
+
+
+def _at_least_as_strict(value: Any, current: Any, order: Sequence[str]) -> bool:
+    return value in order and current in order and order.index(value) <= order.index(current)
+
+
+def _defaults() -> dict[str, Any]:
+    return dict(flatten(Settings()))
 
 
 def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:

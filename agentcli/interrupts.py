@@ -1,10 +1,12 @@
-"""Signals turned into one exception, raised only where the program can bear it."""
+"""Signals, and the end of the time that a run has, turned into one exception, raised only where the
+program can bear it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +17,15 @@ _EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 _shield_depth = 0
 _waiting: TurnInterrupted | None = None
 _ending = False
+_countdown: Countdown | None = None
+"""The one that interrupts now."""
+
+
+class OutOfTime(TurnInterrupted):
+    """The time that the run had is over: no person asked for it, and the run exits with 6."""
+
+    def __init__(self) -> None:
+        super().__init__("out of time", 6)
 
 
 def install() -> None:
@@ -33,7 +44,7 @@ def end() -> None:
 def _on_signal(number: int, frame: FrameType | None) -> None:
     code = _EXIT_CODES[signal.Signals(number)]
     reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
-    if _waiting is not None:
+    if _waiting is not None and not isinstance(_waiting, OutOfTime):
         # Asked twice while something does not come to an end; what is on disk is whole.
         os._exit(code)
     interrupt(reason)
@@ -42,8 +53,12 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 def interrupt(reason: TurnInterrupted) -> None:
     """Raise `reason` now, or at the end of the shield that is up. Main thread only."""
     global _waiting
+    if _countdown is not None:
+        # One interrupt is enough: another would break off what accounts for this one.
+        _countdown.disarm()
     if _shield_depth or _ending:
-        _waiting = _waiting or reason
+        if _waiting is None or isinstance(_waiting, OutOfTime):
+            _waiting = reason
         return
     raise reason
 
@@ -63,3 +78,83 @@ def shield() -> Iterator[None]:
     if _waiting is not None and not _shield_depth and not _ending:
         reason, _waiting = _waiting, None
         raise reason
+
+
+class Countdown:
+    """Seconds of wall clock that a run may take, from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._reserve_s = 0.0
+
+    @property
+    def left_s(self) -> float:
+        return self._end - time.monotonic()
+
+    @contextmanager
+    def interrupting(self, reserve_s: float = 0.0) -> Iterator[None]:
+        """Within it OutOfTime is raised, as for a signal, when only `reserve_s` seconds are left.
+        On another thread than the main one nothing is raised."""
+        global _countdown
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._reserve_s = reserve_s
+        before = signal.signal(signal.SIGALRM, _on_alarm)
+        _countdown = self
+        try:
+            self._arm()
+            yield
+        finally:
+            self.disarm()
+            _forget_out_of_time()
+            signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+
+    def disarm(self) -> None:
+        """Interrupt no more."""
+        global _countdown
+        _countdown = None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _arm(self) -> None:
+        # A timer of 0 would never go off.
+        signal.setitimer(signal.ITIMER_REAL, max(self.left_s - self._reserve_s, 0.001))
+
+    def on_alarm(self) -> None:
+        """Interrupt if it is time; a clock that was set may have rung too early."""
+        if self.left_s > self._reserve_s:
+            self._arm()
+        else:
+            interrupt(OutOfTime())
+
+    @contextmanager
+    def _stopped(self) -> Iterator[None]:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._end += time.monotonic() - since
+            if _countdown is self:
+                self._arm()
+
+
+@contextmanager
+def off_the_clock() -> Iterator[None]:
+    """Time that a person takes to answer is not the run's."""
+    if _countdown is None:
+        yield
+        return
+    with _countdown._stopped():
+        yield
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    if _countdown is not None:
+        _countdown.on_alarm()
+
+
+def _forget_out_of_time() -> None:
+    global _waiting
+    if isinstance(_waiting, OutOfTime):
+        _waiting = None

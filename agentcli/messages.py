@@ -177,3 +177,5 @@ class Request:
     estimated_tokens: int = 0
     budget_usd: float | None = None
     """What the reply may cost at most; None: nobody set a limit."""
+    reserve_tokens: int = 0
+    """Of that, what is kept for one more call, with so many tokens of output; 0: nothing."""

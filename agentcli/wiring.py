@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
+from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
 from agentcli.agent.prompts import system_text
 from agentcli.config import Settings, state_home
-from agentcli.errors import ConfigError
+from agentcli.errors import ConfigError, SessionError
 from agentcli.events import Action, Source
 from agentcli.events.actions import (
     CmdRunAction,
@@ -51,10 +52,11 @@ from agentcli.reopening import (
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.hooks import HookRunner, hook_environment
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
+from agentcli.safety import Safety
 from agentcli.security.commands import is_read_only
-from agentcli.security.policy import Policy
 from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
@@ -73,7 +75,9 @@ _SWITCHES = {
     "finish": "enable_finish",
 }
 _FILE_TOOLS_SWITCH = "enable_editor"
-NO_SANDBOX = "none"
+AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], Approver]
+"""Makes what asks a person, given the rule that a lasting answer to an action would save, and what
+the file of a path holds now."""
 
 
 @dataclass
@@ -83,10 +87,14 @@ class Workbench:
     session: Session
     agent: Agent
     context: ToolContext
+    hooks: SessionHooks | None = None
     facts: WorkspaceFacts | None = None
 
     def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
-        """Record a message of the user, and with the first one what the workspace is like."""
+        """Record a message of the user, and with the first one what the workspace is like. Raises
+        SessionError when a hook of the user does not let it pass."""
+        if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
+            raise SessionError(f"a hook refused the message: {why}")
         self.session.emit(
             MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
         )
@@ -105,7 +113,10 @@ class Workbench:
             )
             self.facts = None
 
-    def close(self) -> None:
+    def close(self, reason: str = "ended") -> None:
+        """`reason` is for the hooks: how the turn ended."""
+        if self.hooks is not None:
+            self.hooks.ended(self.session, reason)
         self.context.shell.close()
         self.context.python.close()
         self.session.close()
@@ -118,7 +129,10 @@ class Wiring:
     settings: Settings
     environ: Mapping[str, str]
     workspace: Path
-    approver: Approver | None = None
+    ask_person: AskPerson | None = None
+    """None: nobody can be asked."""
+    vouch: Callable[[str, str], str] = lambda event, command: ""
+    """Why a hook (event, command) must not be run now, empty when it may."""
     interactive: bool = False
 
     @property
@@ -145,12 +159,15 @@ class Wiring:
         llm = self._llm(registry, self.settings.model.name)
         self._require_prices(llm.model, State())
         facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
-        session = Session.create(new_folder(self.home))
-        bench = self._bench(session, registry, llm, redactor)
+        folder = new_folder(self.home)
+        safety = self._safety(folder)
+        layer = safety.sandbox.layer
+        session = Session.create(folder)
+        bench = self._bench(session, registry, llm, redactor, safety)
         bench.facts = facts
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
-        session.emit(self._started(session, llm.model, name=name))
+        session.emit(self._started(session, llm.model, layer, name=name))
         session.emit(
             SystemMessageAction(
                 content=system_text(watched=self.interactive),
@@ -158,6 +175,8 @@ class Wiring:
                 source=Source.ENVIRONMENT,
             )
         )
+        if bench.hooks is not None:
+            bench.hooks.started(session, resumed=False)
         return bench
 
     def reopen(
@@ -179,7 +198,8 @@ class Wiring:
             registry = self.registry(redactor.learn)
             llm = self._llm(registry, model or session.state.model)
             self._require_prices(llm.model, session.state)
-            bench = self._bench(session, registry, llm, redactor, stored)
+            safety = self._safety(folder)
+            bench = self._bench(session, registry, llm, redactor, safety, stored)
         except BaseException:
             session.close()
             raise
@@ -188,10 +208,12 @@ class Wiring:
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         moved = session.state.workspace != str(self.workspace)
-        session.emit(self._started(session, llm.model, resumed=True))
+        session.emit(self._started(session, llm.model, safety.sandbox.layer, resumed=True))
         if moved:
             told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
             session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+        if bench.hooks is not None:
+            bench.hooks.started(session, resumed=True)
         if not has_message:
             bench.recall_workspace()
         return bench
@@ -233,40 +255,57 @@ class Wiring:
         registry: Registry,
         llm: Chain,
         redactor: Redactor,
+        safety: Safety,
         stored: SystemMessageAction | None = None,
     ) -> Workbench:
         redactor.learn(*registry.keys())
         session.redact = redactor
         _log_to(session.folder / "log", session.redact)
-        context = self._context(session, registry)
+        context = self._context(session, registry, safety)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
-        limits = self.settings.agent
-        temperature = self.settings.model.temperature
+        hooks = self._hooks(session, registry)
+        policy = safety.policy(tools, context)
+        model = self.settings.model
         agent = Agent(
             llm=llm,
             memory=self._memory(llm.model, schemas),
             tools=tools,
             schemas=schemas,
-            policy=Policy(
-                "ask" if self.approver and limits.approval == "ask" else "yolo",
-                self.workspace,
-                tools.effect,
-                context.files.locate,
-            ),
+            policy=policy,
             limits=self._limits(session),
             prefix=PrefixCheck(),
-            approver=self.approver,
-            checkpointer=self._checkpointer(session, tools, context)
-            if limits.checkpoints
+            approver=self.ask_person(policy.grant_for, context.files.current_text)
+            if self.ask_person
             else None,
-            max_output_tokens=self.settings.model.max_output_tokens,
-            effort=self.settings.model.effort or None,
-            temperature=None if temperature == "" else temperature,
+            checkpointer=self._checkpointer(session, tools, context),
+            hooks=hooks,
+            save_rule=safety.save_rule,
+            max_output_tokens=model.max_output_tokens,
+            effort=model.effort or None,
+            temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
         context.shell.start()
-        return Workbench(session, agent, context)
+        return Workbench(session, agent, context, hooks)
+
+    def _safety(self, folder: Path) -> Safety:
+        """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
+        attended = self.ask_person is not None
+        safety = Safety(
+            self.settings, self.environ, self.workspace, self.home, folder, attended=attended
+        )
+        _ = safety.sandbox
+        return safety
+
+    def _hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
+        hooks = self.settings.hooks
+        by_event = {name: getattr(hooks, name) for name in type(hooks).model_fields}
+        if not any(by_event.values()):
+            return None
+        environment = hook_environment(self.environ, registry.key_variables(), session.id)
+        runner = HookRunner(self.workspace, environment)
+        return SessionHooks(by_event, runner, str(self.workspace), self.vouch)
 
     def _limits(self, session: Session) -> Limits:
         limits = self.settings.agent
@@ -277,6 +316,8 @@ class Wiring:
             limits.max_bad_replies,
             self._budget(session.state),
             lambda state: spent_usd(state.metrics, catalog),
+            limits.max_time_s,
+            limits.summary_at_limit,
         )
 
     def _budget(self, state: State) -> float | None:
@@ -313,35 +354,41 @@ class Wiring:
 
         return Checkpointer(open_store, may_change, touched)
 
-    def _context(self, session: Session, registry: Registry) -> ToolContext:
+    def _context(self, session: Session, registry: Registry, safety: Safety) -> ToolContext:
         """What tools work with, as the session's events left it."""
-        environment = self._environment(registry, session.id)
+        sandbox = safety.sandbox
+        contained = self._environment(registry, session.id, contained=sandbox.contains)
         max_chars = self.settings.tools.max_output_chars
-        files = FileLedger(self.workspace)
+        files = FileLedger(self.workspace, sandbox.view)
         past = live(session.events)
         for event in past:
             files.observe(event)
         exports, not_restored = last_exports(past)
+        _private(session.folder / "tmp")
         return ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
             files=files,
             shell=Shell(
                 cwd=last_folder(past, str(self.workspace)) or str(self.workspace),
-                env=environment,
+                env=contained,
+                full_env=self._environment(registry, session.id),
                 scratch=_private(session.folder / "shell"),
                 outputs=session.outputs,
                 max_chars=max_chars,
+                sandbox=sandbox,
                 exports=exports,
                 first_notes=not_restored,
             ),
             python=PythonInterpreter(
                 workspace=self.workspace,
-                env=environment,
+                env=contained,
                 scratch=_private(session.folder / "python"),
                 outputs=session.outputs,
                 max_chars=max_chars,
+                sandbox=sandbox,
             ),
+            sandbox=sandbox,
             max_output_chars=max_chars,
         )
 
@@ -361,17 +408,31 @@ class Wiring:
         limits = WindowLimits(context_tokens, settings.memory.high_water, settings.memory.low_water)
         return Memory(limits, schemas)
 
-    def _environment(self, registry: Registry, session_id: str) -> dict[str, str]:
-        return command_environment(self.environ, registry.key_variables(), session_id)
+    def _environment(
+        self, registry: Registry, session_id: str, *, contained: bool = False
+    ) -> dict[str, str]:
+        return command_environment(
+            self.environ,
+            registry.key_variables(),
+            session_id,
+            contained=contained,
+            extra=self.settings.sandbox.environment,
+        )
 
     def _started(
-        self, session: Session, model: str, *, resumed: bool = False, name: str | None = None
+        self,
+        session: Session,
+        model: str,
+        layer: str,
+        *,
+        resumed: bool = False,
+        name: str | None = None,
     ) -> SessionStartedObservation:
         return SessionStartedObservation(
             version=__version__,
             session_id=session.id,
             model=model,
-            sandbox=NO_SANDBOX,
+            sandbox=layer,
             workspace=str(self.workspace),
             pid=os.getpid(),
             host=socket.gethostname(),

@@ -11,12 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
-LEAVES = {"errors", "messages", "interrupts", "borders"}
+LEAVES = {"errors", "messages", "interrupts", "borders", "safe_git"}
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
     "interrupts": {"errors"},
     "borders": set(),
+    "safe_git": set(),
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},
     "memory": {"events", "memory", *LEAVES},

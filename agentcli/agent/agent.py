@@ -14,9 +14,12 @@ from agentcli.events.observations import (
     DecisionObservation,
     PrefixChangedObservation,
 )
+from agentcli.interrupts import Countdown
 from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState, State
+
+LIMIT_EXIT_CODE = 6
 
 
 class LLM(Protocol):
@@ -85,9 +88,21 @@ class Checkpointer(Protocol):
 
 
 class Limits(Protocol):
-    def reached(self, state: State) -> Ending | None: ...
+    @property
+    def summary_tokens(self) -> int:
+        """Of the last reply that sums up at a limit; 0: there is to be none."""
+
+    def room_for_summary(self, state: State, countdown: Countdown | None) -> bool: ...
+    def countdown(self) -> Countdown | None:
+        """The time that a run has, from now on."""
+
+    def reserve_s(self) -> float:
+        """Of that time, what is kept for the summary."""
+
+    def reached(self, state: State, countdown: Countdown | None) -> Ending | None: ...
     def left_usd(self, state: State) -> float | None: ...
     def failed(self, error: LLMError, state: State) -> Ending: ...
+    def out_of_time(self, state: State) -> Ending: ...
 
 
 class PrefixCheck(Protocol):
@@ -99,17 +114,20 @@ class PrefixCheck(Protocol):
 
 
 class Hooks(Protocol):
-    """Programs of the user that are run at certain moments; see docs/hooks.md."""
+    """Programs of the user that are run at certain moments; see docs/hooks.md. Each may tell the
+    model something, by recording a message of the environment."""
 
     def before(self, session: Session, action: Action) -> str:
-        """Why `action` must not run; empty when it may."""
+        """Why `action` must not run, recorded as a decision; empty when it may."""
 
-    def after(self, session: Session, action: Action, observation: Observation) -> None: ...
+    def after(self, session: Session, action: Action, observation: Observation) -> None:
+        """`observation` was recorded."""
+
     def stopping(self, session: Session, ending: Ending) -> bool:
-        """Whether the turn goes on instead of ending so."""
+        """Whether the turn goes on instead of ending so; then the model was told why."""
 
     def compacting(self, session: Session) -> bool:
-        """Whether the conversation may be condensed now."""
+        """Whether the conversation may be condensed now; not asked when it must be."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +141,20 @@ class Ending:
     exit_code: int = 0
     hint: str = ""
 
+    @property
+    def at_limit(self) -> bool:
+        return self.exit_code == LIMIT_EXIT_CODE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent came to the end of its work, so that its last words are its answer."""
+        return self.agent_state in (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
+
 
 @dataclass(frozen=True)
 class TurnResult:
-    """The outcome of a turn. `answer` is what the agent last said to the person."""
+    """The outcome of a turn. `answer` is what the agent last said to the person: its result, or at
+    a limit its summary; empty when it was stopped in the middle of its work."""
 
     ending: Ending
     answer: str

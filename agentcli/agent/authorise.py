@@ -9,6 +9,7 @@ from agentcli.agent.agent import Agent, Toolbox
 from agentcli.events import Action
 from agentcli.events.actions import AgentFinishAction
 from agentcli.events.observations import DecisionObservation, UserRejectObservation
+from agentcli.interrupts import off_the_clock
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -50,7 +51,8 @@ def allowed(agent: Agent, session: Session, action: Action) -> bool:
 def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObservation) -> bool:
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-    approval = agent.approver.ask(action, decision.reason)
+    with off_the_clock():
+        approval = agent.approver.ask(action, decision.reason)
     lasting = approval.allowed and approval.scope != "once"
     grant = agent.policy.grant_for(action) if lasting else None
     session.emit(

@@ -1,15 +1,20 @@
-"""When a turn must end whatever the model wants."""
+"""When a turn must end whatever the model wants, and what is kept back for its last words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentcli.agent.agent import Ending
+from agentcli.agent.agent import LIMIT_EXIT_CODE, Ending
 from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.interrupts import Countdown
 from agentcli.sessions.state import AgentState, State
 
-MAX_BUDGET = "max_budget"
+MAX_TURNS, MAX_BUDGET, MAX_TIME = "max_turns", "max_budget", "max_time"
+SUMMARY_TOKENS = 1_024
+"""Of output that a budget keeps for the summary; if more is left, it may be longer."""
+_LONGEST_RESERVE_S = 30.0
+_RESERVED_SHARE = 0.2
 
 
 def _known_cost(state: State) -> float:
@@ -21,15 +26,37 @@ class Limits:
     """`max_turns` counts model replies since the last user message; `max_budget_usd` is for the
     whole session (None: no limit), of which `spent_usd` says what it cost so far; the others count
     faults in a row: replies with calls that could not be understood, replies that were empty or cut
-    off."""
+    off. `max_time_s` is wall clock of one run (0: no limit), waits for a person not counted. With
+    `summary` the last turn, and some of the money and time, are kept for a summary, unless there is
+    one turn only."""
 
     max_turns: int = 100
     max_bad_calls: int = 5
     max_bad_replies: int = 3
     max_budget_usd: float | None = None
     spent_usd: Callable[[State], float] = _known_cost
+    max_time_s: float = 0.0
+    summary: bool = True
 
-    def reached(self, state: State) -> Ending | None:
+    @property
+    def summary_tokens(self) -> int:
+        return SUMMARY_TOKENS if self.summary else 0
+
+    def room_for_summary(self, state: State, countdown: Countdown | None) -> bool:
+        """Whether one more call is within the limits on turns and time; money is for the call."""
+        in_time = countdown is None or countdown.left_s > 0
+        return self.summary and in_time and state.local_iteration < self.max_turns
+
+    def countdown(self) -> Countdown | None:
+        return Countdown(self.max_time_s) if self.max_time_s else None
+
+    def reserve_s(self) -> float:
+        if not self.summary:
+            return 0.0
+        return min(_LONGEST_RESERVE_S, _RESERVED_SHARE * self.max_time_s)
+
+    def reached(self, state: State, countdown: Countdown | None = None) -> Ending | None:
+        """How the turn ends before the next call, if it does."""
         if state.bad_calls >= self.max_bad_calls:
             return Ending(
                 AgentState.ERROR,
@@ -46,14 +73,27 @@ class Limits:
                 f"the last: {state.last_error}",
                 exit_code=4,
             )
-        if state.local_iteration >= self.max_turns:
+        reserved = int(self.summary and self.max_turns > 1)
+        if state.local_iteration >= self.max_turns - reserved:
             return Ending(
                 AgentState.PAUSED,
-                "max_turns",
+                MAX_TURNS,
                 f"the limit of {self.max_turns} model turns is reached",
-                exit_code=6,
+                exit_code=LIMIT_EXIT_CODE,
+                hint=f"to go on: agent resume {state.session_id} --max-turns {2 * self.max_turns}",
             )
+        if countdown is not None and countdown.left_s <= self.reserve_s():
+            return self.out_of_time(state)
         return None
+
+    def out_of_time(self, state: State) -> Ending:
+        return Ending(
+            AgentState.PAUSED,
+            MAX_TIME,
+            f"the limit of {self.max_time_s:g} s is reached",
+            exit_code=LIMIT_EXIT_CODE,
+            hint=f"to go on for as long again: agent resume {state.session_id}",
+        )
 
     def left_usd(self, state: State) -> float | None:
         """What the session may still cost; None without a limit."""
@@ -72,6 +112,6 @@ class Limits:
             MAX_BUDGET,
             f"${self.spent_usd(state):.4f} of the budget of ${self.max_budget_usd:.4g} is spent"
             f"{perhaps}; {error.message}",
-            exit_code=6,
+            exit_code=LIMIT_EXIT_CODE,
             hint=error.hint,
         )

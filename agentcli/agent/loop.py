@@ -6,16 +6,17 @@ recorded before it is done, everything that came of it is recorded after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import nullcontext
 
 from agentcli.agent.agent import Agent, Ending, TurnResult
+from agentcli.agent.asking import ask
 from agentcli.agent.authorise import allowed, batches
-from agentcli.agent.replies import actions_of, last_answer, verdict
-from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
-from agentcli.events.observations import CheckpointObservation
-from agentcli.events.progress import Status, StepDone, ToolOutput
-from agentcli.interrupts import shield
-from agentcli.messages import Reply, Request
+from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
+from agentcli.agent.replies import last_answer, verdict
+from agentcli.agent.stuck import check
+from agentcli.agent.summing_up import go_on, sum_up
+from agentcli.errors import LLMError, TurnInterrupted
+from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -23,96 +24,75 @@ from agentcli.sessions.state import AgentState
 def run_turn(agent: Agent, session: Session) -> TurnResult:
     """Work on what the session's newest messages ask for. Raises SessionError only: what happens
     to the model or the tools is in the result and in the session."""
+    countdown = agent.limits.countdown()
     session.change_state(AgentState.RUNNING)
     agent.llm.begin_turn()
+    summed_up = False
     try:
-        while True:
-            act(agent, session)
-            session.take_letters("steer")
-            ending = verdict(session.events, interactive=agent.interactive)
-            if ending and session.take_letters("queue"):
-                continue
-            if ending := ending or agent.limits.reached(session.state):
-                break
-            think(agent, session)
-    except LLMError as error:
-        ending = agent.limits.failed(error, session.state)
+        ending = work(agent, session, countdown)
+        summed_up = ending.at_limit and sum_up(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
-        ending = stop(session, interrupt)
+        ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
     with shield():
-        if agent.checkpointer is not None:
-            keep(session, agent.checkpointer.at_turn_end(_saving(session)))
+        keep_at_end(agent, session)
         session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)
-    return TurnResult(ending, last_answer(session.events))
+    said = last_answer(session.events) if ending.is_over or summed_up else ""
+    return TurnResult(ending, said)
 
 
-def think(agent: Agent, session: Session) -> None:
-    """Ask the model and record what it says and wants to do."""
-    if condensation := agent.memory.condense(session.events):
-        session.emit(condensation)
+def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
+    """Act and think in turn until something ends it. Raises TurnInterrupted when a person did,
+    after what was going on has been accounted for."""
+    time_to_work = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
-        reply = _ask(agent, session)
+        with time_to_work:
+            while True:
+                act(agent, session)
+                if ending := over(agent, session) or held_up(agent, session, countdown):
+                    return ending
+                think(agent, session)
     except LLMError as error:
-        if error.kind not in (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE):
-            raise
-        condensation = agent.memory.slide(session.events, agent.memory.tokens(session.events) / 2)
-        if condensation is None:
-            raise
-        session.emit(condensation)
-        reply = _ask(agent, session)
-    agent.memory.learn(reply.usage.prompt_tokens)
-    session.emit_group(actions_of(reply, agent.tools))
-    session.notify(StepDone(session.state.iteration))
+        return agent.limits.failed(error, session.state)
+    except TurnInterrupted as interrupt:
+        account_for_rest(session, interrupt)
+        if isinstance(interrupt, OutOfTime):
+            return agent.limits.out_of_time(session.state)
+        raise
 
 
 def act(agent: Agent, session: Session) -> None:
     """Carry out the recorded actions that have no observation yet."""
     for batch in batches(session.pending_actions(), agent.tools):
-        permitted = [action for action in batch if allowed(agent, session, action)]
-        if agent.checkpointer is not None:
-            step = session.state.iteration
-            keep(session, agent.checkpointer.before(permitted, step, _saving(session)))
-        for action in permitted:
-            session.notify(Status("running", action.message))
-        for observation in agent.tools.execute_all(
-            permitted, lambda action_id, text: session.notify(ToolOutput(action_id, text))
-        ):
-            session.emit(observation)
+        carry_out(agent, session, [a for a in batch if allowed(agent, session, a)])
 
 
-def keep(session: Session, checkpoint: CheckpointObservation | None) -> None:
-    """Record that the workspace was kept as it is."""
-    if checkpoint is not None:
-        session.emit(checkpoint)
+def over(agent: Agent, session: Session) -> Ending | None:
+    """How the model ends the turn, unless the person or a hook has something to say to that."""
+    session.take_letters("steer")
+    ending = verdict(session.events, interactive=agent.interactive)
+    if ending is None or session.take_letters("queue"):
+        return None
+    if agent.hooks is not None and agent.hooks.stopping(session, ending):
+        return None
+    return ending
 
 
-def stop(session: Session, interrupt: TurnInterrupted) -> Ending:
-    """Account for what was going on when the turn was interrupted; a question to the person that
-    was left open is asked again."""
-    if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
-        session.answer_pending(
-            f"{interrupt.reason.capitalize()} while this was running; its effect is unknown.",
-            f"Not started: the turn was {interrupt.reason} first.",
-        )
-    return Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
+def held_up(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
+    """How the turn ends though the model would go on: a limit, or it goes in circles."""
+    if ending := agent.limits.reached(session.state, countdown):
+        return ending
+    found = check(session.events, session.state, interactive=agent.interactive)
+    if isinstance(found, Ending):
+        return found
+    if found is not None:
+        session.emit(found)
+    return None
 
 
-def _saving(session: Session) -> Callable[[], None]:
-    return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))
-
-
-def _ask(agent: Agent, session: Session) -> Reply:
-    request = Request(
-        messages=agent.memory.window(session.events),
-        tools=agent.schemas,
-        max_output_tokens=agent.max_output_tokens,
-        session_id=session.id,
-        effort=agent.effort,
-        temperature=agent.temperature,
-        estimated_tokens=agent.memory.tokens(session.events),
-        budget_usd=agent.limits.left_usd(session.state),
-    )
-    if change := agent.prefix.change(request, session.events):
-        session.emit(change)
-    session.notify(Status("thinking"))
-    return agent.llm.complete(request, session.notify, session.emit)
+def think(agent: Agent, session: Session) -> None:
+    """Ask the model and record what it says and wants to do."""
+    go_on(session)
+    condensation = agent.memory.condense(session.events)
+    if condensation and (agent.hooks is None or agent.hooks.compacting(session)):
+        session.emit(condensation)
+    ask(agent, session)

@@ -70,7 +70,9 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
 
 def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
     """How the newest reply ends the turn, or None when the turn goes on. With a person to talk to
-    (`interactive`) a plain text hands over to them."""
+    (`interactive`) a plain text hands over to them. A summary at a limit ends nothing."""
+    if is_summary_due(events):
+        return None
     reply = _newest_reply(events)
     for event in reply:
         if isinstance(event, AgentFinishAction):
@@ -94,6 +96,26 @@ def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
     if interactive:
         return Ending(AgentState.AWAITING_USER_INPUT, "answered")
     return Ending(AgentState.FINISHED, "finished")
+
+
+def is_summary_due(events: Sequence[Event]) -> bool:
+    """Whether the last word to the model is the request for a summary at a limit, whether or not
+    it was answered."""
+    for event in newest_first(events):
+        if isinstance(event, MessageAction) and event.source is not Source.AGENT:
+            return asks_for_summary(event)
+        if event.tool_call_metadata is not None:
+            return False
+    return False
+
+
+def asks_for_summary(event: Event) -> bool:
+    """The environment waits for words, and no more, in just this case."""
+    return (
+        isinstance(event, MessageAction)
+        and event.source is Source.ENVIRONMENT
+        and event.wait_for_response
+    )
 
 
 def _newest_reply(events: Sequence[Event]) -> list[Event]:

@@ -13,6 +13,7 @@ from agentcli.cli import (
     doctor,
     going_back,
     models,
+    policy,
     resume,
     run,
     schema,
@@ -59,3 +60,4 @@ app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")
+app.add_typer(policy.app, name="policy")

@@ -43,7 +43,11 @@ def demo(
     script = Path(__file__).parents[1] / "demo" / "session.jsonl"
     options = Options(
         folder=str(repository),
-        overrides={"model.name": f"scripted/{script}", "agent.approval": "yolo"},
+        overrides={
+            "model.name": f"scripted/{script}",
+            "agent.approval": "yolo",
+            "sandbox.layer": "none",
+        },
     )
     code = work(options, _Demo())
     if code == 0:

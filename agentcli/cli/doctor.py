@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from agentcli.safe_git import find_program
+
 if TYPE_CHECKING:
+    from agentcli.runtime.sandbox import Sandbox
     from agentcli.wiring import Wiring
 
 _VERSION_LIMIT_S = 5
@@ -65,27 +68,29 @@ def doctor(
 
 def _checks(wiring: Wiring, asking: bool) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    bash = _program("bash", "failed", "the bash tool needs it")
+    bash = _program(wiring, "bash", "failed", "the bash tool needs it")
     yield bash
     if bash.status == "ok":
         yield _shell(wiring)
-    yield _program("git", "warning", "repositories can't be read without it")
-    yield _program("rg", "warning", "searching is slower without ripgrep")
+    yield _program(wiring, "git", "warning", "repositories can't be read without it")
+    yield _program(wiring, "rg", "warning", "searching is slower without ripgrep")
     yield Check("settings", "ok", _settings_files(wiring))
     yield _storage(wiring.home)
-    yield Check(
-        "sandbox", "warning", "none", "commands run with your rights; watch what you let run"
-    )
+    yield from _sandbox(wiring)
     yield from _providers(wiring, asking)
 
 
-def _program(name: str, without: Literal["warning", "failed"], why: str) -> Check:
-    path = shutil.which(name)
+def _program(wiring: Wiring, name: str, without: Literal["warning", "failed"], why: str) -> Check:
+    path = find_program(name, wiring.workspace)
     if path is None:
         return Check(name, without, "not found", why)
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_VERSION_LIMIT_S
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_LIMIT_S,
+            cwd="/",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(name, without, f"{path} does not run: {error}", why)
@@ -127,6 +132,51 @@ def _shell(wiring: Wiring) -> Check:
             "shell", "warning", f"commands can read {', '.join(seen)}", "agent does not pass it on"
         )
     return Check("shell", "ok", f"keeps its state; runs as {user}, without your models' keys")
+
+
+def _sandbox(wiring: Wiring) -> Iterator[Check]:
+    """Which layer contains commands, why no stronger one, and what it lets through when tried."""
+    from agentcli.config import user_file
+    from agentcli.errors import ConfigError
+    from agentcli.runtime.borders import find_borders
+    from agentcli.runtime.sandbox import choose_sandbox
+
+    settings = wiring.settings.sandbox
+    wiring.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="doctor-", dir=wiring.home) as name:
+        own = (wiring.home, user_file(wiring.environ).parent)
+        borders = find_borders(wiring.workspace, wiring.environ, own=own, tmp=Path(name))
+        try:
+            sandbox = choose_sandbox(
+                settings.layer, borders, network=settings.network, cache=wiring.home
+            )
+        except ConfigError as error:
+            yield Check("sandbox", "failed", error.message, error.hint)
+            return
+        detail = "; ".join((sandbox.layer, *sandbox.notes))
+        if not sandbox.contains:
+            hint = "install bubblewrap; until then only --no-sandbox runs commands unattended"
+            yield Check("sandbox", "warning", detail, hint)
+            return
+        yield Check("sandbox", "ok", detail)
+        yield _tried_out(sandbox, Path(name))
+
+
+def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
+    """With the network shut off, whatever the settings say: that is what is known of a layer."""
+    from agentcli.runtime.sandbox_probes import ATTACKS, probe, surprises
+
+    try:
+        found = probe(replace(sandbox, network=False), folder)
+    except OSError as error:
+        return Check("sandbox tried out", "failed", str(error), "try another: sandbox.layer")
+    stopped = sum(not found[name] for name in ATTACKS)
+    works = ", ".join(name for name, possible in found.items() if possible)
+    detail = f"{stopped} of {len(ATTACKS)} attacks stopped; possible: {works}"
+    if unexpected := surprises(found, sandbox.layer):
+        detail = f"{detail}; not as it should be: {', '.join(unexpected)}"
+        return Check("sandbox tried out", "failed", detail, "choose another: sandbox.layer")
+    return Check("sandbox tried out", "ok", detail)
 
 
 def _settings_files(wiring: Wiring) -> str:

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,10 @@ from agentcli import interrupts
 from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.cli.complaints import complain, internal_error
-from agentcli.config import LoadedSettings, load_settings, parse_assignment
+from agentcli.cli.trust import Loaded, ask_trust, load_with_trust
+from agentcli.config import parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
+from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.runtime.names import is_generated
@@ -51,10 +53,12 @@ class Options:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     assignments: Sequence[str] = ()
 
-    def load(self, workspace: Path) -> LoadedSettings:
+    def load(self, workspace: Path, *, asks: bool) -> Loaded:
+        """With a person to ask (`asks`), whether what the folder brings along is trusted."""
         assigned = dict(parse_assignment(text) for text in self.assignments)
         given = {key: value for key, value in self.overrides.items() if value is not None}
-        return load_settings(os.environ, workspace, {**assigned, **given})
+        ask = ask_trust if asks else None
+        return load_with_trust(os.environ, workspace, {**assigned, **given}, ask)
 
 
 class Outcome:
@@ -134,7 +138,7 @@ class Outcome:
             cost_usd=done.cost_usd,
             files_changed=_files_changed(session, done),
             resume_command=f"agent resume {session.id}" if session else "",
-            answer=result.answer if result and _is_over(result.ending) else "",
+            answer=result.answer if result else "",
             error=redact(error.message if error else ending.content if failed and ending else ""),
             hint=redact(error.hint if error else ending.hint if ending else ""),
         )
@@ -169,25 +173,34 @@ def work(options: Options, opening: Opening) -> int:
 
 def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
     workspace = opening.workspace(options.folder)
-    loaded = options.load(workspace)
-    approver = TerminalApprover(before_asking=outcome.renderer.pause)
-    asks = loaded.values.agent.approval == "ask" and approver.available()
-    wiring = Wiring(loaded.values, os.environ, workspace, approver if asks else None)
-    for notice in loaded.notices:
+    asks = TerminalApprover().available()
+    loaded = options.load(workspace, asks=asks)
+    settings = loaded.settings.values
+
+    def ask_person(
+        grant_text: Callable[[Action], str], current_text: Callable[[str], str | None]
+    ) -> TerminalApprover:
+        return TerminalApprover(
+            before_asking=outcome.renderer.pause,
+            grant_text=grant_text,
+            current_text=current_text,
+            timeout_s=settings.agent.approval_timeout_s,
+        )
+
+    wiring = Wiring(settings, os.environ, workspace, ask_person if asks else None, loaded.vouch)
+    for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
     bench = opening.open(wiring, outcome)
     _kept_to_the_end.append(bench)
     # What is loaded by now stays: no search for cycles needs to go through it again.
     gc.freeze()
+    how = "failed"
     try:
-        if not asks:
-            bench.session.notify(
-                Notice("no sandbox is in force: commands run unasked, with your rights")
-            )
         result = run_turn(bench.agent, bench.session)
+        how = result.ending.reason
         return outcome.finish(result)
     finally:
-        bench.close()
+        bench.close(how)
 
 
 def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
@@ -200,11 +213,6 @@ def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
         return tuple(path for path in changed if not is_generated(path))
     except SessionError:
         return done.files_changed
-
-
-def _is_over(ending: Ending) -> bool:
-    """Whether the agent's last words are its answer, not what it said on the way."""
-    return ending.agent_state in (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
 def _stop_as_nobody_reads() -> None:

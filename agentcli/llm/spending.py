@@ -24,6 +24,11 @@ LEAST_OUTPUT_TOKENS = 256
 ADDED_TOKENS = 2_048
 """For what providers put into a prompt themselves."""
 
+_BYTES_OF_TOKEN = 4
+_RESULTS_BYTES = 8_000
+"""By which the prompt of a call that is kept in reserve may have grown: by the reply to this one,
+and by what comes of its calls. More than that can't be foreseen."""
+
 _IMAGE_TOKENS = {"anthropic": 5_000}
 _MOST_IMAGE_TOKENS = 50_000
 """Anthropic scales images down to at most 4,784 tokens. OpenAI's dearest (gpt-4o-mini) counts 2,833
@@ -87,8 +92,9 @@ def within(
     """`request`, its output limited so that it costs at most `left_usd` whatever happens: each byte
     of its body a token at the dearest price of input, the whole output used.
 
-    Raises LLMError of kind BUDGET when not even 256 tokens of output fit, ConfigError when the
-    price of `model` is not known. Without a limit the request is as it was.
+    Raises LLMError of kind BUDGET when not even 256 tokens of output fit, or not beside the call in
+    reserve; ConfigError when the price of `model` is not known. Without a limit the request is as
+    it was.
     """
     if left_usd is None:
         return request
@@ -96,7 +102,11 @@ def within(
     tokens = input_tokens(request, model, body_bytes)
 
     def cost(output: int) -> float:
-        return _most(catalog, model, tokens, output) or 0.0
+        this = _most(catalog, model, tokens, output) or 0.0
+        if not request.reserve_tokens:
+            return this
+        grown = tokens + _BYTES_OF_TOKEN * output + _RESULTS_BYTES
+        return this + (_most(catalog, model, grown, request.reserve_tokens) or 0.0)
 
     if cost(request.max_output_tokens) <= left_usd:
         return request
@@ -104,7 +114,8 @@ def within(
     if cost(least) > left_usd:
         raise LLMError(
             LLMErrorKind.BUDGET,
-            f"the next call to {model} could cost up to {_usd(cost(least))}, "
+            f"the next call to {model} could cost up to {_usd(cost(least))}"
+            f"{' with the summary after it' if request.reserve_tokens else ''}, "
             f"and {_usd(max(left_usd, 0.0))} is left",
             hint=f"to go on: agent resume {request.session_id} --max-budget-usd …",
         )

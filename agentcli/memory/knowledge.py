@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
+from threading import Thread
+
+from agentcli import safe_git
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
-_FILTER = re.compile(r"filter\..+\.(clean|smudge|process)")
 _NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
 _TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
 _TEST_SIGNS = (
@@ -28,8 +28,6 @@ _TEST_SIGNS = (
     ("build.gradle", "gradle test"),
     ("Makefile", "make test"),
 )
-# A repository's own settings must not run programs when we only look at it.
-_HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false")
 
 
 class WorkspaceFacts:
@@ -38,21 +36,20 @@ class WorkspaceFacts:
     def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
         self._workspace = workspace
         self._environ = environ
-        self._harmless = [word for setting in _HARMLESS for word in ("-c", setting)]
-        filters = _answer(self._ask_git("config", "--local", "--name-only", "--list")) or ""
-        for name in {line for line in filters.split() if _FILTER.fullmatch(line)}:
-            self._harmless += ["-c", f"{name}="]
-        self._status = self._ask_git("status", "--porcelain", "--branch", "--no-renames")
-        self._log = self._ask_git("log", "-3", "--format=%h %<(72,trunc)%s")
+        self._git = safe_git.find_program("git", workspace, environ.get("PATH"))
+        self._look: safe_git.Look | None = None
+        self._asking = Thread(target=self._ask_git, daemon=True)
+        self._asking.start()
 
     def text(self) -> str:
         return "\n".join(["Environment, at the start of the session:", *self._facts()])
 
     def _facts(self) -> Iterator[str]:
         yield f"- folder: {self._workspace}"
+        self._asking.join(2 * _GIT_LIMIT_S)
         yield f"- {self._git_state()}"
-        if commits := (_answer(self._log) or "").split("\n")[:-1]:
-            yield f"- last commits: {'; '.join(commit.strip() for commit in commits)}"
+        if self._look and self._look.commits:
+            yield f"- last commits: {'; '.join(self._look.commits)}"
         entries = sorted(os.scandir(self._workspace), key=lambda entry: entry.name)
         names = [e.name + ("/" if e.is_dir() else "") for e in entries if e.name not in _NOISE]
         if names:
@@ -67,33 +64,22 @@ class WorkspaceFacts:
         yield f"- on PATH: {' '.join(tool for tool in _TOOLS if shutil.which(tool, path=path))}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
-    def _ask_git(self, *arguments: str) -> subprocess.Popen[bytes] | None:
-        if not shutil.which("git", path=self._environ.get("PATH")):
-            return None
-        return subprocess.Popen(
-            ["git", *self._harmless, *arguments],
-            cwd=self._workspace,
-            env={**self._environ, "GIT_OPTIONAL_LOCKS": "0"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+    def _ask_git(self) -> None:
+        if self._git is not None:
+            self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S)
 
     def _git_state(self) -> str:
-        if self._status is None:
+        if self._git is None:
             return "git is not installed"
-        status = _answer(self._status)
-        if status is None:
+        if self._look is None:
             return "not a git repository, or one too large to ask for its status"
-        branch, *changes = status.splitlines()
+        changes = self._look.changes
         if not changes:
-            return f"git: {branch.removeprefix('## ')}, clean"
-        shown = changes[:_MAX_STATUS_LINES]
-        more = len(changes) - len(shown)
-        tail = [f"  … {more} more"] if more else []
-        return "\n".join(
-            [f"git: {branch.removeprefix('## ')}, changed:", *(f"  {c}" for c in shown), *tail]
-        )
+            return f"git: {self._look.branch}, clean"
+        more = len(changes) - _MAX_STATUS_LINES
+        tail = [f"  … {more} more"] if more > 0 else []
+        shown = (f"  {change}" for change in changes[:_MAX_STATUS_LINES])
+        return "\n".join([f"git: {self._look.branch}, changed:", *shown, *tail])
 
     def _python(self) -> str | None:
         """The interpreter that commands here are likely to use, and whether it has pytest."""
@@ -105,19 +91,6 @@ class WorkspaceFacts:
                 tests = "with" if pytest else "without"
                 return f"{folder}/bin/python ({version.name}, virtual environment {tests} pytest)"
         return shutil.which("python3", path=self._environ.get("PATH"))
-
-
-def _answer(process: subprocess.Popen[bytes] | None) -> str | None:
-    """What a program printed; None when it failed or took too long."""
-    if process is None:
-        return None
-    try:
-        out, _ = process.communicate(timeout=_GIT_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return None
-    return None if process.returncode else out.decode(errors="backslashreplace")
 
 
 def ascii_safe(name: str) -> str:

@@ -6,14 +6,15 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
-from agentcli.runtime.folders import write_private
+from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Live, clean
 from agentcli.runtime.processes import TerminalWait
+from agentcli.runtime.sandbox import SpawnOptions
 from agentcli.runtime.terminal import Terminal
 from agentcli.runtime.variables import ExportWatch
 
@@ -34,22 +35,29 @@ class Bash:
 
     def __init__(
         self,
-        prefix: Sequence[str],
+        options: SpawnOptions,
         *,
         folder: Path,
         cwd: str,
         env: Mapping[str, str],
         exports: Mapping[str, str | None],
     ) -> None:
-        """Returns once the process runs. Raises OSError if it can't be started.
+        """Returns once the process runs; `cwd` is as commands see it. Raises OSError if it can't
+        be started.
 
         bash itself applies `exports`: what is put around it sees only `env`, for commands chose
         those variables (PATH, LD_PRELOAD).
         """
         self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
         bash = shutil.which("bash", path=env.get("PATH")) or "/bin/bash"
-        argv = (*prefix, bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
-        self.terminal = Terminal(argv, folder=folder, cwd=cwd, env=env)
+        command = (bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
+        self.terminal = Terminal(
+            (*options.prefix, *command),
+            folder=folder,
+            cwd=options.cwd,
+            env={**env, **options.environment},
+            preexec=options.preexec,
+        )
         self.cwd = cwd
         self.status = 0
         self.flags = ""
@@ -179,9 +187,9 @@ class Bash:
             return
         target = self.terminal.folder / "jobs"
         self.ask(bash_lines.jobs_script(target), exchange.capture)
+        numbers = (read_private(target) or b"").split()
         known = {
-            processes.outer_pid(int(number), self.leader)
-            for number in (target.read_text().split() if target.exists() else ())
+            processes.outer_pid(int(number), self.leader) for number in numbers if number.isdigit()
         }
         processes.send((pid for pid in strays if pid not in known), signal.SIGKILL)
 

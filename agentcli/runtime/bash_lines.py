@@ -56,11 +56,21 @@ def may_export(script: bytes) -> bool:
 
 def start_lines(exports: Mapping[str, str | None]) -> bytes:
     """What bash runs first: exports the variables, unsets those that are None."""
+    return _export_lines(exports) + _START
+
+
+def take_over_script(cwd: str, exports: Mapping[str, str | None]) -> bytes:
+    """Goes to `cwd`, if it is there, and takes what another shell has exported."""
+    folder = shlex.quote(cwd).encode("utf-8", "surrogateescape")
+    return b"\\builtin cd -- " + folder + b" 2>/dev/null\n" + _export_lines(exports)
+
+
+def _export_lines(exports: Mapping[str, str | None]) -> bytes:
     given = [shlex.quote(f"{name}={value}") for name, value in exports.items() if value is not None]
     gone = [shlex.quote(name) for name, value in exports.items() if value is None]
     lines = [f"export {' '.join(given)}\n"] if given else []
     lines += [f"unset -v {' '.join(gone)}\n"] if gone else []
-    return "".join(lines).encode("utf-8", "surrogateescape") + _START
+    return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def run_lines(

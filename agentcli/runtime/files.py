@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events import Event
 from agentcli.events.observations import (
@@ -16,7 +17,9 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
+from agentcli.runtime.guard import Guard
 from agentcli.runtime.names import display_path, parse_path, size_text
+from agentcli.runtime.opening import Entry, list_folder
 from agentcli.runtime.text import (
     MAX_FILE_BYTES,
     TextFile,
@@ -33,6 +36,7 @@ from agentcli.runtime.text import (
 __all__ = [
     "MAX_FILE_BYTES",
     "Edit",
+    "Entry",
     "FileLedger",
     "TextFile",
     "decode",
@@ -63,21 +67,15 @@ class Edit:
 class FileLedger:
     """What this session knows of files: each one's digest as last seen or left, and its edits.
 
-    `writable` folders bound where writes may end up (None: anywhere). `mounts` says where a folder
-    of the commands' view really is, such as their own /tmp. Both hold for the session; the rest is
-    rebuilt by `observe`.
+    `borders` say what may be read and written (None: all but devices and the like), and where the
+    folders of the commands' view really are, such as their own /tmp. They hold for the session;
+    the rest is rebuilt by `observe`.
     """
 
-    def __init__(
-        self,
-        workspace: Path,
-        *,
-        writable: Sequence[Path] | None = None,
-        mounts: Mapping[Path, Path] | None = None,
-    ) -> None:
+    def __init__(self, workspace: Path, borders: Borders | None = None) -> None:
         self.workspace = workspace
-        self.writable = writable
-        self._mounts = dict(mounts or {})
+        self._guard = Guard(borders)
+        self._borders = borders
         self._digests: dict[str, str] = {}
         self._edits: defaultdict[str, deque[Edit]] = defaultdict(
             lambda: deque(maxlen=MAX_UNDO_STEPS)
@@ -86,21 +84,61 @@ class FileLedger:
     def locate(self, text: str) -> Path:
         """The file that the model means by `text`, absolute, symlinks not yet followed."""
         path = self.workspace / parse_path(text)
-        for seen, real in self._mounts.items():
-            if path.is_relative_to(seen) and ".." not in path.parts:
-                return real / path.relative_to(seen)
-        return path
+        return self._borders.real_path(path) if self._borders else path
 
     def show(self, path: Path) -> str:
         """How the model knows `path`; `locate` takes it back."""
-        for seen, real in self._mounts.items():
-            if path.is_relative_to(real):
-                return display_path(seen / path.relative_to(real))
-        return display_path(path, self.workspace)
+        seen = self._borders.seen_path(path) if self._borders else path
+        return display_path(seen, self.workspace)
+
+    def permit(self, path: Path) -> AbstractContextManager[None]:
+        """`with files.permit(path):` lets the call within it read and write this one resolved
+        path, which a person has approved, outside the borders too; agent's own files never."""
+        return self._guard.permitting(path)
+
+    def may_read(self, path: Path) -> bool:
+        """Whether what `path` leads to may be listed and read."""
+        try:
+            return self._guard.may_read(Path(os.path.realpath(path)))
+        except OSError:
+            return False
+
+    def hidden_below(self, top: Path) -> frozenset[str]:
+        """What must not be listed below the folder that `top` leads to, as resolved paths."""
+        with os_errors_told(self.show(top)):
+            return self._guard.hidden_below(Path(os.path.realpath(top)))
+
+    def require_readable(self, path: Path) -> None:
+        """Raises ToolError where `path` names or leads to what may not be read, there or not."""
+        self._guard.judge_name(path)
+        with os_errors_told(self.show(path)):
+            self._guard.judge_reading(Path(os.path.realpath(path)))
+
+    def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+        """`read_bytes` where this session may read."""
+        return read_bytes(path, limit, self._guard)[0]
+
+    def read_text(self, path: Path) -> TextFile:
+        """`read_text` where this session may read."""
+        return read_text(path, self._guard)
+
+    def current_text(self, name: str) -> str | None:
+        """What the file that the model means by `name` holds; None when it can't be told."""
+        try:
+            return self.read_text(self.locate(name)).text
+        except (ToolError, OSError):
+            return None
+
+    def list_folder(self, path: Path) -> list[Entry]:
+        """The entries of a folder that may be read, by name. Raises ToolError."""
+        with os_errors_told(self.show(path)):
+            self._guard.judge_name(path)
+            place, entries = list_folder(path, self._guard.judge_reading)
+        return [entry for entry in entries if self._guard.may_read(place / entry.name)]
 
     def write(self, path: Path, text: str, like: TextFile | None) -> str:
         """`write_text` where this session may write."""
-        return write_text(path, text, like, within=self.writable)
+        return write_text(path, text, like, self._guard)
 
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest
@@ -116,7 +154,7 @@ class FileLedger:
                 f"{self.show(path)} was not read in this session yet: read it first.",
                 error_id="file_not_read",
             )
-        if known != (current or digest(read_bytes(path)[0])):
+        if known != (current or digest(self.read_bytes(path))):
             raise ToolError(
                 f"{self.show(path)} was changed on disk since you last read or wrote it, by a "
                 "command or by someone else. Nothing was written: read it again first.",

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentcli.runtime.sandbox import Sandbox
 
 
 def private_folder(parent: Path, name: str) -> Path:
@@ -15,19 +20,39 @@ def private_folder(parent: Path, name: str) -> Path:
 
 
 def write_private(path: Path, data: bytes) -> Path:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
+    """A new file in place of what is there: commands may have put a link there. Raises OSError."""
+    path.unlink(missing_ok=True)
+    with open(_open_new(path), "wb") as file:
         file.write(data)
     return path
 
 
+def read_private(path: Path, limit: int = 1 << 16) -> bytes | None:
+    """What a command has written there, at most `limit` bytes; None unless it is a file that is
+    no link."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
 def reserve(path: Path) -> Path:
     """Creates `path` empty. Raises FileExistsError if something is there."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    os.close(_open_new(path))
     return path
 
 
-def existing_folder(folder: str) -> str:
-    """`folder` or, if it is gone, the nearest one above it."""
+def _open_new(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+
+
+def existing_folder(folder: str, sandbox: Sandbox | None = None) -> str:
+    """`folder`, as commands in the sandbox see it, or the nearest one above it if it is gone."""
     path = Path(folder)
-    return str(next((p for p in (path, *path.parents) if p.is_dir()), "/"))
+    for place in (path, *path.parents):
+        real = place if sandbox is None else sandbox.real_path(str(place))
+        if real.is_dir():
+            return str(place)
+    return "/"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.runtime import processes
+from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Rendered
 
 _TERM_PATIENCE_S = 2.0
@@ -53,7 +54,7 @@ class Job:
             sent = signum
             self._await(processes.send_tree(self.pid, signum), patience)
         code = self._last_word(sent)
-        self.status.write_text(str(code))
+        write_private(self.status, str(code).encode())
         return code
 
     def kill(self) -> None:
@@ -62,8 +63,8 @@ class Job:
 
     def _last_word(self, signum: signal.Signals) -> int:
         """The status it left; 128 + `signum` if it could not even leave that."""
-        text = self.status.read_text() if self.status.exists() else ""
-        return int(text) if text.isdigit() else 128 + signum
+        text = read_private(self.status) or b""
+        return int(text) if text.isdigit() and len(text) <= 3 else 128 + signum
 
     def _await(self, targets: list[int], seconds: float) -> None:
         deadline = time.monotonic() + seconds

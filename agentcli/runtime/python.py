@@ -13,14 +13,21 @@ from pathlib import Path
 
 from agentcli.runtime import processes
 from agentcli.runtime.exchange import Exchange, Outcome, stop
-from agentcli.runtime.folders import existing_folder, private_folder, write_private
+from agentcli.runtime.folders import (
+    existing_folder,
+    private_folder,
+    read_private,
+    write_private,
+)
 from agentcli.runtime.images import ImageFault, data_url
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK, TerminalWait
+from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.terminal import Terminal
 
 _READY_S = 30.0
 _LATE_CHARS = 2000
+_LARGEST_FIGURE = 50_000_000
 
 OnOutput = Callable[[str], None] | None
 
@@ -64,7 +71,7 @@ class _Running:
 class PythonInterpreter:
     """Synchronous, for one thread; exceptions that come while code runs interrupt it and are
     raised again, with `last_result` holding what there is. `env`, `scratch`, `outputs` and
-    `argv_prefix` are as for a Shell."""
+    `sandbox` are as for a Shell."""
 
     def __init__(
         self,
@@ -75,7 +82,7 @@ class PythonInterpreter:
         outputs: Path,
         cwd: str | None = None,
         max_chars: int = 30_000,
-        argv_prefix: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
         identity: str = "",
     ) -> None:
         self.last_result: CellResult | None = None
@@ -87,7 +94,7 @@ class PythonInterpreter:
         self._scratch = scratch
         self._outputs = outputs
         self._max_chars = max_chars
-        self._argv_prefix = tuple(argv_prefix)
+        self._sandbox = sandbox
         self._terminal: Terminal | None = None
         self._leader: int | None = None
         self._late = b""
@@ -101,9 +108,17 @@ class PythonInterpreter:
         # A copy, because our own package need not be visible where the interpreter runs.
         source = Path(__file__).with_name("python_driver.py").read_bytes()
         driver = write_private(folder / "driver.py", source)
-        argv = (*self._argv_prefix, self.interpreter, str(driver), str(folder / "report"))
-        cwd = existing_folder(self._cwd)
-        self._terminal = Terminal(argv, folder=folder, cwd=cwd, env=self._env)
+        cwd = existing_folder(self._cwd, self._sandbox)
+        options = SpawnOptions(cwd)
+        if self._sandbox is not None:
+            options = self._sandbox.spawn_options(cwd, (folder,))
+        self._terminal = Terminal(
+            (*options.prefix, self.interpreter, str(driver), str(folder / "report")),
+            folder=folder,
+            cwd=options.cwd,
+            env={**self._env, **options.environment},
+            preexec=options.preexec,
+        )
 
     def run(
         self,
@@ -232,7 +247,9 @@ class PythonInterpreter:
         images: tuple[str, ...] = ()
         if exchange.report:
             report = json.loads(exchange.report[1])
-            error, images = report["error"], tuple(_figures(report["images"], running.notes))
+            error = report["error"]
+            folder = exchange.terminal.folder
+            images = tuple(_figures(folder, report["images"], running.notes))
         if outcome is not Outcome.DONE:
             exchange.terminal.kill()
             exchange.terminal.reap()
@@ -249,11 +266,13 @@ class PythonInterpreter:
         )
 
 
-def _figures(paths: Sequence[str], notes: list[str]) -> Iterator[str]:
-    """Takes the pictures away from disk; a note tells of each that no model would take."""
-    for number, path in enumerate(map(Path, paths), 1):
-        data = path.read_bytes()
-        path.unlink()
+def _figures(folder: Path, paths: Sequence[str], notes: list[str]) -> Iterator[str]:
+    """Takes the pictures away from `folder`; a note tells of each that no model would take."""
+    for number, path in enumerate(paths, 1):
+        # Code can write reports as well, and must not have other files read or removed by them.
+        file = folder / Path(path).name
+        data = read_private(file, _LARGEST_FIGURE) or b""
+        file.unlink(missing_ok=True)
         try:
             yield data_url(data)
         except ImageFault as fault:

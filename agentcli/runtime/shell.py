@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,20 @@ from pathlib import Path
 
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.bash import Bash
+from agentcli.runtime.environment import split_exports
 from agentcli.runtime.exchange import Exchange, Outcome
-from agentcli.runtime.folders import existing_folder, private_folder, reserve, write_private
+from agentcli.runtime.folders import (
+    existing_folder,
+    private_folder,
+    read_private,
+    reserve,
+    write_private,
+)
 from agentcli.runtime.jobs import Job, job_identity
 from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK
+from agentcli.runtime.sandbox import Sandbox, SpawnOptions
+from agentcli.runtime.sandbox_hints import differences
 from agentcli.runtime.variables import storable, without_own
 
 _LONGEST_TYPED_LINE = 4000
@@ -56,6 +66,8 @@ class _Running:
     stdin: bool
     quiet_shell: bool
     notes: list[str] = field(default_factory=list)
+    apart: bool = False
+    """In a bash of its own, beside the session's."""
     started: float = field(default_factory=time.monotonic)
 
 
@@ -64,11 +76,11 @@ class Shell:
     handler, from `on_output`) stops the command and is raised again; what there is of a result
     is in `last_result` then.
 
-    `env` is the whole environment. `scratch` (the shell makes folders in it) and `outputs` must
-    be there, writable, at the same paths inside whatever `argv_prefix` puts around bash.
-    `exports`: what earlier commands made of the exported variables, None for an unset one; bash,
-    and each that replaces it, starts with that and with what its own commands changed.
-    `first_notes` go into the first result.
+    `env` is the whole environment, `full_env` that of commands which `run_wider` lets out of the
+    `sandbox`. The shell makes folders in `scratch` and has the sandbox show them; `outputs` the
+    sandbox shows by itself. `exports`: what earlier commands made of the exported variables, None
+    for an unset one; bash, and each that replaces it, starts with that and with what its own
+    commands changed. `first_notes` go into the first result.
     """
 
     def __init__(
@@ -79,7 +91,8 @@ class Shell:
         scratch: Path,
         outputs: Path,
         max_chars: int = 30_000,
-        argv_prefix: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
+        full_env: Mapping[str, str] | None = None,
         identity: str = "",
         exports: Mapping[str, str | None] | None = None,
         first_notes: Sequence[str] = (),
@@ -87,12 +100,15 @@ class Shell:
         self.last_result: CommandResult | None = None
         self.identity = identity or os.urandom(8).hex()
         """Marks all processes of this shell, as AGENT_SHELL_ID in their environment."""
-        self._env = {**env, ENVIRONMENT_MARK: self.identity}
+        self._mark = {ENVIRONMENT_MARK: self.identity}
+        self._env = {**env, **self._mark}
+        self._full_env = {**(full_env or env), **self._mark}
         self._cwd = cwd
         self._scratch = scratch
         self._outputs = outputs
         self._max_chars = max_chars
-        self._argv_prefix = tuple(argv_prefix)
+        self.sandbox = sandbox
+        self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
         self._running: _Running | None = None
         self._counter = 0
@@ -139,6 +155,42 @@ class Shell:
         running = _Running(bash, exchange, limit, stdin, quiet_shell, notes)
         return self._follow(running, timeout, on_output)
 
+    def run_wider(
+        self,
+        command: str,
+        sandbox: Sandbox,
+        *,
+        timeout: float = 120.0,
+        on_output: OnOutput = None,
+    ) -> CommandResult:
+        """Runs one command in another sandbox, in a bash of its own that starts in the shell's
+        folder with its exported variables; the shell takes over the folder and the exports it
+        ends with. Outside of all sandboxes, variables that make programs load code are withheld.
+
+        Raises like `run`; a command that waits for input is stopped.
+        """
+        script = bash_lines.encode_command(command)
+        self.last_result = None
+        main, notes = self._ready()
+        env, exports, cwd = self._env, self._exports, self._cwd
+        if not sandbox.contains:
+            env, cwd = self._full_env, self._real_cwd()
+            exports, withheld = split_exports(self._exports, env)
+            notes += differences(withheld, self.sandbox, command)
+        bash = self._new_bash(sandbox, env, exports, cwd)
+        try:
+            bash.await_ready(self._capture())
+            exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
+            running = _Running(bash, exchange, self._max_chars, False, True, notes, apart=True)
+            before = dict(self._exports)
+            result = self._follow(running, timeout, on_output)
+        finally:
+            bash.close()
+        changed = {k: v for k, v in self._exports.items() if (k, v) not in before.items()}
+        main.ask(bash_lines.take_over_script(self._cwd, changed), self._capture())
+        main.changed_exports()
+        return result
+
     def send_input(
         self, text: str, *, timeout: float = 120.0, on_output: OnOutput = None
     ) -> CommandResult:
@@ -166,17 +218,21 @@ class Shell:
         script = bash_lines.encode_command(command)
         bash, notes = self._ready()
         job_id = f"job-{len(self._jobs) + 1}"
-        base = self._scratch / f"{self.identity}-{job_id}"
+        base = self._job_folder / job_id
         source = write_private(base.with_suffix(".sh"), script)
         status, number = base.with_suffix(".status"), base.with_suffix(".pid")
         log = reserve(self._outputs / f"bash-{self.identity[:6]}-{job_id}.log")
+        written = base.with_suffix(".log")
+        # The job can change what is in the log, but not what the log's name stands for.
+        written.hardlink_to(log)
         start = bash_lines.background_script(
-            source, log, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
+            source, written, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
         )
         outcome = bash.ask(start, self._capture())
-        if outcome is not Outcome.DONE or not number.exists():
+        told = read_private(number) or b""
+        if outcome is not Outcome.DONE or not told.isdigit():
             raise OSError(f"the shell could not start a background job ({outcome.value})")
-        pid = processes.outer_pid(int(number.read_text()), bash.leader)
+        pid = processes.outer_pid(int(told), bash.leader)
         started = time.monotonic()
         job = Job(job_id, command, pid, job_identity(pid), log, status, self._cwd, started)
         self._jobs[job_id] = job
@@ -196,7 +252,11 @@ class Shell:
         return self._job_result(job, job.stop())
 
     def restart(self) -> None:
-        """A fresh shell in the same folder with the same exports; background jobs go on."""
+        """A fresh shell in the same folder with the same exports; background jobs go on, unless
+        they are shut up with the shell in a sandbox of their own."""
+        ending = [job.job_id for job in self._jobs.values() if job.running]
+        if ending and self.sandbox is not None and self.sandbox.owns_processes:
+            self._first_notes += (f"ended with the shell: {', '.join(ending)}",)
         self._drop()
         self._spawn()
 
@@ -206,21 +266,30 @@ class Shell:
         processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
         for job in self._jobs.values():
             job.kill()
-        for path in self._scratch.glob(f"{self.identity}-job-*"):
-            path.unlink()
+        shutil.rmtree(self._job_folder, ignore_errors=True)
 
     def _spawn(self) -> Bash:
-        self._cwd = existing_folder(self._cwd)
-        self._counter += 1
-        folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
-        self._bash = Bash(
-            self._argv_prefix,
-            folder=folder,
-            cwd=self._cwd,
-            env=self._env,
-            exports=self._exports,
-        )
+        self._cwd = existing_folder(self._cwd, self.sandbox)
+        self._bash = self._new_bash(self.sandbox, self._env, self._exports, self._cwd)
         return self._bash
+
+    def _real_cwd(self) -> str:
+        return self._cwd if self.sandbox is None else str(self.sandbox.real_path(self._cwd))
+
+    def _new_bash(
+        self,
+        sandbox: Sandbox | None,
+        env: Mapping[str, str],
+        exports: Mapping[str, str | None],
+        cwd: str,
+    ) -> Bash:
+        self._counter += 1
+        self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
+        options = SpawnOptions(cwd)
+        if sandbox is not None:
+            options = sandbox.spawn_options(cwd, (folder, self._job_folder))
+        return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
 
     def _drop(self) -> None:
         bash, self._bash, self._running = self._bash, None, None
@@ -269,6 +338,9 @@ class Shell:
                 running.notes.append(
                     f"stopped after {timeout:g} s; give it more time or run it in the background"
                 )
+                outcome = bash.stop(exchange)
+            elif outcome is Outcome.WAITING and running.apart:
+                running.notes.append("stopped: it waited for input, which can't be given here")
                 outcome = bash.stop(exchange)
         except BaseException:
             self._abandon(running)
@@ -327,17 +399,19 @@ class Shell:
         """The command's exit code; replaces a shell that did not survive it."""
         bash = running.bash
         self._take_over(running)
-        self._cwd = bash.cwd
+        if not running.apart or bash.cwd != self._real_cwd():
+            self._cwd = bash.cwd
         if outcome is Outcome.DONE:
             return bash.status
+        code, reason = 128 + signal.SIGKILL, "the shell no longer answered"
         if outcome is Outcome.DIED:
             bash.terminal.kill()
             bash.terminal.reap()
             code = bash.terminal.exit_code
-            running.notes.append(self._replace(f"the shell ended (status {code})"))
-            return code
-        running.notes.append(self._replace("the shell no longer answered"))
-        return 128 + signal.SIGKILL
+            reason = f"the shell ended (status {code})"
+        if not running.apart:
+            running.notes.append(self._replace(reason))
+        return code
 
     def _add_late_output(self, running: _Running) -> None:
         """What processes of earlier commands wrote between the commands."""

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
+from agentcli import safe_git
 from agentcli.errors import SessionError
 
 
 class CheckpointError(SessionError):
     """A snapshot that can't be taken, read or restored."""
-
-
-_SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "core.attributesFile": os.devnull,
-    "core.untrackedCache": "false",
-    "core.protectNTFS": "false",
-    "core.protectHFS": "false",
-    "core.quotePath": "false",
-    "diff.external": "",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "protocol.allow": "never",
-}
 
 
 class Git:
@@ -87,22 +72,10 @@ class Git:
             self._batch = None
 
     def _command(self, *arguments: str) -> list[str]:
-        settings = [word for item in _SETTINGS.items() for word in ("-c", "=".join(item))]
-        return [_binary(), "--no-pager", *settings, *arguments]
+        return safe_git.command(_binary(), *arguments)
 
     def _environment(self, work_tree: Path | None) -> dict[str, str]:
-        environment = {
-            "PATH": os.defpath,
-            "LC_ALL": "C",
-            "GIT_DIR": str(self._store),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
+        environment = {**safe_git.ENVIRONMENT, "GIT_DIR": str(self._store)}
         if work_tree is not None:
             environment["GIT_WORK_TREE"] = str(work_tree)
         return environment
@@ -120,6 +93,5 @@ def _binary() -> str:
 
 
 def _find() -> str | None:
-    # A relative folder on PATH would be one of the workspace.
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return shutil.which("git", path=os.pathsep.join(f for f in folders if Path(f).is_absolute()))
+    # The system's own goes first: one further ahead on PATH may be the workspace's.
+    return safe_git.find_program("git", None, os.defpath) or safe_git.find_program("git", None)

@@ -14,7 +14,7 @@ import shutil
 import signal
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,18 @@ class Terminal:
     """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
 
     def __init__(
-        self, argv: Sequence[str], *, folder: Path, cwd: str, env: Mapping[str, str]
+        self,
+        argv: Sequence[str],
+        *,
+        folder: Path,
+        cwd: str,
+        env: Mapping[str, str],
+        preexec: Callable[[], None] | None = None,
     ) -> None:
-        """Raises OSError if the program can't be started."""
+        """`preexec` is called in the new process, before the program is.
+
+        Raises OSError if the program can't be started.
+        """
         self.folder = folder
         self.report_path = folder / "report"
         lines_path = folder / "lines"
@@ -43,7 +52,7 @@ class Terminal:
         self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
         self._lines = os.open(lines_path, os.O_RDWR)
         try:
-            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path)
+            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path, preexec=preexec)
         except OSError:
             os.close(self._reports)
             os.close(self._lines)
@@ -225,14 +234,23 @@ class Terminal:
         self._poll.modify(self._master, wanted)
 
 
-def _spawn(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Path) -> Any:
+def _spawn(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    stdin: Path,
+    preexec: Callable[[], None] | None,
+) -> Any:
     import pexpect
 
-    def take_lines_as_stdin() -> None:
+    def prepare() -> None:
         descriptor = os.open(stdin, os.O_RDONLY)
         os.dup2(descriptor, 0)
         if descriptor != 0:
             os.close(descriptor)
+        if preexec is not None:
+            preexec()
 
     try:
         child = pexpect.spawn(
@@ -243,7 +261,7 @@ def _spawn(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Path
             echo=False,
             timeout=None,
             dimensions=(ROWS, COLUMNS),
-            preexec_fn=take_lines_as_stdin,
+            preexec_fn=prepare,
         )
     except pexpect.ExceptionPexpect as error:
         raise OSError(f"cannot start {argv[0]}: {error}") from error

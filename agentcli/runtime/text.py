@@ -8,13 +8,15 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from agentcli.errors import ToolError
+from agentcli.runtime.guard import Guard
 from agentcli.runtime.names import display_path, size_text
+from agentcli.runtime.opening import name_on_disk, open_file, open_folder, require_regular
 
 MAX_FILE_BYTES = 10_000_000
 
@@ -73,16 +75,18 @@ def _error_id(error: OSError) -> str:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> tuple[bytes, os.stat_result]:
-    """The whole of a regular file; ToolError on anything else and beyond `limit` bytes."""
+def read_bytes(
+    path: Path, limit: int = MAX_FILE_BYTES, guard: Guard | None = None
+) -> tuple[bytes, os.stat_result]:
+    """The whole of a regular file; ToolError on anything else, beyond `limit` bytes, and for what
+    `guard` does not let be read."""
+    guard = guard or Guard(None)
     shown = display_path(path)
     with os_errors_told(shown):
-        _require_regular(path.stat().st_mode, shown)
-        # A FIFO put here since would block for ever without O_NONBLOCK.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        with open(handle, "rb") as file:
-            info = os.fstat(handle)
-            _require_regular(info.st_mode, shown)
+        guard.judge_name(path)
+        with open(open_file(path, guard.judge_reading), "rb") as file:
+            info = os.fstat(file.fileno())
+            guard.judge_inode(info, shown)
             data = file.read(limit + 1)
     if len(data) > limit:
         total = max(info.st_size, len(data))
@@ -92,20 +96,6 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> tuple[bytes, os.stat_
             error_id="file_too_large",
         )
     return data, info
-
-
-def _require_regular(mode: int, shown: str) -> None:
-    if stat.S_ISREG(mode):
-        return
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a character device",
-        stat.S_IFBLK: "a block device",
-    }
-    kind = kinds.get(stat.S_IFMT(mode), "something special")
-    raise ToolError(f"{shown} is {kind}, not a file.", error_id="not_a_file")
 
 
 def decode(data: bytes) -> tuple[str, str, bytes] | None:
@@ -134,9 +124,10 @@ def text_file(data: bytes, mode: int = 0o644) -> TextFile | None:
     return TextFile(text, encoding, bom, newline, endings, mode, digest(data))
 
 
-def read_text(path: Path) -> TextFile:
-    """Raises ToolError for what is not a regular text file of at most MAX_FILE_BYTES."""
-    data, info = read_bytes(path)
+def read_text(path: Path, guard: Guard | None = None) -> TextFile:
+    """Raises ToolError for what is not a regular text file of at most MAX_FILE_BYTES, or what
+    `guard` does not let be read."""
+    data, info = read_bytes(path, guard=guard)
     file = text_file(data, stat.S_IMODE(info.st_mode))
     if file is None:
         shown = display_path(path)
@@ -159,29 +150,22 @@ def _split_endings(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def write_text(
-    path: Path,
-    text: str,
-    like: TextFile | None = None,
-    *,
-    within: Sequence[Path] | None = None,
+    path: Path, text: str, like: TextFile | None = None, guard: Guard | None = None
 ) -> str:
     """Replace or create a file in one step and return its digest.
 
     The encoding, BOM and line endings are those of `like`, the mode that of the file replaced; a
-    symlink stays and its target is written. With `within`, a path that leads out of all these
-    folders is refused, also when one of its folders becomes a symlink meanwhile.
+    symlink stays and its target is written. Raises ToolError for a path that leads to where
+    `guard` lets nothing be written, also when one of its folders becomes a symlink meanwhile.
     """
+    guard = guard or Guard(None)
     shown = display_path(path)
     data = encode(text, like, shown)
     with os_errors_told(shown):
+        guard.judge_name(path)
         target = Path(os.path.realpath(path))
-        folders = None if within is None else [os.path.realpath(folder) for folder in within]
-        if folders is not None and not any(map(target.is_relative_to, folders)):
-            raise ToolError(
-                f"{shown} is outside the folders that may be written.",
-                error_id="outside_workspace",
-            )
-        _replace(target, data, shown)
+        guard.judge_writing(target)
+        _replace(target, data, shown, guard)
     return digest(data)
 
 
@@ -228,10 +212,12 @@ def _common_runs(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int
             yield head + a, head + b, size
 
 
-def _replace(target: Path, data: bytes, shown: str) -> None:
-    folder = _open_folder(target.parent)
+def _replace(target: Path, data: bytes, shown: str, guard: Guard) -> None:
+    folder = open_folder(target.parent, make=True)
     temporary = f".agent-{os.urandom(8).hex()}.tmp"
     try:
+        if (name := name_on_disk(folder)) is not None:
+            guard.judge_writing(name / target.name)
         before = _existing(target.name, folder, shown)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         handle = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)
@@ -250,31 +236,12 @@ def _replace(target: Path, data: bytes, shown: str) -> None:
         os.close(folder)
 
 
-def _open_folder(path: Path) -> int:
-    """A handle on a resolved folder, made where missing. Each part is opened from the one before
-    and never through a symlink, so nobody can redirect a write by swapping folders."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
-    handle = os.open(path.anchor, flags)
-    for part in path.parts[1:]:
-        try:
-            try:
-                inner = os.open(part, flags, dir_fd=handle)
-            except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=handle)
-                inner = os.open(part, flags, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = inner
-    return handle
-
-
 def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
     try:
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _require_regular(info.st_mode, shown)
+    require_regular(info.st_mode, shown)
     # Renaming over a file needs no right to write it; whoever took that right away meant it.
     if not os.access(name, os.W_OK, dir_fd=folder):
         raise ToolError(f"{shown} is read-only.", error_id="permission_denied")

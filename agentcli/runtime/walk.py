@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,11 +28,12 @@ class Found:
     is_folder: bool
 
 
-def walk(top: Path) -> Iterator[Found]:
+def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[Found]:
     """Files and folders below `top`, a folder's own entries by name before those of its folders.
 
-    Ignored folders are not entered, symlinks not followed, `.git` left out, hidden names not. A
-    `top` that is itself ignored was asked for by name: then only ignore files below it count.
+    Ignored folders are not entered, symlinks not followed, `.git` left out, names with a dot in
+    front not, and nothing that is among the resolved paths `hidden`. A `top` that is itself ignored
+    was asked for by name: then only ignore files below it count.
     """
     top = top.resolve()
     stack = [("", _rules_above(top))]
@@ -47,6 +48,8 @@ def walk(top: Path) -> Iterator[Found]:
             for entry in found:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if entry.name == NEVER_SEARCHED or _is_ignored(entry.path, is_folder, rules):
+                    continue
+                if entry.path in hidden:
                     continue
                 yield Found(folder + entry.name, entry, is_folder)
                 if is_folder:
@@ -236,12 +239,14 @@ def no_such_file(files: FileLedger, path: Path) -> ToolError:
         message += f": no {display_path(missing)} in {files.show(folder)}"
     near: list[Path] = []
     # The similar names are a courtesy; a folder that can't be listed has none to offer.
-    with contextlib.suppress(OSError):
-        here = [entry.name for entry in itertools.islice(folder.iterdir(), 5000)]
+    with contextlib.suppress(ToolError):
+        here = [entry.name for entry in files.list_folder(folder)]
         near = [folder / name for name in get_close_matches(missing, here, n=3, cutoff=0.7)]
     elsewhere = (
         files.workspace / found.path
-        for found in itertools.islice(walk(files.workspace), 20_000)
+        for found in itertools.islice(
+            walk(files.workspace, files.hidden_below(files.workspace)), 20_000
+        )
         if found.entry.name == path.name
     )
     near += [other for other in itertools.islice(elsewhere, 3) if other not in near]

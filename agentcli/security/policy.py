@@ -1,55 +1,308 @@
-"""Which actions run unasked while no sandbox contains them."""
+"""What runs unasked, what is asked, what never runs: docs/safety.md has the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentcli.borders import Borders
+from agentcli.errors import ToolError
 from agentcli.events import Action
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileEditAction,
+    FileWriteAction,
+    IPythonRunCellAction,
+)
+from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
+from agentcli.security import grants as granting
+from agentcli.security.command_rules import allowing, forbidding, possible
+from agentcli.security.commands import Script, SimpleCommand, is_read_only, parse_script
+from agentcli.security.rules import Rule, first, matches, parse_grants, path_of, tool_name
+from agentcli.security.shell_words import decode, tokens
 
-Approval = Literal["ask", "yolo"]
-_GRANTS = {"execute": "all commands", "write": "all writes outside the workspace"}
+Mode = Literal["ask", "auto-edit", "plan", "yolo"]
+_Verdict = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    decision: _Verdict
+    reason: str = ""
+    rule: str = ""
+    risk: Risk = Risk.UNKNOWN
 
 
 @dataclass(frozen=True)
 class Policy:
-    """`ask`: reading and edits in the workspace run, the rest is asked. `yolo`: everything runs.
+    """`contained`: a sandbox holds what commands and python code do. `effect_of` gives the declared
+    effect of an action's tool: read, write, execute or network; `locate` the file that a tool
+    takes a path for; `rate` the risk of an action and why; `blocked` why it may never run, "" if
+    it may. `network`: commands of the sandbox reach the network."""
 
-    `effect_of` gives the declared effect of an action's tool: read, write, execute or network;
-    `locate` the file that a tool would take a path for.
-    """
-
-    mode: Approval
-    workspace: Path
+    mode: Mode
+    contained: bool
+    borders: Borders
+    rules: tuple[Rule, ...]
     effect_of: Callable[[Action], str]
     locate: Callable[[str], Path]
+    rate: Callable[[Action], tuple[Risk, str]]
+    blocked: Callable[[Action], str]
+    confirm: Literal["confirm_risky", "always", "never"] = "confirm_risky"
+    network: bool = False
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        effect = self.effect_of(action)
-        if self.mode == "yolo" or effect == "read" or self.grant_for(action) in grants:
-            return _decision(action, "allow", effect)
-        if effect == "write":
-            if self._inside(action):
-                return _decision(action, "allow", effect)
-            return _decision(action, "ask", effect, "the file is outside the workspace")
-        return _decision(action, "ask", effect, "no sandbox contains it")
+        """Whether `action` may run, given what the person allowed so far. Of several reasons that
+        of the strongest is told: hard blocks, hidden files, rules that deny, ask and allow (in any
+        order of their layers), then the mode."""
+        answer = self._answer(action, grants)
+        return DecisionObservation(
+            cause=action.id,
+            decision=answer.decision,
+            by="policy",
+            rule=answer.rule,
+            risk=answer.risk,
+            reason=answer.reason,
+        )
 
     def grant_for(self, action: Action) -> str:
-        return _GRANTS.get(self.effect_of(action), "all calls of this kind")
+        """The narrowest rule worth saving for `action`; several joined by "; " for a compound
+        command, "" when none would be safe."""
+        try:
+            return granting.grant_for(
+                action, self.locate, self.borders.workspace, self._redirect_rule(action)
+            )
+        except (ToolError, OSError):
+            return ""
 
-    def _inside(self, action: Action) -> bool:
-        path = getattr(action, "path", None)
-        if not isinstance(path, str):
+    def _answer(self, action: Action, grants: Sequence[str]) -> _Answer:
+        if reason := self.blocked(action):
+            return _Answer("deny", reason, "hard block", Risk.HIGH)
+        try:
+            place = self._place(action)
+        except (ToolError, OSError) as error:
+            return _Answer("deny", f"its path can't be told: {error}")
+        script = None
+        if isinstance(action, CmdRunAction) and action.job is None:
+            script = parse_script(action.command)
+        reads = self._only_reads(action)
+        return (
+            self._hidden(place)
+            or self._denied(action, script)
+            or (self._planned(reads) if self.mode == "plan" else None)
+            or self._asked_by_rule(action, script)
+            or self._allowed_by_rule(action, script, grants)
+            or self._by_mode(action, reads, place)
+        )
+
+    def _place(self, action: Action) -> Path | None:
+        """What the path of a file tool leads to in the end."""
+        path = path_of(action)
+        return None if path is None else Path(os.path.realpath(self.locate(path)))
+
+    def _only_reads(self, action: Action) -> bool:
+        if isinstance(action, CmdRunAction):
+            if action.job is not None:
+                return action.command.strip() == "status"
+            if action.is_input or action.network or action.unsandboxed:
+                return False
+            return is_read_only(action.command) and not self._names_hidden(action)
+        return self.effect_of(action) == "read"
+
+    def _hidden(self, place: Path | None) -> _Answer | None:
+        if place is None or self.borders.may_read(place):
+            return None
+        return _Answer("deny", f"{place} is hidden from the agent", "hidden")
+
+    def _denied(self, action: Action, script: Script | None) -> _Answer | None:
+        rule = self._matching("deny", action, script)
+        if rule is None:
+            return None
+        return _Answer("deny", f"the rule {rule} of {rule.origin} denies it", str(rule))
+
+    def _matching(
+        self, decision: Literal["deny", "ask"], action: Action, script: Script | None
+    ) -> Rule | None:
+        rules = first(self.rules, decision)
+        if script is not None:
+            return forbidding(_for_bash(rules), script)
+        return next((rule for rule in rules if self._matches(rule, action)), None)
+
+    def _matches(self, rule: Rule, action: Action) -> bool:
+        return matches(rule, action, self.locate, self.borders.workspace, self.borders.home)
+
+    def _planned(self, reads: bool) -> _Answer | None:
+        if reads:
+            return None
+        return _Answer("deny", "in plan mode nothing is changed: only reading runs", "plan")
+
+    def _asked_by_rule(self, action: Action, script: Script | None) -> _Answer | None:
+        """A script that can't be judged whole is asked when a rule may forbid a part of it, in
+        every mode: nobody can tell whether it falls under the rule."""
+        if script is not None and isinstance(action, CmdRunAction):
+            denying = _for_bash(first(self.rules, "deny"))
+            if rule := possible(denying, script, action.command):
+                why = script.unclear or "not every word of it is known before it runs"
+                told = f"the rule {rule} may deny it: {why}"
+                return self._ask(action, told, str(rule))
+        rule = None if self.mode == "yolo" else self._matching("ask", action, script)
+        if rule is None:
+            return None
+        return self._ask(action, f"the rule {rule} of {rule.origin} asks for it", str(rule))
+
+    def _allowed_by_rule(
+        self, action: Action, script: Script | None, grants: Sequence[str]
+    ) -> _Answer | None:
+        rules = (*first(self.rules, "allow"), *(r for text in grants for r in parse_grants(text)))
+        if isinstance(action, CmdRunAction):
+            if script is None or action.is_input or self._names_hidden(action):
+                return None
+            found = allowing(
+                _for_bash(rules),
+                script,
+                self._redirect_rule(action),
+                str(self.borders.workspace),
+                action.cwd,
+            )
+            # What only reads needs no rule, but then it gets no wider rights by one either.
+            rule = found.rule if found.allowed else None
+        else:
+            rule = next((each for each in rules if self._matches(each, action)), None)
+        if rule is None:
+            return None
+        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule))
+
+    def _redirect_rule(self, action: Action) -> Callable[[str, str | None], bool]:
+        """Whether a command that is allowed may write to a file by a redirect unasked."""
+        contained = self._is_contained(action)
+
+        def may_write(target: str, folder: str | None) -> bool:
+            if contained or self.mode == "yolo":
+                return True
+            start = folder or (action.cwd if isinstance(action, CmdRunAction) else None) or ""
+            path = Path(target if target.startswith("/") else f"{start}/{target}")
+            if self.mode != "auto-edit" or not path.is_absolute() or target.startswith("~"):
+                return False
+            return self.borders.may_write(Path(os.path.realpath(path)))
+
+        return may_write
+
+    def _is_contained(self, action: Action) -> bool:
+        if isinstance(action, CmdRunAction):
+            return self.contained and not self._escalates(action)
+        return self.contained and isinstance(action, IPythonRunCellAction)
+
+    def _escalates(self, action: CmdRunAction) -> bool:
+        return action.unsandboxed or (action.network and not self.network)
+
+    def _names_hidden(self, action: CmdRunAction) -> bool:
+        """Whether a command that no sandbox contains names a file that is hidden, or searches a
+        folder that has one."""
+        if self._is_contained(action):
             return False
-        return self.locate(path).resolve().is_relative_to(self.workspace.resolve())
+        start = action.cwd or str(self.borders.workspace)
+        return any(
+            _leads_to_hidden(self.borders, part, start)
+            for part in parse_script(action.command).commands
+        )
+
+    def _by_mode(self, action: Action, reads: bool, place: Path | None) -> _Answer:
+        if self.mode == "yolo":
+            return _Answer("allow", "everything runs unasked", "yolo")
+        if reads:
+            return _Answer("allow", "it only reads", "read", Risk.LOW)
+        if isinstance(action, CmdRunAction) and action.job is not None:
+            return _Answer("allow", "it is about a job of this session", "job")
+        if self.confirm == "always":
+            return self._ask(action, "everything but reading is to be asked", "confirm")
+        if needs := self._needs(action, place):
+            return self._ask(action, needs, self.mode)
+        risk, why = self.rate(action)
+        if risk >= Risk.HIGH and self.confirm == "confirm_risky":
+            return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
+        return _Answer("allow", "it stays within its borders", self.mode, risk)
+
+    def _needs(self, action: Action, place: Path | None) -> str:
+        """What of `action` goes beyond what runs unasked; "" when nothing does."""
+        effect = self.effect_of(action)
+        if isinstance(action, FileWriteAction | FileEditAction):
+            if place is None or not self.borders.may_write(place):
+                return "the file is outside of what may be written"
+            if self.contained or self.mode == "auto-edit":
+                return ""
+            return "no sandbox contains commands, so edits are asked too"
+        if isinstance(action, CmdRunAction):
+            wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
+            if self._escalates(action) and self.contained:
+                return f"it wants to run with {wanted}" + _words_of_the_model(action.reason)
+        if effect == "network":
+            return "" if self.network else "it reaches the network"
+        return "" if self._is_contained(action) else f"no sandbox contains {_what(action)}"
+
+    def _ask(self, action: Action, reason: str, rule: str) -> _Answer:
+        risk, why = self.rate(action)
+        told = f"{reason}; risk high: {why}" if risk >= Risk.HIGH and why else reason
+        return _Answer("ask", told, rule, risk)
 
 
-def _decision(
-    action: Action, decision: Literal["allow", "ask"], rule: str, reason: str = ""
-) -> DecisionObservation:
-    return DecisionObservation(
-        cause=action.id, decision=decision, by="policy", rule=rule, reason=reason
-    )
+def _for_bash(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.tool == "bash")
+
+
+def _what(action: Action) -> str:
+    kinds = {"bash": "commands", "python": "python code"}
+    return kinds.get(tool_name(action), f"what {tool_name(action)} does")
+
+
+def _words_of_the_model(reason: str) -> str:
+    line = " ".join(reason.split())
+    return f"; the model says why: {line}" if line else ""
+
+
+_SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")
+
+
+def _leads_to_hidden(borders: Borders, part: SimpleCommand, start: str) -> bool:
+    folder = Path(start) / (part.cwd or "")
+    known = [word for word in part.words[1:] if word]
+    known += [redirect.target for redirect in part.redirects if redirect.target]
+    below = bool(part.words) and part.words[0] in _SEARCHES_BELOW
+    texts = {text for word in known for text in (word, word.partition("=")[2])}
+    for text in texts - {""}:
+        place = _place_of(text, folder, borders)
+        if place is None or not borders.may_read(place):
+            return True
+        if below and _is_above_hidden(place, borders):
+            return True
+    for glob in _globs(part):
+        place = _place_of(re.split(r"[*?[]", glob)[0].rpartition("/")[0] or ".", folder, borders)
+        if place is None or not borders.may_read(place) or _is_above_hidden(place, borders):
+            return True
+    return False
+
+
+def _place_of(text: str, folder: Path, borders: Borders) -> Path | None:
+    """Where a word leads if it is a path; None when that can't be told."""
+    if text == "~" or text.startswith("~/"):
+        text = f"{borders.home}{text[1:]}"
+    elif text.startswith("~") or "\0" in text:
+        return None
+    return Path(os.path.realpath(folder / text))
+
+
+def _is_above_hidden(place: Path, borders: Borders) -> bool:
+    return any(hidden.is_relative_to(place) for hidden in borders.hidden)
+
+
+def _globs(part: SimpleCommand) -> list[str]:
+    """The words of `part` that name files by a glob, as written."""
+    if None not in part.words:
+        return []
+    places = tokens(part.written) or ()
+    raw = [part.written[place.start : place.end] for place in places]
+    return [re.sub(r"[\\\"']", "", word) for word in raw if decode(word).unknown == "glob"]

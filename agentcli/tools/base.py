@@ -18,6 +18,7 @@ from agentcli.messages import ToolSchema
 if TYPE_CHECKING:
     from agentcli.runtime.files import FileLedger
     from agentcli.runtime.python import PythonInterpreter
+    from agentcli.runtime.sandbox import Sandbox
     from agentcli.runtime.shell import Shell
 
 
@@ -79,6 +80,7 @@ class ToolContext:
     files: FileLedger
     shell: Shell
     python: PythonInterpreter
+    sandbox: Sandbox | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
     partial: ToolResult | None = None

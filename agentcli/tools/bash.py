@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
 
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
+from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.runtime.shell import CommandResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from agentcli.runtime.sandbox import Sandbox
 
 
 class Arguments(ToolArguments):
@@ -27,6 +33,20 @@ class Arguments(ToolArguments):
         "if none waits, it is run with stdin open",
     )
     restart: bool = Field(default=False, description="start a fresh shell first")
+    network: bool = Field(default=False, description="give this command network")
+    unsandboxed: bool = Field(default=False, description="run it with all the user's rights")
+    reason: str = Field(default="", description="why it needs that, for the user who decides")
+    risk: Literal["low", "medium", "high"] | None = None
+
+    @model_validator(mode="after")
+    def _say_why(self) -> Self:
+        if not (self.network or self.unsandboxed):
+            return self
+        if not self.reason.strip():
+            raise ValueError("network and unsandboxed need a reason")
+        if self.background or self.job is not None or self.is_input:
+            raise ValueError("network and unsandboxed are for a command that runs to its end")
+        return self
 
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
@@ -42,7 +62,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error
-    return _told(result, before)
+    return _told(result, before, _hint(result, arguments, context.sandbox))
 
 
 def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
@@ -55,10 +75,28 @@ def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
     if arguments.background:
         return shell.run_in_background(command)
     live = context.live_output
+    if (sandbox := _wider(arguments, context.sandbox)) is not None:
+        return shell.run_wider(command, sandbox, timeout=arguments.timeout, on_output=live)
     waiting = shell.last_result is not None and shell.last_result.waiting_for_input
     if arguments.is_input and waiting:
         return shell.send_input(command, timeout=arguments.timeout, on_output=live)
     return shell.run(command, timeout=arguments.timeout, stdin=arguments.is_input, on_output=live)
+
+
+def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
+    """The sandbox for a command that asks for more than the shell's has."""
+    if sandbox is None or not (arguments.network or arguments.unsandboxed):
+        return None
+    wider = sandbox.wider(network=arguments.network, unsandboxed=arguments.unsandboxed)
+    return None if wider == sandbox else wider
+
+
+def _hint(result: CommandResult, arguments: Arguments, sandbox: Sandbox | None) -> str:
+    from agentcli.runtime.sandbox_hints import refused_by_sandbox
+
+    used = _wider(arguments, sandbox) or sandbox
+    hint = refused_by_sandbox(result.output, result.exit_code, used)
+    return f"[{hint}]" if hint else ""
 
 
 def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
@@ -117,6 +155,10 @@ TOOL = Tool(
         background=a.background,
         is_input=a.is_input,
         restart=a.restart,
+        network=a.network,
+        unsandboxed=a.unsandboxed,
+        reason=a.reason,
+        security_risk=Risk[a.risk.upper()] if a.risk else Risk.UNKNOWN,
     ),
     to_observation=lambda a, result: CmdOutputObservation(
         content=result.output, command=a.command, metadata=result.data["metadata"]

@@ -7,6 +7,8 @@ import json
 import logging
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,6 +40,7 @@ class ToolCollection:
     def __init__(self, tools: Iterable[Tool[Any]], context: ToolContext) -> None:
         self.tool_map: dict[str, Tool[Any]] = {}
         self._context = context
+        self._permitted: Path | None = None
         self.add_tools(*tools)
 
     def add_tool(self, tool: Tool[Any]) -> None:
@@ -125,8 +128,12 @@ class ToolCollection:
         context = self._context
         context.partial = None
         context.live_output = lambda text: live_output(action.id, text)
+        permitted, self._permitted = self._permitted, None
+        permission = context.files.permit(permitted) if permitted else nullcontext()
         try:
-            yield self.execute(action)
+            with permission:
+                observation = self.execute(action)
+            yield observation
         except TurnInterrupted:
             metadata = action.tool_call_metadata
             if context.partial is not None and metadata is not None:
@@ -134,6 +141,10 @@ class ToolCollection:
                 partial = tool.observation(arguments, context.partial)
                 yield partial.model_copy(update={"cause": action.id})
             raise
+
+    def permit(self, path: str) -> None:
+        """The next call that runs alone may write this real path, wherever the borders are."""
+        self._permitted = Path(path)
 
     def runs_beside_others(self, action: Action) -> bool:
         tool = self._tool_of(action)

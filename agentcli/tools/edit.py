@@ -12,7 +12,7 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.runtime.files import TextFile, os_errors_told, read_text, undo_text
+from agentcli.runtime.files import TextFile, os_errors_told, undo_text
 from agentcli.runtime.walk import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import numbered, split_lines
@@ -45,10 +45,11 @@ class Edit(ToolArguments):
 def run(args: Edit, ctx: ToolContext) -> ToolResult:
     path = ctx.files.locate(args.path)
     shown = ctx.files.show(path)
+    ctx.files.require_readable(path)
     with os_errors_told(shown):
         if not path.exists():
             raise no_such_file(ctx.files, path)
-    file = read_text(path)
+    file = ctx.files.read_text(path)
     if args.undo:
         return _undo(args, ctx, path, file)
     # What is replaced is quoted by the call, so a file seen through bash alone may be edited too.

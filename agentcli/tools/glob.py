@@ -29,13 +29,15 @@ class Glob(ToolArguments):
 def run(args: Glob, ctx: ToolContext) -> ToolResult:
     fixed, pattern = _split(args.pattern)
     top = ctx.files.locate(args.path)
+    ctx.files.require_readable(top)
     if top.is_file():
         raise ToolError(f"{ctx.files.show(top)} is a file, not a folder.", error_id="not_a_folder")
     if not top.is_dir():
         raise no_such_file(ctx.files, top)
     if fixed:
         top = ctx.files.locate(fixed) if fixed[0] in "/~" else top / parse_path(fixed)
-    found, folders, note = _search(top, pattern)
+    ctx.files.require_readable(top)
+    found, folders, note = _search(top, pattern, ctx.files.hidden_below(top))
     # Who names a folder exactly wants it; who lists files wants no folders among them.
     found = found or folders
     newest = heapq.nlargest(MAX_RESULTS, found, key=_age_and_name)
@@ -61,12 +63,14 @@ def _split(pattern: str) -> tuple[str, str]:
     return fixed or "/" * pattern.startswith("/"), rest
 
 
-def _search(top: Path, pattern: str) -> tuple[list[Found], list[Found], str]:
+def _search(
+    top: Path, pattern: str, hidden: frozenset[str]
+) -> tuple[list[Found], list[Found], str]:
     wildcards = Wildcards(pattern)
     files: list[Found] = []
     folders: list[Found] = []
     deadline = time.monotonic() + MAX_SECONDS
-    for each in walk(top):
+    for each in walk(top, hidden):
         if time.monotonic() > deadline:
             return files, folders, f"[stopped after {MAX_SECONDS} s]"
         if wildcards.matches(each.path):

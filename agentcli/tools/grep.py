@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import shutil
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,10 @@ from threading import Event, Timer
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.runtime.files import decode, os_errors_told, read_bytes
+from agentcli.runtime.files import FileLedger, decode, os_errors_told
+from agentcli.runtime.matching import Matcher
 from agentcli.runtime.walk import NEVER_SEARCHED, Glob, no_such_file, walk
+from agentcli.safe_git import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -84,6 +85,7 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
             "pattern is empty or has characters that no text has.", error_id="bad_pattern"
         )
     path = ctx.files.locate(args.path)
+    ctx.files.require_readable(path)
     with os_errors_told(ctx.files.show(path)):
         try:
             mode = path.stat().st_mode
@@ -91,26 +93,17 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
-    program = _ripgrep_program(ctx.workspace)
-    hits = _with_ripgrep(program, args, path) if program else None
+    program = find_program("rg", ctx.workspace)
+    hits = _with_ripgrep(program, args, path, ctx.files) if program else None
     if hits is None:
-        hits = _with_python(args, path)
+        hits = _with_python(args, path, ctx.files)
     return _report(args, ctx, path, hits)
 
 
 # --- the two ways to search ---------------------------------------------------------------------
 
 
-def _ripgrep_program(workspace: Path) -> str | None:
-    """ripgrep on PATH, but none that the workspace brings: its programs run in the sandbox only."""
-    program = shutil.which("rg")
-    if program is None or not os.path.isabs(program):  # noqa: PTH117 - no Path is needed for it
-        return None
-    inside = Path(os.path.realpath(program)).is_relative_to(os.path.realpath(workspace))
-    return None if inside else program
-
-
-def _with_ripgrep(program: str, args: Grep, path: Path) -> _Hits | None:
+def _with_ripgrep(program: str, args: Grep, path: Path, ledger: FileLedger) -> _Hits | None:
     """None when ripgrep does not understand the pattern, as with look-around."""
     options = [*_RIPGREP, f"--context={max(args.context, 0)}"]
     options += ["--ignore-case"] * args.ignore_case + ["--multiline"] * _spans_lines(args.pattern)
@@ -120,12 +113,20 @@ def _with_ripgrep(program: str, args: Grep, path: Path) -> _Hits | None:
         options += [f"--type-add=wanted:{args.glob}", "--type=wanted"]
     wanted = Glob(args.glob) if args.glob else None
     hits = _Hits()
+
+    @functools.cache
+    def counts(name: str) -> bool:
+        if wanted is not None and not wanted.matches(_inside(name, path)):
+            return False
+        return ledger.may_read(Path(name))
+
     expired = Event()
     with subprocess.Popen(
         [program, *options, "--", args.pattern, str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
     ) as process:
 
         def expire() -> None:
@@ -137,7 +138,7 @@ def _with_ripgrep(program: str, args: Grep, path: Path) -> _Hits | None:
         try:
             assert process.stdout is not None, "it was asked for"
             for name, line in _parse(process.stdout):
-                if wanted is None or wanted.matches(_inside(name, path)):
+                if counts(name):
                     hits.add(name, line)
                 if hits.cut:
                     break
@@ -174,78 +175,64 @@ def _to_text(line: bytes) -> str:
         return line.decode("latin-1")
 
 
-def _with_python(args: Grep, path: Path) -> _Hits:
-    regex = _compile(args)
-    across = _spans_lines(args.pattern)
-    # Text without a match has no line with one either, but for patterns that look around.
-    quick = None if re.search(r"\(\?|\\[AZBz]", args.pattern) else regex
+def _with_python(args: Grep, path: Path, ledger: FileLedger) -> _Hits:
+    pattern, flags = _compile(args)
     context = 0 if args.files_only else max(args.context, 0)
     hits = _Hits()
-    deadline = time.monotonic() + MAX_SECONDS
-    for file in _candidates(args, path):
-        if time.monotonic() > deadline:
-            hits.cut = f"stopped after {MAX_SECONDS} s"
-        if hits.cut:
-            break
-        try:
-            decoded = decode(read_bytes(file)[0])
-        except ToolError:
-            hits.skipped += 1
-            continue
-        text = decoded[0].replace("\r\n", "\n") if decoded else None
-        if text is None or (quick and not quick.search(text)):
-            continue
-        lines = split_lines(text)
-        matching = _matching(lines, regex, across)
-        if args.files_only and matching:
-            matching = {min(matching)}
-        for number in _around(matching, context, len(lines)):
-            hits.add(str(file), _Line(number + 1, number in matching, lines[number]))
+    with Matcher(pattern, flags, MAX_SECONDS, across=_spans_lines(args.pattern)) as matcher:
+        for file in _candidates(args, path, ledger):
+            try:
+                decoded = decode(ledger.read_bytes(file))
+            except ToolError:
+                hits.skipped += 1
+                continue
+            if decoded is None:
+                continue
+            text = decoded[0].replace("\r\n", "\n")
+            matching = matcher.lines(text)
+            if matching is None:
+                hits.cut = f"stopped after {MAX_SECONDS} s, in {ledger.show(file)}"
+            elif matching:
+                lines = split_lines(text)
+                matching = {min(matching)} if args.files_only else matching
+                for number in _around(matching, context, len(lines)):
+                    hits.add(str(file), _Line(number + 1, number in matching, lines[number]))
+            if hits.cut:
+                break
     return hits
 
 
-def _candidates(args: Grep, path: Path) -> Iterator[Path]:
+def _candidates(args: Grep, path: Path, ledger: FileLedger) -> Iterator[Path]:
     wanted = Glob(args.glob) if args.glob else None
     if not path.is_dir():
         if wanted is None or wanted.matches(path.name):
             yield path
         return
-    for found in walk(path):
+    for found in walk(path, ledger.hidden_below(path)):
         if found.entry.is_file(follow_symlinks=False) and (
             wanted is None or wanted.matches(found.path)
         ):
             yield path / found.path
 
 
-def _compile(args: Grep) -> re.Pattern[str]:
+def _compile(args: Grep) -> tuple[str, int]:
     pattern = args.pattern
     for name, characters in _POSIX_CLASSES.items():
         pattern = pattern.replace(name, characters)
+    flags = re.MULTILINE | (re.IGNORECASE if args.ignore_case else 0)
     try:
-        return re.compile(pattern, re.MULTILINE | (re.IGNORECASE if args.ignore_case else 0))
+        re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         literal = re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", args.pattern)
         raise ToolError(
             f"pattern is not a regular expression: {error}. To find the text itself: {literal}",
             error_id="bad_pattern",
         ) from error
+    return pattern, int(flags)
 
 
 def _spans_lines(pattern: str) -> bool:
     return "\n" in pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", pattern) is not None
-
-
-def _matching(lines: list[str], regex: re.Pattern[str], across: bool) -> set[int]:
-    if not across:
-        return {number for number, line in enumerate(lines) if regex.search(line)}
-    text = "\n".join(lines)
-    numbers: set[int] = set()
-    line = counted = 0
-    for match in regex.finditer(text):
-        line, counted = line + text.count("\n", counted, match.start()), match.start()
-        last = line + match[0].removesuffix("\n").count("\n")
-        numbers.update(range(line, last + 1))
-    return numbers
 
 
 def _around(matching: set[int], context: int, total: int) -> list[int]:

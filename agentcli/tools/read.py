@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import json
@@ -17,12 +16,12 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
 from agentcli.runtime.files import (
+    Entry,
     FileLedger,
     TextFile,
     digest,
     display_path,
     os_errors_told,
-    read_bytes,
     size_text,
     text_file,
 )
@@ -55,6 +54,7 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
         )
     path = ctx.files.locate(args.path)
     shown = ctx.files.show(path)
+    ctx.files.require_readable(path)
     with os_errors_told(shown):
         try:
             info = path.stat()
@@ -62,7 +62,7 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
         if stat.S_ISDIR(info.st_mode):
             return ToolResult(_listing(ctx.files, path), data={"path": shown})
-    data, _ = read_bytes(path)
+    data = ctx.files.read_bytes(path)
     result = _content(args, path, shown, data)
     ctx.files.seen(path, digest(data))
     return result
@@ -213,25 +213,21 @@ def _whole(text: str) -> str:
 
 
 def _listing(files: FileLedger, folder: Path) -> str:
-    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    lines = []
-    for entry in entries[:MAX_ENTRIES]:
-        # Gone since it was listed, as happens while something is built.
-        with contextlib.suppress(FileNotFoundError):
-            lines.append(_entry(entry))
+    entries = files.list_folder(folder)
+    lines = [_entry(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         lines.append(f"[{len(entries) - MAX_ENTRIES} more; use glob or bash]")
     return "\n".join([f"{files.show(folder)}: {len(entries)} entries", *lines])
 
 
-def _entry(path: Path) -> str:
-    name = display_path(path.name)
-    info = path.lstat()
-    if stat.S_ISLNK(info.st_mode):
-        return f"{name} -> {display_path(path.readlink())}"
-    if stat.S_ISDIR(info.st_mode):
+def _entry(entry: Entry) -> str:
+    name = display_path(entry.name)
+    mode = entry.info.st_mode
+    if stat.S_ISLNK(mode):
+        return f"{name} -> {display_path(entry.link)}"
+    if stat.S_ISDIR(mode):
         return f"{name}/"
-    size = size_text(info.st_size) if stat.S_ISREG(info.st_mode) else "not a regular file"
+    size = size_text(entry.info.st_size) if stat.S_ISREG(mode) else "not a regular file"
     return f"{name}  {size}"
 
 

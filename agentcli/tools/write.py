@@ -10,7 +10,7 @@ from difflib import SequenceMatcher, unified_diff
 
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
-from agentcli.runtime.files import TextFile, os_errors_told, read_text
+from agentcli.runtime.files import TextFile, os_errors_told
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -29,11 +29,12 @@ class Write(ToolArguments):
 def run(args: Write, ctx: ToolContext) -> ToolResult:
     path = ctx.files.locate(args.path)
     shown = ctx.files.show(path)
+    ctx.files.require_readable(path)
     with os_errors_told(shown):
         exists = path.exists()
     before: TextFile | None = None
     if exists:
-        before = read_text(path)
+        before = ctx.files.read_text(path)
         ctx.files.check(path, before.digest)
     digest = ctx.files.write(path, args.content, before)
     ctx.files.seen(path, digest)

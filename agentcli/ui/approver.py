@@ -2,58 +2,67 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import re
+import select
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from agentcli.events import Action
-from agentcli.events.actions import (
-    CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
-    IPythonRunCellAction,
-    MCPAction,
-    ToolCallAction,
-)
+from agentcli.events.actions import FileEditAction, FileWriteAction
+from agentcli.events.base import Risk
+from agentcli.ui.asked import asked
+from agentcli.ui.exact import Text, rows, visible, wrapped
 from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Colors, Line, Span, Style, paint
 
-_BLANKS = re.compile(r"[ \t]{40,}")
-_EMPTY_LINES = re.compile(r"\n(?:[ \t]*\n){5,}")
+Scope = Literal["once", "session", "always"]
+_KEYS: dict[str, tuple[bool, Scope]] = {
+    "y": (True, "once"),
+    "yes": (True, "once"),
+    "s": (True, "session"),
+    "session": (True, "session"),
+    "a": (True, "always"),
+    "always": (True, "always"),
+    "n": (False, "once"),
+    "no": (False, "once"),
+}
+_ALMOST_YES = frozenset(("ok", "okay", "sure", "yep", "yeah", "yes please", "yes!", "all", "go on"))
+_RISKS: dict[Risk, tuple[str, Style]] = {
+    Risk.LOW: ("low", ""),
+    Risk.MEDIUM: ("medium", "yellow"),
+    Risk.HIGH: ("HIGH", "red bold"),
+}
+_RETRY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The person's answer; `reason` is what they want the model to know."""
+    """The person's answer. `reason` is what they want the model to know; `scope` says for how long
+    the rule that was shown holds: not at all, for this session, or from now on here."""
 
     allowed: bool
-    scope: Literal["once", "session"] = "once"
+    scope: Scope = "once"
     reason: str = ""
 
 
-def session_grant(action: Action) -> str:
-    """What `a` allows, in words."""
-    match action:
-        case CmdRunAction() | IPythonRunCellAction():
-            return "all commands"
-        case FileWriteAction() | FileEditAction():
-            return "all writes outside the workspace"
-        case MCPAction(server=server, name=name):
-            return f"all calls of {name} on {server}"
-        case ToolCallAction(name=name):
-            return f"all calls of {name}"
-    return f"all actions of kind {action.kind}"
+class _Closed(Exception):
+    """Nobody can answer at this terminal any more; says why."""
 
 
 class TerminalApprover:
     """Talks to the controlling terminal itself, wherever stdin and stdout go.
 
     `before_asking` is called first, so that whatever else draws on the terminal can make room.
-    `grant_text` says what an answer for the whole session would allow.
+    `grant_text` is the rule that a lasting answer would save, such as `bash(git push:*)`; without
+    one only this once can be allowed. `current_text` is what a file holds that is to be written,
+    None when it can't be told. A terminal that hangs up gets `timeout_s` to come back; a living one
+    waits for the person as long as it takes.
     """
 
     def __init__(
@@ -61,13 +70,19 @@ class TerminalApprover:
         tty_path: str = "/dev/tty",
         *,
         before_asking: Callable[[], None] = lambda: None,
-        grant_text: Callable[[Action], str] = session_grant,
+        grant_text: Callable[[Action], str] = lambda action: "",
+        current_text: Callable[[str], str | None] = lambda path: None,
         color: bool | None = None,
+        timeout_s: float = 60.0,
     ) -> None:
         self._tty_path = tty_path
         self._before_asking = before_asking
         self._grant_text = grant_text
-        self._color = not os.environ.get("NO_COLOR") if color is None else color
+        self._current_text = current_text
+        if color is None:
+            color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._colors: Colors = "full" if color else "none"
+        self._timeout_s = timeout_s
 
     def available(self) -> bool:
         """Whether there is a person to ask: stderr is a terminal and the tty opens."""
@@ -79,8 +94,16 @@ class TerminalApprover:
             return False
         return True
 
-    def ask(self, action: Action, reason: str) -> Approval:
-        """Show the whole of `action` and wait for an answer; the end of input is a no.
+    def ask(
+        self,
+        action: Action,
+        reason: str,
+        *,
+        risk: Risk = Risk.UNKNOWN,
+        place: tuple[int, int] | None = None,
+    ) -> Approval:
+        """Show the whole of `action` and wait for an answer; the end of input is a no. `reason` is
+        why it is asked, `place` which of how many questions this is, from 1.
 
         Raises OSError when there is no terminal. An interrupt passes through.
         """
@@ -88,104 +111,148 @@ class TerminalApprover:
         fd = self._open()
         try:
             with _line_mode(fd):
-                _write(fd, self._question(action, reason))
-                while True:
-                    _write(fd, self._bold("> "))
-                    line = _read_line(fd)
-                    if line is None:
-                        _write(fd, "\n")
-                        return Approval(False, reason="no answer: the terminal was closed")
-                    answer = _understand(line)
-                    if answer is not None:
-                        return answer
-                    _write(fd, "  y, a, n, or a few words for the model\n")
+                return self._converse(fd, action, self._question(fd, action, reason, risk, place))
+        except _Closed as closed:
+            return Approval(False, reason=f"no answer: {closed}")
         finally:
             os.close(fd)
 
     def _open(self) -> int:
         return os.open(self._tty_path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
 
-    def _question(self, action: Action, reason: str) -> str:
-        kind, body, place = _what(action)
-        grant = printable(self._grant_text(action), multiline=False, strict=True)
-        lines = ["", self._bold(f"Allow this {kind}?"), ""]
-        lines += [f"  │ {line}" for line in _exact(body).split("\n")]
-        if place:
-            lines.append(f"  in {printable(place, multiline=False, strict=True)}")
+    def _converse(self, fd: int, action: Action, question: list[Line]) -> Approval:
+        lasting = bool(self._grant_text(action))
+        keys = "y, s, a, n" if lasting else "y, n"
+        self._say(fd, question)
+        termios.tcflush(fd, termios.TCIFLUSH)
+        while True:
+            _write(fd, paint([Span(">", "bold"), Span(" ")], self._colors))
+            answer = _understand(_read_line(fd, self._timeout_s))
+            if answer is not None and (lasting or answer.scope == "once"):
+                return answer
+            self._say(fd, [[Span(f"  {keys}, or a few words for the model")]])
+
+    def _say(self, fd: int, lines: list[Line]) -> None:
+        _write(fd, "".join(paint(line, self._colors) + "\n" for line in lines))
+
+    def _question(
+        self, fd: int, action: Action, reason: str, risk: Risk, place: tuple[int, int] | None
+    ) -> list[Line]:
+        width, height = _size(fd)
+        what = asked(action, self._current(action))
+        count = f" ({place[0]} of {place[1]})" if place and place[1] > 1 else ""
+        title = f"Allow this {visible(what.kind)}?{count}"
+        body = list(rows(what.body, width))
+        lines: list[Line] = [[], *_hanging(title, width, "", style="bold"), [], *body]
+        if len(body) > height - 12:
+            lines += _hanging(f"{len(body)} rows: scroll up for the first", width, style="yellow")
+        if what.place:
+            lines += _hanging(f"in {visible(what.place)}", width)
+        for want in what.wants:
+            lines += _hanging(f"It {want}.", width, style="yellow")
+        if what.words:
+            lines += [[Span("  why, in the model's own words:")], *_quoted(what.words, width)]
+        if risk in _RISKS:
+            word, style = _RISKS[risk]
+            lines += _hanging(f"risk: {word}", width, style=style)
         if reason:
-            lines.append(f"  asked because: {printable(reason, multiline=False, strict=True)}")
-        lines += [
-            "",
-            f"  {self._bold('y')}  yes, once",
-            f"  {self._bold('a')}  yes, and {grant} until this session ends",
-            f"  {self._bold('n')}  no; or type what the model should know or do instead",
-            "",
-        ]
-        return "\n".join(lines)
+            lines += _hanging(f"asked because: {visible(reason)}", width)
+        return [*lines, [], *self._keys(action, width)]
 
-    def _bold(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self._color else text
+    def _keys(self, action: Action, width: int) -> list[Line]:
+        rule = self._grant_text(action)
+        choices = [("y", "yes, once")]
+        lines: list[Line] = []
+        if rule:
+            lines += [[Span("  the rule for s and a:")], *_quoted(rule, width)]
+            choices += [
+                ("s", "yes, and what the rule allows until this session ends"),
+                ("a", "yes, and what the rule allows in this workspace from now on"),
+            ]
+        choices.append(("n", "no; or type what the model should know or do instead"))
+        for key, meaning in choices:
+            first, *others = wrapped(meaning, width - 5)
+            lines.append([Span("  "), Span(key, "bold"), Span(f"  {first.rstrip('␣')}")])
+            lines += [[Span(f"     {piece}".rstrip("␣"))] for piece in others]
+        return lines
 
-
-def _what(action: Action) -> tuple[str, str, str]:
-    """What kind of thing is asked, its whole text, and where it happens."""
-    match action:
-        case CmdRunAction(command=command, cwd=cwd, is_input=is_input):
-            return ("input to the running command" if is_input else "command"), command, cwd or ""
-        case IPythonRunCellAction(code=code):
-            return "Python code", code, ""
-        case FileWriteAction(path=path, content=content):
-            return "write", f"{path}\n\n{content}", ""
-        case FileEditAction(path=path):
-            return "edit", "\n".join([f"{action.command} {path}", *_edit(action)]), ""
-    call = action.tool_call_metadata
-    if call is not None:
-        return f"call of {call.function_name}", call.raw_arguments, ""
-    return "action", action.model_dump_json(exclude_defaults=True), ""
+    def _current(self, action: Action) -> str | None:
+        if isinstance(action, FileWriteAction | FileEditAction):
+            return self._current_text(action.path)
+        return None
 
 
-def _edit(action: FileEditAction) -> Iterator[str]:
-    removed = action.old_str
-    added = action.new_str if action.new_str is not None else action.content
-    for sign, text in (("-", removed), ("+", added)):
-        if text is not None:
-            yield from (f"{sign} {line}" for line in text.split("\n"))
+def _quoted(text: str, width: int) -> list[Line]:
+    return list(rows([Text(line) for line in text.split("\n")], width))
 
 
-def _exact(text: str) -> str:
-    """Every character of `text` to be seen; padding that could push some of it out of sight is
-    counted instead of shown."""
-    text = _BLANKS.sub(lambda run: f"<{len(run.group())} blanks>", printable(text, strict=True))
-    return _EMPTY_LINES.sub(lambda run: f"\n<{run.group().count(chr(10)) - 1} empty lines>\n", text)
+def _hanging(text: str, width: int, before: str = "  ", *, style: Style = "") -> list[Line]:
+    """Visible text with its rows below each other."""
+    pieces = wrapped(text, width - len(before))
+    return [[Span(f"{before}{piece.rstrip('␣')}", style)] for piece in pieces]
 
 
 def _understand(line: str) -> Approval | None:
     text = printable(line, multiline=False).strip()
-    match text.lower():
-        case "y" | "yes":
-            return Approval(True)
-        case "a" | "all" | "always":
-            return Approval(True, "session")
-        case "n" | "no":
-            return Approval(False)
-    return Approval(False, reason=text) if len(text) > 2 else None
+    if text.lower() in _KEYS:
+        allowed, scope = _KEYS[text.lower()]
+        return Approval(allowed, scope)
+    if len(text) <= 2 or text.lower().rstrip(".!") in _ALMOST_YES:
+        return None
+    return Approval(False, reason=text)
 
 
-def _read_line(fd: int) -> str | None:
-    """None at the end of input."""
+def _size(fd: int) -> tuple[int, int]:
+    """Columns and rows; the usual ones where the terminal does not know."""
+    try:
+        columns, lines = os.get_terminal_size(fd)
+    except OSError:
+        columns = lines = 0
+    return columns or 80, lines or 24
+
+
+def _read_line(fd: int, timeout_s: float) -> str:
+    """Raises _Closed at the end of input, and when the terminal has hung up for `timeout_s`."""
     data = b""
+    deadline = None
     while not data.endswith(b"\n"):
-        chunk = os.read(fd, 4096)
-        if not chunk:
-            return None
-        data += chunk
+        chunk = _read(fd)
+        if chunk:
+            data, deadline = data + chunk, None
+            continue
+        if chunk is not None and not _hung_up(fd):
+            _write(fd, "\n")
+            raise _Closed("the end of input was typed")
+        deadline = deadline or time.monotonic() + timeout_s
+        if time.monotonic() >= deadline:
+            raise _Closed("the terminal was closed")
+        # A hang-up signal that is on its way ends the turn and leaves the question open.
+        time.sleep(min(_RETRY_S, timeout_s))
     return data.decode("utf-8", "replace")
 
 
+def _read(fd: int) -> bytes | None:
+    """None where there is no terminal to read from."""
+    try:
+        return os.read(fd, 4096)
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.ENXIO):
+            raise
+        return None
+
+
+def _hung_up(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+
 def _write(fd: int, text: str) -> None:
+    """What can't be shown because the terminal is gone is found out when an answer is read."""
     data = text.encode("utf-8", "replace")
-    while data:
-        data = data[os.write(fd, data) :]
+    with suppress(OSError):
+        while data:
+            data = data[os.write(fd, data) :]
 
 
 @contextmanager
@@ -194,13 +261,17 @@ def _line_mode(fd: int) -> Iterator[None]:
 
     What was typed before the question is dropped: it can't have been meant as an answer.
     """
-    before = termios.tcgetattr(fd)
-    mode = termios.tcgetattr(fd)
-    mode[0] |= termios.ICRNL
-    mode[1] |= termios.OPOST | termios.ONLCR
-    mode[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG
-    termios.tcsetattr(fd, termios.TCSAFLUSH, mode)
+    try:
+        before = termios.tcgetattr(fd)
+        mode = termios.tcgetattr(fd)
+        mode[0] |= termios.ICRNL
+        mode[1] |= termios.OPOST | termios.ONLCR
+        mode[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG
+        termios.tcsetattr(fd, termios.TCSAFLUSH, mode)
+    except termios.error as error:
+        raise _Closed("the terminal was closed") from error
     try:
         yield
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        with suppress(termios.error):
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)

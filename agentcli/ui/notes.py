@@ -15,6 +15,7 @@ from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
     ErrorObservation,
+    HookObservation,
     ModelSwitchedObservation,
     PrefixChangedObservation,
     RecallObservation,
@@ -38,6 +39,7 @@ _QUIET_STATES = frozenset(
         "user_rejected",
     }
 )
+_LONGEST_SAID = 200
 
 
 def note(event: Event, verbose: int = 0) -> Line | None:
@@ -60,14 +62,14 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             | ModelSwitchedObservation()
         ):
             return _dim(event.message)
-        case CheckpointObservation(tree=""):
-            return _dim(f"no undo: {event.content}")
-        case CheckpointObservation(left_out=left_out) if left_out:
-            return _dim(f"undo can't bring back: {', '.join(left_out)}")
+        case CheckpointObservation():
+            return _checkpoint(event)
         case DecisionObservation():
             return _dim(decision(event)) if verbose else None
         case RecallObservation() | CondensationAction() | PrefixChangedObservation() if verbose:
             return _dim(event.message)
+        case HookObservation() if verbose or (event.exit_code != 0 and not _on_call(event)):
+            return _dim(hook(event))
         case SystemMessageAction() if verbose > 1:
             return _dim(event.message)
     return None
@@ -80,6 +82,26 @@ def decision(event: DecisionObservation) -> str:
     grant = f", and from now on {event.grant}" if event.grant else ""
     reason = f": {event.reason}" if event.reason and event.decision != "allow" else ""
     return printable(f"{verb} by {who}{grant}{reason}", multiline=False)
+
+
+def _checkpoint(event: CheckpointObservation) -> Line | None:
+    if not event.tree:
+        return _dim(f"no undo: {event.content}")
+    left_out = ", ".join(event.left_out)
+    return _dim(f"undo can't bring back: {left_out}") if left_out else None
+
+
+def hook(event: HookObservation) -> str:
+    """Which hook it was, and what it said."""
+    outcome = "failed" if event.exit_code is None else f"exit {event.exit_code}"
+    first = event.content.strip().split("\n", 1)[0][:_LONGEST_SAID]
+    said = f": {first}" if first else ""
+    return f"{event.event} hook {'blocked' if event.blocked else outcome}{said} ({event.command})"
+
+
+def _on_call(event: HookObservation) -> bool:
+    """Whether the line of a call tells already that this refused it."""
+    return event.blocked and event.event == "PreToolUse"
 
 
 def metrics_line(metrics: LLMMetrics) -> Line:

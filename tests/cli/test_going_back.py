@@ -184,7 +184,7 @@ def test_fork_in_the_middle_leaves_the_original_untouched(agent, serve, lively, 
         sessions=3,
     )
     agent.use(server)
-    agent("run", "count", "--max-turns", "5" if ended else "2")
+    agent("run", "count", "--max-turns", "5" if ended else "2", "--no-summary")
     original = agent.sessions[0]
     events = read_session(original).events
     state = everything(original)

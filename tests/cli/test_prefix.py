@@ -72,10 +72,10 @@ def test_another_model_on_resume_is_named_before_it_is_asked(agent, serve):
 
 
 def test_a_condensation_is_no_surprise(agent, serve):
-    text = "many words to fill the window with\n" * 60
+    text = "many words to fill the window with\n" * 80
     (agent.workspace / "long.txt").write_text(text)
-    read = Reply("", [Call("read", {"path": "long.txt"})])
-    server = serve([*[read] * 12, Reply("Enough.")], sessions=13)
+    reads = [Reply("", [Call("read", {"path": "long.txt", "start": n})]) for n in range(1, 13)]
+    server = serve([*reads, Reply("Enough.")], sessions=13)
     agent.use(server)
     done = agent("run", "read it again and again", "--set", "model.context_tokens=8000")
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -49,7 +50,7 @@ def test_a_bug_is_found_fixed_and_verified(agent, serve, repository, api, stream
     assert done.stdout == "Fixed tally.py; all 3 tests pass.\n"
     check = subprocess.run(["python3", "-m", "unittest"], cwd=repository, capture_output=True)
     assert check.returncode == 0
-    assert "no sandbox is in force" in done.stderr
+    assert re.search("bubblewrap|landlock", done.stderr)
     assert len(server.requests) == len(FIX)
 
 
@@ -435,8 +436,10 @@ def test_images_reach_the_model(agent, serve, api):
 
 def test_a_long_session_slides_its_window_and_goes_on(agent, serve):
     """The prefix may break where the window slides, and nowhere else."""
-    long = Call("bash", {"command": "seq 1 400"})
-    steps = [Reply(f"Step {number}.", [long]) for number in range(30)]
+    steps = [
+        Reply(f"Step {number}.", [Call("bash", {"command": f"seq {number} 400"})])
+        for number in range(30)
+    ]
     server = serve([*steps, Reply("Done.")], sessions=8)
     done = agent.use(server)(
         "run", "keep this in mind: blue", "--set", "model.context_tokens=30000"
@@ -450,9 +453,8 @@ def test_a_long_session_slides_its_window_and_goes_on(agent, serve):
 
 
 def test_a_provider_that_says_the_context_is_full_gets_a_shorter_one(agent, serve):
-    long = Call("bash", {"command": "seq 1 400"})
     full = HttpError(400, "invalid_request_error", "maximum context length is 8000 tokens")
-    steps = [Reply("", [long]) for _ in range(6)]
+    steps = [Reply("", [Call("bash", {"command": f"seq {first} 400"})]) for first in range(6)]
     server = serve([*steps, full, Reply("Done.")], sessions=3)
     done = agent.use(server)("run", "x")
     assert done.stdout == "Done.\n", done.stderr

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from agentcli.borders import Borders
+from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.shell import Shell
 
 LIMIT_S = 30
 HAS_PROC = Path("/proc/self/syscall").exists()
 needs_proc = pytest.mark.skipif(not HAS_PROC, reason="needs /proc")
+
+
+class Around(Sandbox):
+    """A sandbox that is nothing but a program before the command."""
+
+    def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
+        return SpawnOptions(cwd, self.notes)
+
+
+def around(*prefix: str) -> Sandbox:
+    place = Path("/")
+    return Around("none", Borders(place, place, (place,)), notes=prefix)
 
 
 def make_shell(folder: Path, **options: object) -> Shell:

@@ -13,7 +13,7 @@ import pytest
 
 from agentcli.runtime import processes, python_driver
 from agentcli.runtime.python import PythonInterpreter, find_interpreter
-from tests.runtime.shells import needs_proc, until
+from tests.runtime.shells import around, needs_proc, until
 from tests.runtime.test_images import png
 
 
@@ -298,7 +298,7 @@ def test_find_interpreter(tmp_path: Path) -> None:
 
 
 def test_interpreter_that_cannot_start_is_an_error(tmp_path: Path) -> None:
-    python = make_python(tmp_path, argv_prefix=("sh", "-c", "echo broken; exit 9"))
+    python = make_python(tmp_path, sandbox=around("sh", "-c", "echo broken; exit 9"))
     with pytest.raises(OSError, match="broken"):
         python.run("1")
     python.close()

@@ -12,7 +12,7 @@ import pytest
 
 from agentcli.runtime import processes
 from agentcli.runtime.shell import CommandResult, Shell
-from tests.runtime.shells import make_shell, needs_proc, sound, until
+from tests.runtime.shells import around, make_shell, needs_proc, sound, until
 
 # What a command sees
 
@@ -53,7 +53,7 @@ def test_no_echo_no_prompt_no_job_noise(shell: Shell) -> None:
 @needs_proc
 def test_command_file_is_private_and_pipes_are_not_inherited(shell: Shell, tmp_path: Path) -> None:
     shell.run("true")
-    (folder,) = (tmp_path / "scratch").iterdir()
+    (folder,) = (tmp_path / "scratch").glob("bash-*")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "script").stat().st_mode) == 0o600
     listed = shell.run("ls -l /proc/self/fd").output
@@ -256,16 +256,16 @@ def test_restart_forgets_variables_and_keeps_the_folder(shell: Shell) -> None:
 
 
 def test_prefix_is_put_before_bash(tmp_path: Path) -> None:
-    shell = make_shell(tmp_path, argv_prefix=("env", "ADDED=1"))
+    shell = make_shell(tmp_path, sandbox=around("env", "ADDED=1"))
     assert shell.run("echo $ADDED; sleep 0 | cat").output == "1\n"
     shell.close()
 
 
 def test_shell_that_cannot_start_is_an_error(tmp_path: Path) -> None:
-    shell = make_shell(tmp_path, argv_prefix=("sh", "-c", "echo broken; exit 9"))
+    shell = make_shell(tmp_path, sandbox=around("sh", "-c", "echo broken; exit 9"))
     with pytest.raises(OSError, match="broken"):
         shell.run("true")
-    missing = make_shell(tmp_path, argv_prefix=("/nonexistent/sandbox",))
+    missing = make_shell(tmp_path, sandbox=around("/nonexistent/sandbox"))
     with pytest.raises(OSError, match="nonexistent"):
         missing.run("true")
     shell.close()

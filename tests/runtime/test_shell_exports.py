@@ -11,7 +11,7 @@ from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.output import Capture
 from agentcli.runtime.shell import Shell
 from agentcli.runtime.variables import WITHHELD, exports_of
-from tests.runtime.shells import make_shell, needs_proc, sound, until
+from tests.runtime.shells import around, make_shell, needs_proc, sound, until
 from tests.runtime.test_shell import TWISTS
 
 # What a result tells
@@ -173,8 +173,8 @@ def test_an_activated_virtual_environment_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_is_around_bash_sees_nothing_of_the_exports(tmp_path: Path) -> None:
-    around = ("sh", "-c", 'echo "$A$PATH" >seen; exec "$@"', "sh")
-    shell = make_shell(tmp_path, argv_prefix=around, exports={"A": "1", "PATH": "/evil"})
+    spy = around("sh", "-c", 'echo "$A$PATH" >seen; exec "$@"', "sh")
+    shell = make_shell(tmp_path, sandbox=spy, exports={"A": "1", "PATH": "/evil"})
     assert shell.run("echo $A $PATH").output == "1 /evil\n"
     assert "evil" not in (tmp_path / "work" / "seen").read_text()
     shell.close()

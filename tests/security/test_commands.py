@@ -1,73 +1,30 @@
-"""Which commands certainly change nothing."""
+"""What a script may run, as far as that is known before it runs."""
 
 from __future__ import annotations
+
+import os
+import random
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.security.commands import is_read_only
+from agentcli.security.commands import is_read_only, parse_script
+from tests.security.corpus import NEVER_ALLOWED, NOT_READ_ONLY, READ_ONLY
+from tests.security.scripts import MARKERS, make_script
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "true",
-        "ls -la src tests",
-        "cat README.md | head -20",
-        "grep -rn 'def main' src 2>/dev/null | wc -l",
-        "cd src && ls; pwd",
-        "git status && git diff HEAD~1 -- src",
-        "find . -name '*.py' -type f 2>&1",
-        "rg --files",
-        "sort -u names.txt",
-    ],
-)
+def words(text: str) -> list[tuple[str | None, ...]]:
+    return [command.words for command in parse_script(text).commands]
+
+
+@pytest.mark.parametrize("command", READ_ONLY)
 def test_reading(command):
     assert is_read_only(command)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "",
-        "rm x",
-        "echo hi > x",
-        "echo hi >/dev/null > x",
-        "echo hi 2>err",
-        "cat <(rm x)",
-        "cat $(rm x)",
-        "cat `rm x`",
-        "ls; rm x",
-        "ls\nrm x",
-        "ls & rm x",
-        "ls && rm x",
-        "ls | tee x",
-        "ls |& tee x",
-        "ls;;rm x",
-        "x=1 ls",
-        "find . -delete",
-        "find . -exec rm {} +",
-        "find . -fprintf x %p",
-        "sort -o x x",
-        "sort -uo x x",
-        "sort --output=x x",
-        "sort *",
-        "rg --pre ./script x",
-        "git diff --output=x",
-        "git branch -D main",
-        "git -c core.pager=x log",
-        "git log --ext-diff",
-        "env ls",
-        "xargs rm",
-        "sed -n 1p x",
-        "python -V",
-        "'ls' 'a",
-        "ls \\\nrm",
-        "sudo ls",
-        "uniq a b",
-    ],
-)
+@pytest.mark.parametrize("command", [*NEVER_ALLOWED, *NOT_READ_ONLY])
 def test_what_may_write_or_is_not_plain(command):
     assert not is_read_only(command)
 
@@ -75,3 +32,130 @@ def test_what_may_write_or_is_not_plain(command):
 @given(st.text())
 def test_any_text_has_an_answer(text):
     assert is_read_only(text) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a && b | c; d & e", [("a",), ("b",), ("c",), ("d",), ("e",)]),
+        ("(a; { b; })", [("a",), ("b",)]),
+        ("if a; then b; elif c; then d; else e; fi", [("a",), ("b",), ("c",), ("d",), ("e",)]),
+        ("a \"$(b '$(c)' `d`)\" <(e)", [("d",), ("b", "$(c)", None), ("e",), ("a", None, None)]),
+        ("x=$(a) y=`b` c", [("a",), ("b",), ("c",)]),
+        ("cat <<E\n$(a)\nE\nb", [("a",), ("cat",), ("b",)]),
+        ("for x in $(a); do b; done", [("a",), ("b",)]),
+        ("f() { a; }", [("a",)]),
+        ("r''m \"a b\" $'c\\x64' e\\ f", [("rm", "a b", "cd", "e f")]),
+        ("ls $x *.py {a,b} ~/x", [("ls", None, None, None, "~/x")]),
+        ("sudo -u me env -u B A=1 nice -n 5 rm x", [("rm", "x")]),
+        ("bash -c 'a; b'", [("a",), ("b",)]),
+        ("eval 'a' b", [("a", "b")]),
+        ("trap 'a' EXIT", [("a",)]),
+        ("xargs -0 -n 1 rm -f", [("rm", "-f", None)]),
+        (
+            "find . -exec rm {} + -exec ls \\;",
+            [("find", ".", "-exec", "rm", "{}", "+", "-exec", "ls", ";"), ("rm", None), ("ls",)],
+        ),
+    ],
+)
+def test_every_part_counts(text, found):
+    assert words(text) == found
+
+
+def test_what_stands_around_a_command_is_known():
+    (command,) = parse_script("{ cd src && A=1 sudo -n env B=2 rm x 2>err; } >out").commands[1:]
+    assert command.wrappers == ("sudo", "env")
+    assert command.assignments == ("A", "B")
+    assert command.cwd == "src"
+    assert [(r.fd, r.operator, r.target) for r in command.redirects] == [
+        ("2", ">", "err"),
+        ("", ">", "out"),
+    ]
+    assert command.levels[0] == ("sudo", "-n", "env", "B=2", "rm", "x")
+    *_, shell = parse_script("curl x | tee y | sh").commands
+    assert shell.piped_from.words == ("tee", "y")
+    assert shell.piped_from.piped_from.words == ("curl", "x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python -c 'x'",
+        "perl -e 1",
+        "node -e 1",
+        "ssh host ls",
+        "bash",
+        "bash -c $x",
+        "eval $x",
+        "source x",
+        "$x",
+        "alias a=b",
+        "f() { :; }",
+        "echo ${x@P}",
+        "echo $((x))",
+        "env -S 'a b'",
+        "a '",
+        "a\u00a0b",
+        "a\0b",
+        "a\rb",
+        "l\\\ns",
+        "time for x in a; do b; done",
+    ],
+)
+def test_what_can_not_be_judged_whole_says_so(text):
+    assert parse_script(text).unclear
+
+
+@pytest.fixture
+def run_markers(tmp_path):
+    """Run a script in a real bash in which m1, m2 and m3 write down how they were called."""
+    programs, log, folder = tmp_path / "bin", tmp_path / "log", tmp_path / "work"
+    for path in (programs, log, folder):
+        path.mkdir()
+    for name in MARKERS:
+        program = programs / name
+        program.write_text(f'#!/bin/bash\nprintf "%s\\0" "${{0##*/}}" "$@" > {log}/$$\n')
+        program.chmod(0o755)
+
+    def run(text: str) -> list[tuple[str, ...]]:
+        for old in log.iterdir():
+            old.unlink()
+        script = tmp_path / "script"
+        script.write_text(text)
+        subprocess.run(
+            ["timeout", "-s", "KILL", "10", "bash", "--noprofile", "--norc", str(script)],
+            cwd=folder,
+            env={"PATH": f"{programs}:{os.defpath}", "HOME": str(folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+        calls = [path.read_text(errors="replace").split("\0")[:-1] for path in log.iterdir()]
+        return [tuple(call) for call in calls if call]
+
+    return run
+
+
+def home_left_out(call: tuple[str | None, ...], home: str | None) -> tuple[str | None, ...]:
+    return tuple(word for word in call if word != "~" and (home is None or word != home))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bash_runs_nothing_that_was_not_found(run_markers, tmp_path, seed):
+    """Scripts of markers, many of them damaged, are run: each command that bash ran, with its very
+    words where all are known, must be among those found before; else the script is unclear."""
+    choices = random.Random(seed)
+    clear = 0
+    for _ in range(60):
+        text = make_script(choices)
+        script = parse_script(text)
+        if script.unclear:
+            continue
+        clear += 1
+        found = {home_left_out(c.words, None) for c in script.commands if c.words}
+        exact = script.verified and all(None not in c.words for c in script.commands)
+        for call in run_markers(text):
+            if exact:
+                assert home_left_out(call, str(tmp_path / "work")) in found, text
+            else:
+                assert call[0] in {words[0] for words in found} | {None}, text
+    assert clear > 15

@@ -1,9 +1,17 @@
+import codecs
+import fcntl
 import os
 import pty
+import shutil
 import signal
+import struct
+import subprocess
+import sys
 import termios
+import textwrap
 import threading
 import tty
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +22,9 @@ from agentcli.events.actions import (
     FileWriteAction,
     MCPAction,
 )
+from agentcli.events.base import Risk
 from agentcli.ui.approver import Approval, TerminalApprover
+from agentcli.ui.style import cells
 
 LS = CmdRunAction(command="ls", cwd="/w")
 
@@ -26,15 +36,19 @@ class Person:
         self.master, self.slave = pty.openpty()
         self.path = os.ttyname(self.slave)
         self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def answers(self, *lines):
         self._thread = threading.Thread(target=self._sit, args=(lines,), daemon=True)
         self._thread.start()
 
+    def read_until(self, prompt):
+        while not self.seen.endswith(prompt):
+            self.seen += self._decoder.decode(os.read(self.master, 4096))
+
     def _sit(self, lines):
         for line in lines:
-            while not self.seen.endswith("> "):
-                self.seen += os.read(self.master, 4096).decode()
+            self.read_until("> ")
             self.seen += " "
             if callable(line):
                 line()
@@ -44,18 +58,31 @@ class Person:
     def wait(self):
         self._thread.join()
 
+    def resize(self, columns, lines=24):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    @property
+    def screen(self):
+        return self.seen.replace("\r\n", "\n")
+
 
 @pytest.fixture
 def person():
     person = Person()
     yield person
-    os.close(person.master)
-    os.close(person.slave)
+    for fd in (person.master, person.slave):
+        if fd >= 0:
+            os.close(fd)
 
 
-def ask(person, *lines, action=LS, reason="", **options):
+def rule(action):
+    return "bash(ls:*)"
+
+
+def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **options):
     person.answers(*lines)
-    approval = TerminalApprover(person.path, color=False, **options).ask(action, reason)
+    approver = TerminalApprover(person.path, **{"color": False, "grant_text": rule, **options})
+    approval = approver.ask(action, reason, risk=risk, place=place)
     person.wait()
     return approval
 
@@ -65,7 +92,9 @@ def ask(person, *lines, action=LS, reason="", **options):
     [
         (b"y\n", Approval(True)),
         (b"Yes\n", Approval(True)),
-        (b"a\n", Approval(True, "session")),
+        (b"s\n", Approval(True, "session")),
+        (b"a\n", Approval(True, "always")),
+        (b"ALWAYS \n", Approval(True, "always")),
         (b"n\n", Approval(False)),
         (b"use pip instead\n", Approval(False, reason="use pip instead")),
         ("schöner wär's\n".encode(), Approval(False, reason="schöner wär's")),
@@ -76,14 +105,32 @@ def test_answers(person, typed, approval):
 
 
 def test_what_says_nothing_is_asked_again(person):
-    assert ask(person, b"\n", b"x\n", b"\x1b[A\n", b"n\n") == Approval(False)
-    assert person.seen.count("y, a, n, or a few words") == 3
+    unclear = (b"\n", b"x\n", b"\x1b[A\n", b"yes please\n", b"OK.\n")
+    assert ask(person, *unclear, b"n\n") == Approval(False)
+    assert person.seen.count("y, s, a, n, or a few words") == 5
+
+
+def test_what_can_not_be_saved_is_not_offered(person):
+    assert ask(person, b"s\n", b"a\n", b"y\n", grant_text=lambda action: "") == Approval(True)
+    assert "rule" not in person.seen
+    assert person.seen.count("  y, n, or a few words") == 2
 
 
 def test_the_end_of_input_is_a_no(person):
     approval = ask(person, b"\x04")
     assert not approval.allowed
-    assert "no answer" in approval.reason
+    assert "no answer: the end of input" in approval.reason
+
+
+def test_a_terminal_that_hung_up_means_no(person):
+    def hang_up():
+        os.close(person.slave)
+        person.slave = -1
+        os.close(person.master)
+        person.master = -1
+
+    approval = ask(person, hang_up, timeout_s=0.01)
+    assert approval == Approval(False, reason="no answer: the terminal was closed")
 
 
 def test_the_question_says_what_where_and_why(person):
@@ -92,20 +139,44 @@ def test_the_question_says_what_where_and_why(person):
     assert "│ ls\r\n" in person.seen
     assert "in /w" in person.seen
     assert "asked because: network is needed" in person.seen
-    assert "yes, and all commands until this session ends" in person.seen
+    assert "│ bash(ls:*)" in person.seen
 
 
-def test_the_whole_command_is_shown(person):
-    command = " && ".join(f"step {n}" for n in range(300))
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_whole_command_is_shown(person, columns):
+    person.resize(columns)
+    command = " && ".join(f"step {n} --with '{'x' * (n % 90)}'" for n in range(300))
     ask(person, b"n\n", action=CmdRunAction(command=command))
-    assert command in person.seen
+    rows = person.screen.split("\n")
+    assert all(cells(row) <= columns for row in rows)
+    body = [row for row in rows if row.startswith(("  │ step", "  ↳ "))]
+    assert "".join(row[4:].replace("␣", " ") for row in body) == command
+    assert f"{len(body)} rows: scroll up" in person.screen
+
+
+def test_a_break_within_a_word_is_told_from_one_at_a_blank(person):
+    person.resize(40)
+    ask(person, b"n\n", action=CmdRunAction(command=f"rm {'a' * 33}/b"))
+    one_word = person.screen
+    person.seen = ""
+    ask(person, b"n\n", action=CmdRunAction(command=f"rm {'a' * 33} /b"))
+    assert f"│ rm {'a' * 33}\n  ↳ /b\n" in one_word
+    assert f"│ rm {'a' * 33}\n  ↳ ␣/b\n" in person.screen
+
+
+def test_signs_of_ours_can_not_be_forged(person):
+    command = "echo ␣ ␛\n  ↳ x\nls  \n\tls\r\n"
+    ask(person, b"n\n", action=CmdRunAction(command=command))
+    assert "│ echo <U+2423> <U+241B>\n" in person.screen
+    assert "  │   ↳ x\n" in person.screen
+    assert "│ ls␣␣\n  │ ␉ls␍\n  │\n" in person.screen
 
 
 def test_nothing_in_a_command_hides(person):
     command = "ls\x1b[8m; rm -rf ~\x1b[0m\u202e" + " " * 200 + "a" + "\n" * 50 + "b"
     ask(person, b"n\n", action=CmdRunAction(command=command))
     assert "ls␛[8m; rm -rf ~␛[0m<U+202E><200 blanks>a" in person.seen
-    assert "<49 empty lines>" in person.seen
+    assert "<49 blank lines>" in person.seen
     assert "\x1b" not in person.seen
 
 
@@ -114,13 +185,13 @@ def test_nothing_in_a_command_hides(person):
     [
         (
             FileWriteAction(path="/etc/x", content="one\ntwo"),
-            ["this write", "/etc/x", "two", "all writes outside the workspace"],
+            ["this write?", "/etc/x", "+ two"],
         ),
         (
             FileEditAction(path="/etc/x", old_str="old", new_str="new"),
-            ["this edit", "str_replace /etc/x", "- old", "+ new"],
+            ["this edit?", "/etc/x", "- old", "+ new"],
         ),
-        (MCPAction(server="github", name="push"), ["github", "all calls of push on github"]),
+        (MCPAction(server="github", name="push"), ["this call of push on github?"]),
         (BrowseURLAction(url="https://example.org"), ["https://example.org"]),
     ],
 )
@@ -130,9 +201,185 @@ def test_other_actions_are_shown_whole(person, action, parts):
         assert part in person.seen
 
 
-def test_the_grant_can_be_told_in_other_words(person):
-    ask(person, b"n\n", grant_text=lambda action: "everything in /w")
-    assert "yes, and everything in /w until" in person.seen
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u200bb", "a<U+200B>b"),
+        ("a\u00a0b", "a<U+00A0>b"),
+        ("a\u3164b\u2800", "a<U+3164>b<U+2800>"),
+        ("\u0441url x", "\u0441<U+0441>url x"),
+        ("проект", "проект"),
+        ("café naïve", "café naïve"),
+        ("e\u0301", "e\u0301"),
+        ("rm\u0336 x", "rm<U+0336> x"),
+        ("x\u0301\u0301\u0301\u0301", "x\u0301\u0301<U+0301><U+0301>"),
+    ],
+)
+def test_letters_that_deceive_are_spelled(person, text, shown):
+    ask(person, b"n\n", action=CmdRunAction(command=text))
+    assert f"│ {shown}\n" in person.screen
+
+
+def test_an_edit_is_a_diff(person):
+    action = FileEditAction(path="a.py", old_str="x = 1\ny = 2", new_str="x = 1\ny = 3 ")
+    ask(person, b"n\n", action=action)
+    assert "  │ a.py\n" in person.screen
+    assert "  │  x = 1\n  │- y = 2\n  │+ y = 3␣\n" in person.screen
+
+
+def test_a_write_over_a_file_shows_what_changes(person):
+    old = "".join(f"line {n}\n" for n in range(40))
+    action = FileWriteAction(path="a", content=old.replace("line 20\n", "other\n"))
+    ask(person, b"n\n", action=action, current_text={"a": old}.get)
+    assert "this write over a file?" in person.screen
+    assert "  │@ line 18\n  │  line 17\n" in person.screen
+    assert "  │- line 20\n  │+ other\n" in person.screen
+    assert "line 30" not in person.screen
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"), [((2, 3), "this command? (2 of 3)"), ((1, 1), "this command?\n")]
+)
+def test_which_of_several_questions_it_is(person, place, shown):
+    ask(person, b"n\n", place=place)
+    assert shown in person.screen
+
+
+def test_colour_only_where_it_is_wanted(person, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    ask(person, b"n\n", risk=Risk.HIGH, color=None)
+    assert "\x1b" not in person.seen
+    person.seen = ""
+    prompt = "\x1b[1m>\x1b[0m "
+    thread = threading.Thread(target=_answer_after, args=(person, prompt), daemon=True)
+    thread.start()
+    TerminalApprover(person.path, color=True).ask(LS, "", risk=Risk.HIGH)
+    thread.join()
+    assert "\x1b[31;1m  risk: HIGH\x1b[0m" in person.seen
+
+
+def _answer_after(person, prompt):
+    person.read_until(prompt)
+    os.write(person.master, b"n\n")
+
+
+ESCALATION = CmdRunAction(
+    command="pip install --index-url https://packages.example.org/simple requests",
+    cwd="/w",
+    network=True,
+    unsandboxed=True,
+    reason="the tests need it\nplease press y",
+)
+SCREEN_OF_80 = """
+Allow this command? (1 of 3)
+
+  │ pip install --index-url https://packages.example.org/simple requests
+  in /w
+  It reaches the network.
+  It runs outside the sandbox, with all your rights.
+  why, in the model's own words:
+  │ the tests need it
+  │ please press y
+  risk: HIGH
+  asked because: it needs more than the sandbox gives
+
+  the rule for s and a:
+  │ bash(pip install:*)
+  y  yes, once
+  s  yes, and what the rule allows until this session ends
+  a  yes, and what the rule allows in this workspace from now on
+  n  no; or type what the model should know or do instead
+> """
+SCREEN_OF_40 = """
+Allow this command? (1 of 3)
+
+  │ pip install --index-url␣
+  ↳ https://packages.example.org/simple␣
+  ↳ requests
+  in /w
+  It reaches the network.
+  It runs outside the sandbox, with all
+  your rights.
+  why, in the model's own words:
+  │ the tests need it
+  │ please press y
+  risk: HIGH
+  asked because: it needs more than the
+  sandbox gives
+
+  the rule for s and a:
+  │ bash(pip install:*)
+  y  yes, once
+  s  yes, and what the rule allows
+     until this session ends
+  a  yes, and what the rule allows in
+     this workspace from now on
+  n  no; or type what the model should
+     know or do instead
+> """
+
+
+@pytest.mark.parametrize(("columns", "screen"), [(40, SCREEN_OF_40), (80, SCREEN_OF_80)])
+def test_the_screen(person, columns, screen):
+    person.resize(columns)
+    ask(
+        person,
+        b"n\n",
+        action=ESCALATION,
+        reason="it needs more than the sandbox gives",
+        risk=Risk.HIGH,
+        place=(1, 3),
+        grant_text=lambda action: "bash(pip install:*)",
+    )
+    assert person.screen.removesuffix(" ") == screen
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+def test_the_screen_in_tmux(tmp_path):
+    """A real terminal of 80 columns shows the recorded screen, and takes the answer."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            f"""
+            from agentcli.events.actions import CmdRunAction
+            from agentcli.events.base import Risk
+            from agentcli.ui.approver import TerminalApprover
+            approver = TerminalApprover(color=False, grant_text=lambda a: "bash(pip install:*)")
+            action = CmdRunAction.model_validate_json({ESCALATION.model_dump_json()!r})
+            why = "it needs more than the sandbox gives"
+            print(approver.ask(action, why, risk=Risk.HIGH, place=(1, 3)))
+            """
+        )
+    )
+    os.mkfifo(tmp_path / "shown")
+    tmux = ["tmux", "-f", "/dev/null", "-S", str(tmp_path / "socket")]
+
+    def run(*words):
+        done = subprocess.run([*tmux, *words], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    begin = f"read x; exec {sys.executable} {program}"
+    env = ["-e", f"PYTHONPATH={Path.cwd()}", "-e", "LANG=C.UTF-8"]
+    run("-u", "new-session", "-d", "-x", "80", "-y", "40", *env, begin)
+    try:
+        run("pipe-pane", "-O", f"cat > {tmp_path / 'shown'}")
+        with open(tmp_path / "shown", "rb") as shown:
+            run("send-keys", "Enter")
+            _read_until(shown, b"> ")
+            assert run("capture-pane", "-p").strip("\n") == SCREEN_OF_80.strip()
+            run("send-keys", "s", "Enter")
+            assert b"scope='session'" in _read_until(shown, b"reason=")
+    finally:
+        subprocess.run([*tmux, "kill-server"], capture_output=True)
+
+
+def _read_until(stream, end):
+    data = b""
+    while not data.endswith(end):
+        byte = stream.read(1)
+        assert byte, f"the terminal closed after {data!r}"
+        data += byte
+    return data
 
 
 def test_keys_pressed_before_the_question_do_not_count(person):

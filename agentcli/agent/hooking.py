@@ -1,0 +1,284 @@
+"""Hooks in the course of a session: when they run, what they are told, what follows from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentcli.agent.agent import Ending
+from agentcli.errors import TurnInterrupted
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    DecisionObservation,
+    HookObservation,
+)
+from agentcli.events.progress import Notice, Status
+from agentcli.sessions.session import Session
+from agentcli.sessions.state import AgentState
+
+PRE_TOOL = "PreToolUse"
+POST_TOOL = "PostToolUse"
+PROMPT = "UserPromptSubmit"
+START = "SessionStart"
+END = "SessionEnd"
+STOP = "Stop"
+COMPACT = "PreCompact"
+
+MOST_STOPS = 3
+"""How often Stop hooks may keep one turn from ending."""
+MAX_CONTEXT_CHARS = 30_000
+MAX_REASON_CHARS = 4_000
+_NO_REASON = "the hook gave no reason"
+_BLOCKED = 2
+_NOT_STARTED = (126, 127)
+"""What a shell exits with when there is no such command, or it may not be run."""
+_SIGNALLED = 128
+_TOLD = {PROMPT, START}
+"""Of these, what a hook writes to stdout is for the model."""
+_DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
+
+
+class Hook(Protocol):
+    """A hook of the settings: run by sh, for tools whose names `matcher` matches in full."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def matcher(self) -> str: ...
+    @property
+    def timeout_s(self) -> float: ...
+
+
+class Run(Protocol):
+    """What came of one run; `exit_code` None: it gave no answer, `fault` says why."""
+
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def stdout(self) -> str: ...
+    @property
+    def stderr(self) -> str: ...
+    @property
+    def fault(self) -> str: ...
+
+
+Runner = Callable[[str, bytes, float, Callable[[], None]], Run]
+"""Runs a command with JSON on stdin for at most so many seconds; what it is given last is called
+while it waits."""
+Voucher = Callable[[str, str], str]
+"""Why the hook of this event with this command must not be run now; empty when it may."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one hook had to say. `reason`: why it blocks, empty when it does not; `context`: what it
+    wants the model to know."""
+
+    reason: str = ""
+    context: str = ""
+
+
+class SessionHooks:
+    """The hooks of a session, by event. They are run one after the other on the main thread, each
+    after what it is told of has been recorded."""
+
+    def __init__(
+        self,
+        hooks: Mapping[str, Sequence[Hook]],
+        run: Runner,
+        workspace: str,
+        vouch: Voucher = lambda event, command: "",
+    ) -> None:
+        self._hooks = hooks
+        self._run = run
+        self._workspace = workspace
+        self._vouch = vouch
+
+    def before(self, session: Session, action: Action) -> str:
+        """Why a hook refuses `action`, recorded as its decision; empty when none does. A hook that
+        gives no answer refuses, as it may be a guard."""
+        payload = _call_of(action)
+        for verdict in self._ask(session, PRE_TOOL, payload):
+            if verdict.reason:
+                session.emit(
+                    DecisionObservation(
+                        cause=action.id, decision="deny", by="hook", reason=verdict.reason
+                    )
+                )
+                return verdict.reason
+        return ""
+
+    def after(self, session: Session, action: Action, observation: Observation) -> None:
+        """Tell the hooks what came of `action`; what blocks goes to the model."""
+        if not self._hooks.get(POST_TOOL):
+            return
+        payload = {
+            **_call_of(action),
+            "tool_output": session.redact(observation.content),
+            "exit_code": _exit_code(observation),
+        }
+        for verdict in self._ask(session, POST_TOOL, payload):
+            if verdict.reason:
+                _tell_model(session, f"A {POST_TOOL} hook of the user says", verdict.reason)
+
+    def submitting(self, session: Session, text: str) -> str:
+        """Why a hook does not let the user's message be taken; empty when it is."""
+        for verdict in self._ask(session, PROMPT, {"prompt": text}):
+            if verdict.reason:
+                return verdict.reason
+        return ""
+
+    def started(self, session: Session, *, resumed: bool) -> None:
+        """The session was opened. Nothing blocks it."""
+        for _ in self._ask(session, START, {"reason": "resumed" if resumed else "new"}):
+            pass
+
+    def ended(self, session: Session, reason: str) -> None:
+        """The session is about to be closed; an interrupt ends the hook that runs, and only it."""
+        try:
+            for _ in self._ask(session, END, {"reason": reason}):
+                pass
+        except TurnInterrupted:
+            session.notify(Notice(f"the {END} hook was interrupted"))
+
+    def stopping(self, session: Session, ending: Ending) -> bool:
+        """Whether a hook has the turn go on: what it said is recorded for the model. Only a turn
+        that came to its end by itself is asked about, and held at most `MOST_STOPS` times."""
+        if ending.agent_state not in _DONE or not self._hooks.get(STOP):
+            return False
+        held = _times_held(session.events)
+        payload = {"reason": ending.reason, "stop_hook_active": held > 0}
+        for verdict in self._ask(session, STOP, payload, may_block=held < MOST_STOPS):
+            if not verdict.reason:
+                continue
+            if held >= MOST_STOPS:
+                session.notify(
+                    Notice(f"a {STOP} hook held this turn {held} times already; it ends now")
+                )
+                return False
+            _tell_model(
+                session, f"A {STOP} hook of the user keeps you from ending here", verdict.reason
+            )
+            return True
+        return False
+
+    def compacting(self, session: Session) -> bool:
+        """Whether no hook puts the condensation of the conversation off."""
+        payload = {"reason": "high_water"}
+        return not any(verdict.reason for verdict in self._ask(session, COMPACT, payload))
+
+    def _ask(
+        self, session: Session, event: str, payload: dict[str, Any], *, may_block: bool = True
+    ) -> Iterator[Verdict]:
+        """The verdicts of the hooks of `event`, each run when the one before it is dealt with."""
+        name = payload.get("tool_name")
+        for hook in self._hooks.get(event, ()):
+            if name is None or not hook.matcher or re.fullmatch(hook.matcher, name):
+                yield self._one(session, event, hook, payload, may_block)
+
+    def _one(
+        self, session: Session, event: str, hook: Hook, payload: dict[str, Any], may_block: bool
+    ) -> Verdict:
+        if why := self._vouch(event, hook.command):
+            return self._not_run(session, event, hook, why)
+        data = {
+            "hook_event_name": event,
+            "session_id": session.id,
+            "session_folder": str(session.folder),
+            "cwd": self._workspace,
+            **payload,
+        }
+        status = Status("hook", event)
+        session.notify(status)
+        run = self._run(
+            hook.command,
+            json.dumps(data).encode(),
+            hook.timeout_s,
+            lambda: session.notify(status),
+        )
+        verdict = _verdict(event, run)
+        _record(session, event, hook, run, blocked=bool(verdict.reason) and may_block)
+        if verdict.context:
+            _tell_model(session, f"From a {event} hook of the user", verdict.context)
+        return verdict
+
+    def _not_run(self, session: Session, event: str, hook: Hook, why: str) -> Verdict:
+        blocked = event == PRE_TOOL
+        session.emit(
+            HookObservation(event=event, command=hook.command, content=why, blocked=blocked)
+        )
+        return Verdict(reason=why if blocked else "")
+
+
+def _verdict(event: str, run: Run) -> Verdict:
+    code = run.exit_code
+    if code == _BLOCKED:
+        return Verdict(reason=(run.stderr or run.stdout)[:MAX_REASON_CHARS] or _NO_REASON)
+    if code == 0:
+        return Verdict(context=run.stdout[:MAX_CONTEXT_CHARS] if event in _TOLD else "")
+    no_answer = code is None or code < 0 or code in _NOT_STARTED or code > _SIGNALLED
+    if no_answer and event == PRE_TOOL:
+        return Verdict(reason=f"the hook that should judge this {_fault(run)}")
+    return Verdict()
+
+
+def _fault(run: Run) -> str:
+    said = f": {run.stderr[:MAX_REASON_CHARS]}" if run.stderr else ""
+    if run.exit_code is None:
+        return run.fault + said
+    if run.exit_code < 0:
+        return f"was ended by signal {-run.exit_code}{said}"
+    return f"failed with exit code {run.exit_code}{said}"
+
+
+def _record(session: Session, event: str, hook: Hook, run: Run, *, blocked: bool) -> None:
+    """Without a cause, so that nobody takes it for what came of an action."""
+    said = "\n".join(text for text in (run.fault, run.stderr, run.stdout) if text)
+    if said or run.exit_code != 0:
+        session.emit(
+            HookObservation(
+                event=event,
+                command=hook.command,
+                content=said,
+                exit_code=run.exit_code,
+                blocked=blocked,
+            )
+        )
+
+
+def _tell_model(session: Session, by: str, text: str) -> None:
+    session.emit(MessageAction(content=f"[{by}:]\n{text}", source=Source.ENVIRONMENT))
+
+
+def _call_of(action: Action) -> dict[str, Any]:
+    """The call as the model made it: what is judged is what would run."""
+    call = action.tool_call_metadata
+    if call is None:
+        return {"tool_name": action.kind, "tool_input": {}}
+    try:
+        arguments = json.loads(call.raw_arguments)
+    except (ValueError, RecursionError):
+        arguments = call.raw_arguments
+    return {"tool_name": call.function_name, "tool_input": arguments}
+
+
+def _exit_code(observation: Observation) -> int | None:
+    if isinstance(observation, CmdOutputObservation):
+        return observation.metadata.exit_code
+    return None
+
+
+def _times_held(events: Sequence[Event]) -> int:
+    """How often Stop hooks kept this turn from ending, since the user last spoke."""
+    held = 0
+    for event in newest_first(events):
+        if event.source is Source.USER and isinstance(event, MessageAction):
+            break
+        held += isinstance(event, HookObservation) and event.event == STOP and event.blocked
+    return held

@@ -1,0 +1,151 @@
+"""When two actions, or two results, are the same to someone who looks for progress.
+
+What differs from run to run by itself (times, process ids, names of temporary files) is left out
+of the comparison; all else counts, to the last byte of an output that the model saw a part of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from functools import lru_cache
+
+from agentcli.events import Action, Observation
+from agentcli.events.actions import CmdRunAction, IPythonRunCellAction
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    ErrorObservation,
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    UserRejectObservation,
+)
+
+_MOST_BYTES = 4_000_000
+"""Read of an output that is kept in a file; a tenth of a second to compare."""
+_BESIDE_THE_POINT = frozenset({"thought", "reason", "security_risk", "risk"})
+"""Arguments that say why something is done, not what."""
+
+_TEMPORARY = re.compile(
+    r"\btmp[._-]?[A-Za-z0-9_]{6,}\b|\bpytest-\d+\b"
+    r"|\b(?:bash|python)-[0-9a-f]{4,}-(?:job-)?\d+\.(?:txt|log)\b"
+)
+_CLOCK = re.compile(
+    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
+    r"|\b\d\d?:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\b"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +(?:\w{3} +\d{1,2}|\d{1,2} \w{3})\b"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d\b"
+    r"|\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
+)
+_BY_THE_WAY = re.compile(
+    r"\b\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
+    r"|\b\d+m\d+(?:\.\d+)?s\b"
+    r"|\b0x[0-9a-fA-F]{6,}\b"
+    r"|(?<=pid )\d+|(?<=pid=)\d+|(?<=pid: )\d+|(?<=PID )\d+|(?<=PID: )\d+|(?<=process )\d+"
+    r"|(?m:^\[\d+\] \d+$)"
+    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+)
+_LOOKS_AT_A_LOG = re.compile(r"\btail\b|\.log\b|\blogs?\b|\bjournalctl\b|\bdmesg\b")
+_WAITS = re.compile(
+    r"\bsleep\b|\bwait\b|\bwatch\b|\binotifywait\b|\buntil\b|\bwhile\s+!|--wait\b|--follow\b"
+    r"|\btail\b[^|;&]* -[a-zA-Z]*f"
+)
+
+
+def action_key(action: Action) -> str:
+    """Equal for two calls that ask for the same thing, whatever they give as their reason."""
+    call = action.tool_call_metadata
+    if call is None:
+        return f"{action.kind} {action.message}"
+    try:
+        arguments = json.loads(call.raw_arguments or "{}")
+        if isinstance(arguments, dict):
+            arguments = {k: v for k, v in arguments.items() if k not in _BESIDE_THE_POINT}
+        text = json.dumps(arguments, sort_keys=True)
+    except (ValueError, RecursionError):
+        text = call.raw_arguments
+    return f"{call.function_name} {_TEMPORARY.sub('~', text)}"
+
+
+def outcome_key(action: Action, observation: Observation) -> str:
+    """Equal for two results of equal actions between which nothing happened."""
+    keep_clock = isinstance(action, CmdRunAction) and bool(_LOOKS_AT_A_LOG.search(action.command))
+    parts = [observation.kind, _digest(observation.content, keep_clock)]
+    if isinstance(observation, CmdOutputObservation):
+        metadata = observation.metadata
+        parts.append(str(metadata.exit_code))
+        if metadata.truncated and metadata.full_output_path:
+            parts.append(_file_digest(metadata.full_output_path, keep_clock))
+    parts += getattr(observation, "image_urls", ())
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def is_failure(observation: Observation) -> bool:
+    """Whether the action could not be done at all; a command that ran and failed says more in its
+    output than that it failed."""
+    if isinstance(observation, ErrorObservation | UserRejectObservation):
+        return True
+    return getattr(observation, "error", False) is True
+
+
+def waits(action: Action) -> bool:
+    """Whether it is for something outside to happen that the same is asked again."""
+    if isinstance(action, CmdRunAction):
+        return action.job is not None or bool(_WAITS.search(action.command))
+    return isinstance(action, IPythonRunCellAction) and bool(_WAITS.search(action.code))
+
+
+def left_behind(observation: Observation) -> tuple[str, str] | None:
+    """The file that was changed and the digest of what it is now; None when nothing was."""
+    if isinstance(observation, FileEditObservation | FileWriteObservation) and observation.diff:
+        return observation.path, observation.digest
+    return None
+
+
+def found_there(observation: Observation) -> tuple[str, str] | None:
+    """The file that was read or edited and the digest of what it was then, if that is known."""
+    if isinstance(observation, FileReadObservation) and observation.digest:
+        return observation.path, observation.digest
+    if isinstance(observation, FileEditObservation) and observation.old_content is not None:
+        before = observation.old_content.encode("utf-8", "surrogateescape")
+        return observation.path, hashlib.sha256(before).hexdigest()
+    return None
+
+
+def spoken_key(text: str) -> str:
+    """Equal for two messages that say the same."""
+    return _digest(" ".join(text.split()), False)
+
+
+@lru_cache(maxsize=64)
+def _digest(text: str, keep_clock: bool) -> str:
+    """Of the text without what changes by itself; in a log the time of a line is news."""
+    if not keep_clock:
+        text = _CLOCK.sub("~", text)
+    text = _BY_THE_WAY.sub("~", _TEMPORARY.sub("~", text))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _file_digest(path: str, keep_clock: bool) -> str:
+    """Of an output that was kept in a file, its first and last 2 MB; empty when it is gone."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return ""
+            return _bytes_digest(path, status.st_size, status.st_mtime_ns, keep_clock)
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=64)
+def _bytes_digest(path: str, size: int, changed_ns: int, keep_clock: bool) -> str:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+        data = file.read(_MOST_BYTES // 2)
+        if size > _MOST_BYTES:
+            file.seek(size - _MOST_BYTES // 2)
+        data += file.read(_MOST_BYTES // 2)
+    return _digest(data.decode("utf-8", "replace"), keep_clock)

@@ -1,0 +1,315 @@
+"""Whether the agent goes in circles: it is told so once, and stopped when it goes on.
+
+All is derived from the newest events of the turn, so the verdict is the same after a resume and
+costs the same at any length. What makes a difference is in `sameness`. An edit or a write that
+brought a file into a state it was not in before is progress: nothing before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from agentcli.agent.agent import Ending
+from agentcli.agent.sameness import (
+    action_key,
+    found_there,
+    is_failure,
+    left_behind,
+    outcome_key,
+    spoken_key,
+    waits,
+)
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import CondensationAction, MessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.sessions.state import AgentState, State
+
+STUCK = "stuck"
+SAME_RESULT, SAME_ERROR, SAME_WORDS, CONDENSATIONS = 4, 3, 3, 10
+CYCLES = ((2, 3), (3, 3))
+"""Steps of a cycle, and how often it is gone through."""
+WAITING = 20
+"""What waits for something outside may be repeated so often with an unchanged result."""
+_TAIL = 300
+"""Events; so many are in memory. 40 steps of waiting with a text and a decision each fit."""
+_STOPPED_AFTER = 12
+"""Steps of one cycle after which a nudge had no effect."""
+
+
+@dataclass
+class _Step:
+    """A reply and what came of it."""
+
+    reply_id: str
+    actions: list[Action] = field(default_factory=list)
+    results: dict[int, Observation] = field(default_factory=dict)
+    text: str = ""
+    faulty: bool = False
+    progress: bool = False
+    after_words: bool = False
+    """The user said something right before."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(action_key(action) for action in self.actions))
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.actions) and all(action.id in self.results for action in self.actions)
+
+    @property
+    def failed(self) -> bool:
+        return self.answered and all(is_failure(result) for result in self.results.values())
+
+    @property
+    def waits(self) -> bool:
+        return any(waits(action) for action in self.actions)
+
+    def same_calls(self, other: _Step) -> bool:
+        return self.answered and other.answered and self.keys == other.keys
+
+    def same(self, other: _Step) -> bool:
+        """The same calls with the same results; the results are compared last, as it costs more."""
+        return self.same_calls(other) and self._outcomes() == other._outcomes()
+
+    def _outcomes(self) -> set[tuple[str, str]]:
+        return {(action_key(a), outcome_key(a, self.results[a.id])) for a in self.actions}
+
+
+@dataclass
+class _Tail:
+    """The newest steps of the turn, oldest first. `fresh` is the first step after the last nudge,
+    `nudged` the rules that nudged, `condensed` how many condensations there are and whether two of
+    them came with nothing between."""
+
+    steps: list[_Step] = field(default_factory=list)
+    nudged: set[str] = field(default_factory=set)
+    fresh: int = 0
+    condensations: int = 0
+    adjacent: bool = False
+    waits_for_reply: bool = False
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """That a rule holds: what repeats, and what could help."""
+
+    rule: str
+    what: str
+    advice: str
+
+
+def check(
+    events: Sequence[Event], state: State, *, interactive: bool
+) -> MessageAction | Ending | None:
+    """What to tell the model before the next call, how to end the turn, or None when it gets on.
+
+    `events` are all of a session. With a person to talk to (`interactive`) all that counts came
+    after their last message; else a message that reaches the agent at work changes nothing.
+    """
+    tail = _read(events, interactive=interactive)
+    if tail.waits_for_reply:
+        return None
+    sign = _sign(tail)
+    if sign is None:
+        return None
+    if sign.rule not in tail.nudged:
+        return MessageAction(content=_nudge(sign), source=Source.ENVIRONMENT, nudge=sign.rule)
+    return Ending(
+        AgentState.ERROR,
+        STUCK,
+        f"the agent goes in circles, also after it was told so: {sign.what}",
+        exit_code=1,
+        hint=f'say what it should do instead: agent resume {state.session_id} "…"',
+    )
+
+
+def _nudge(sign: _Sign) -> str:
+    return (
+        f"[You may be stuck: {sign.what}. {sign.advice} If you can't get any further, say what "
+        "stands in the way and end the task. If this goes on as it is, the run is stopped.]"
+    )
+
+
+def _read(events: Sequence[Event], *, interactive: bool) -> _Tail:
+    newest = list(islice(newest_first(events), _TAIL))
+    scope: list[Event] = []
+    for event in newest:
+        if _begins_scope(event, interactive=interactive):
+            break
+        scope.append(event)
+    whole = len(scope) < len(newest) or len(newest) < _TAIL
+    return _tail_of(scope[::-1], whole=whole)
+
+
+def _begins_scope(event: Event, *, interactive: bool) -> bool:
+    if isinstance(event, MessageAction) and event.source is Source.USER:
+        return interactive or event.delivery != "steer"
+    return isinstance(event, AgentStateChangedObservation) and event.reason == STUCK
+
+
+def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
+    tail = _Tail()
+    steps: dict[str, _Step] = {}
+    owner: dict[int, _Step] = {}
+    after_words = False
+    just_condensed = False
+    for event in events:
+        if event.reply is not None:
+            step = steps.setdefault(event.reply.id, _Step(event.reply.id, after_words=after_words))
+            owner[event.id] = step
+            _add(step, event)
+            after_words = tail.waits_for_reply = just_condensed = False
+        elif isinstance(event, CondensationAction):
+            tail.condensations += 1
+            tail.adjacent = tail.adjacent or just_condensed
+            just_condensed = True
+        elif isinstance(event, ReplyDiscardedObservation):
+            steps.pop(event.reply_id, None)
+        elif isinstance(event, MessageAction):
+            after_words = after_words or event.source is Source.USER
+            if event.nudge is not None:
+                tail.nudged.add(event.nudge)
+                tail.fresh = len(steps)
+                tail.condensations, tail.adjacent = 0, False
+                tail.waits_for_reply = True
+        elif isinstance(event, Observation) and event.cause in owner:
+            just_condensed = False
+            if not isinstance(event, DecisionObservation):
+                owner[event.cause].results[event.cause] = event
+    tail.steps = list(steps.values())
+    if not whole and tail.steps:
+        # The oldest step may be cut off.
+        tail.steps, tail.fresh = tail.steps[1:], max(tail.fresh - 1, 0)
+    _mark_progress(tail.steps)
+    return tail
+
+
+def _add(step: _Step, event: Event) -> None:
+    if isinstance(event, MessageAction):
+        step.text = event.content
+    elif isinstance(event, Action) and event.tool_call_metadata is not None:
+        step.actions.append(event)
+    elif isinstance(event, ErrorObservation):
+        step.faulty = True
+
+
+def _mark_progress(steps: Sequence[_Step]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for step in steps:
+        for result in step.results.values():
+            if (before := found_there(result)) is not None:
+                seen.add(before)
+            if (left := left_behind(result)) is not None:
+                step.progress = step.progress or left not in seen
+                seen.add(left)
+
+
+def _sign(tail: _Tail) -> _Sign | None:
+    begin = max((n + 1 for n, step in enumerate(tail.steps) if step.progress), default=0)
+    all_steps = tail.steps[begin:]
+    fresh = tail.steps[max(begin, tail.fresh) :]
+    if fresh:
+        found = _same_error(fresh) or _same_result(fresh) or _same_words(fresh)
+        if found := found or _cycle(fresh, all_steps, told="cycle" in tail.nudged):
+            return found
+    if tail.condensations >= CONDENSATIONS and tail.adjacent:
+        return _Sign(
+            "condensations",
+            f"the conversation had to be shortened {tail.condensations} times and still is too "
+            "long",
+            "Work in smaller pieces: read less at once, and have commands print less.",
+        )
+    return None
+
+
+def _streak(steps: Sequence[_Step], most: int, *, results: bool) -> int:
+    """How many of the newest steps are like the newest, at most `most`."""
+    newest = steps[-1]
+    count = 1
+    for step in reversed(steps[:-1]):
+        like = newest.same(step) if results else newest.same_calls(step) and step.failed
+        if count == most or not like:
+            break
+        count += 1
+    return count
+
+
+def _same_error(steps: Sequence[_Step]) -> _Sign | None:
+    newest = steps[-1]
+    needed = WAITING if newest.waits else SAME_ERROR
+    if not newest.failed or _streak(steps, needed, results=False) < needed:
+        return None
+    return _Sign(
+        "same_error",
+        f"{_named(newest)} failed {needed} times in a row",
+        "It will fail again. Read the error, find its cause, and try something else.",
+    )
+
+
+def _same_result(steps: Sequence[_Step]) -> _Sign | None:
+    newest = steps[-1]
+    needed = WAITING if newest.waits else SAME_RESULT
+    if not newest.answered or _streak(steps, needed, results=True) < needed:
+        return None
+    advice = "Look for another way to the goal, or for what you can do in the meantime."
+    if not newest.waits:
+        advice = (
+            "The result will not change by itself: change something first, or look elsewhere. "
+            "To wait for something, sleep in the command."
+        )
+    return _Sign("same_result", f"{_named(newest)} had the same result {needed} times", advice)
+
+
+def _same_words(steps: Sequence[_Step]) -> _Sign | None:
+    newest = steps[-SAME_WORDS:]
+    spoken = [step for step in newest if not step.actions and not step.faulty]
+    if len(spoken) < SAME_WORDS or any(step.after_words for step in newest[1:]):
+        return None
+    if len({spoken_key(step.text) for step in spoken}) > 1:
+        return None
+    return _Sign(
+        "same_words",
+        f"you said the same {SAME_WORDS} times and did nothing between",
+        "Do what is asked of you with the tools, or say what you need.",
+    )
+
+
+def _cycle(fresh: Sequence[_Step], steps: Sequence[_Step], *, told: bool) -> _Sign | None:
+    for period, times in CYCLES:
+        again = told and len(fresh) >= period and _goes_round(steps, period, _STOPPED_AFTER)
+        if again or _goes_round(fresh, period, period * times):
+            names = ", ".join(dict.fromkeys(_named(step) for step in fresh[-period:]))
+            return _Sign(
+                "cycle",
+                f"the same {period} steps go round and round with the same results: {names}",
+                "Nothing changes between them: change something first, or try another way.",
+            )
+    return None
+
+
+def _goes_round(steps: Sequence[_Step], period: int, length: int) -> bool:
+    """Whether the newest `length` steps are the same `period` different ones again and again."""
+    newest = steps[-length:]
+    if newest and any(step.waits for step in newest[-period:]):
+        newest = steps[-period * WAITING :]
+        length = period * WAITING
+    if len(newest) < length or newest[-1].same_calls(newest[-2]):
+        return False
+    pairs = zip(newest, newest[period:], strict=False)
+    return all(step.same(later) for step, later in pairs)
+
+
+def _named(step: _Step) -> str:
+    """The calls of a step in a few words, as `$ make; read x.py`."""
+    names = [action.message for action in step.actions[:2]]
+    more = len(step.actions) - len(names)
+    return "; ".join(f"`{name[:80]}`" for name in names) + (f" and {more} more" if more else "")

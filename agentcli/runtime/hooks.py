@@ -1,0 +1,228 @@
+"""Running one hook: a command of the user that reads JSON and answers with its exit code."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from agentcli.interrupts import shield
+from agentcli.runtime import processes
+from agentcli.runtime.output import clean
+
+MAX_OUTPUT_BYTES = 65_536
+"""Kept of each of stdout and stderr; the rest is read and dropped, so that nobody waits."""
+_CHUNK = 65_536
+_MOST_PIPED = 1 << 20
+"""No pipe holds more by default, whoever writes to it."""
+_TICK_S = 0.1
+_REAP_S = 2.0
+"""A process of another user (sudo) can't be killed and is not waited for longer."""
+_MARK = "AGENT_HOOK_ID"
+_CUT = "\n[… the rest is left out]"
+
+
+@dataclass(frozen=True)
+class HookRun:
+    """What came of one run. `exit_code` None: it ran out of time or could not be started, `fault`
+    says which; negative: the number of the signal that ended it. Output is cleaned of escapes."""
+
+    exit_code: int | None
+    stdout: str = ""
+    stderr: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class HookRunner:
+    """Runs hooks in `folder` with `environment`, nothing of them outliving their run but what
+    detached itself from their session."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def __call__(
+        self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
+    ) -> HookRun:
+        """Run `command` by sh with `payload` on stdin; `alive` is called some ten times a second.
+        When interrupted, or out of time, all that it started is killed."""
+        mark = uuid4().hex
+        try:
+            # A process that was started must be known here before an interrupt can strike.
+            with shield():
+                process = self._started(command, mark)
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL in the command or in the environment.
+            return HookRun(None, fault=f"could not be started: {error}")
+        run = _Run(process, payload, time.monotonic() + timeout_s, alive)
+        whole = False
+        try:
+            whole = run.exchange()
+        finally:
+            _end(process, f"{_MARK}={mark}", thoroughly=not whole)
+            run.close()
+        if not whole:
+            return HookRun(None, *run.texts(), fault=f"ran longer than {timeout_s:g} s")
+        return HookRun(process.returncode, *run.texts())
+
+    def _started(self, command: str, mark: str) -> subprocess.Popen[bytes]:
+        # A session of its own: ^C at the terminal reaches us alone, and no hook reaches the
+        # terminal, which would act on whatever it writes there.
+        return subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=self.folder,
+            env={**self.environment, _MARK: mark},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+
+def hook_environment(
+    environ: Mapping[str, str], secret_names: Collection[str], session_id: str
+) -> dict[str, str]:
+    """The user's environment without the keys of models."""
+    kept = {name: value for name, value in environ.items() if name not in secret_names}
+    return {**kept, "AGENT_SESSION_ID": session_id}
+
+
+@dataclass
+class _Run:
+    """Feeds a process and listens to it until it has ended or its time is over."""
+
+    process: subprocess.Popen[bytes]
+    payload: bytes
+    deadline: float
+    alive: Callable[[], None]
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _kept: dict[int, bytearray] = field(default_factory=dict)
+    _cut: set[int] = field(default_factory=set)
+
+    def exchange(self) -> bool:
+        """Whether the process ended in time."""
+        for stream, events in self._streams():
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, events)
+        tick = time.monotonic() + _TICK_S
+        while self._selector.get_map():
+            now = time.monotonic()
+            if now >= self.deadline:
+                return False
+            if now >= tick:
+                tick = now + _TICK_S
+                self.alive()
+            for key, _ in self._selector.select(min(self.deadline - now, _TICK_S)):
+                self._serve(key.fileobj)  # type: ignore[arg-type]
+            # What it left running in the background may hold the pipes open, and fill them.
+            if _has_ended(self.process):
+                self._drain()
+                return True
+        return self._await_end()
+
+    def texts(self) -> tuple[str, str]:
+        """stdout and stderr, as far as they are kept."""
+        shown = []
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            text = clean(bytes(self._kept.get(id(stream), b""))).strip()
+            shown.append(text + (_CUT if id(stream) in self._cut else ""))
+        return shown[0], shown[1]
+
+    def close(self) -> None:
+        self._selector.close()
+        for stream, _ in self._streams():
+            stream.close()
+
+    def _streams(self) -> list[tuple[IO[bytes], int]]:
+        process = self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        return [
+            (process.stdin, selectors.EVENT_WRITE),
+            (process.stdout, selectors.EVENT_READ),
+            (process.stderr, selectors.EVENT_READ),
+        ]
+
+    def _serve(self, stream: IO[bytes]) -> None:
+        if stream is self.process.stdin:
+            self._write(stream)
+        else:
+            self._read(stream)
+
+    def _write(self, stream: IO[bytes]) -> None:
+        try:
+            written = os.write(stream.fileno(), self.payload[:_CHUNK])
+        except BlockingIOError:
+            return
+        except OSError:
+            # It does not want to know; what it has to say counts all the same.
+            written = len(self.payload)
+        self.payload = self.payload[written:]
+        if not self.payload:
+            self._selector.unregister(stream)
+            stream.close()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        try:
+            data = os.read(stream.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._selector.unregister(stream)
+            return
+        kept = self._kept.setdefault(id(stream), bytearray())
+        room = MAX_OUTPUT_BYTES - len(kept)
+        kept += data[:room]
+        if len(data) > room:
+            self._cut.add(id(stream))
+
+    def _drain(self) -> None:
+        """Take what the pipes hold by now."""
+        for _ in range(_MOST_PIPED // _CHUNK):
+            ready = [key.fileobj for key, _ in self._selector.select(0)]
+            for stream in ready:
+                if stream is not self.process.stdin:
+                    self._read(stream)  # type: ignore[arg-type]
+            if not ready:
+                break
+
+    def _await_end(self) -> bool:
+        """It closed its output, which most do by ending."""
+        pause = 0.001
+        while not _has_ended(self.process):
+            if time.monotonic() >= self.deadline:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _TICK_S)
+            self.alive()
+        return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Without reaping it where that can be known: until then its number is nobody else's, so that
+    its group can be killed safely."""
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, options) is not None
+
+
+def _end(process: subprocess.Popen[bytes], mark: str, *, thoroughly: bool) -> None:
+    """Kill what is left of its group and, `thoroughly`, what it started anywhere; reap it."""
+    with shield():
+        processes.send_group(process.pid, signal.SIGKILL)
+        if thoroughly:
+            processes.kill_marked(mark)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_REAP_S)

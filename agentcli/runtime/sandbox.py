@@ -1,0 +1,266 @@
+"""What contains the commands of a session: the layer that is chosen, and how to spawn in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentcli.borders import Borders
+from agentcli.errors import ConfigError
+from agentcli.runtime.environment import session_caches
+
+NO_LAYER = "none"
+_LAYERS = ("bubblewrap", "landlock", "seatbelt")
+_PROBE_LIMIT_S = 10
+_CACHE_FILE = "sandbox.json"
+_REMEDIES = {
+    "bubblewrap": "install it (package bubblewrap) and allow user namespaces",
+    "landlock": "it needs Linux 5.13 or newer with Landlock enabled",
+    "seatbelt": "it is a part of macOS only",
+}
+_NOTES = {
+    "bubblewrap": (
+        "repositories created or nested inside the workspace have unprotected hooks",
+        "a secret file that is created while the session runs is not hidden",
+    ),
+    "landlock": (
+        ".git/hooks and .git/config in the workspace can be changed",
+        "no network at all, 127.0.0.1 included, unless it is allowed",
+        "mode, owner and times of your files elsewhere can be changed",
+        "sockets of daemons that are files (docker) can be reached",
+        "processes that are left behind survive if the agent is killed",
+        "run as root, commands can read the environment of the agent",
+    ),
+    "seatbelt": ("a helper program of the system may do what the profile denies",),
+    NO_LAYER: ("commands run with your rights",),
+}
+
+
+@dataclass(frozen=True)
+class SpawnOptions:
+    """`prefix` goes before the command, `preexec` is called in the child before that starts,
+    `environment` is laid over the command's, `cwd` is where to start it from."""
+
+    cwd: str
+    prefix: tuple[str, ...] = ()
+    preexec: Callable[[], None] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
+
+    `new_privileges`: programs may gain rights, as sudo does; for a command that a person allowed
+    to run with all of theirs."""
+
+    layer: str
+    borders: Borders
+    network: bool = False
+    notes: tuple[str, ...] = ()
+    program: str = ""
+    new_privileges: bool = False
+
+    @property
+    def contains(self) -> bool:
+        return self.layer != NO_LAYER
+
+    @property
+    def owns_processes(self) -> bool:
+        """Whether all that a shell started ends with it."""
+        return self.layer == "bubblewrap"
+
+    def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
+        """For one command that was allowed more; never narrower than this one."""
+        if unsandboxed or not self.contains:
+            return replace(_none(self.borders), network=True, new_privileges=unsandboxed)
+        return replace(self, network=self.network or network)
+
+    def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
+        """`folders` are writable beside the borders: those through which a command is given its
+        input and reports. Raises OSError for what the layer can't prepare."""
+        from agentcli.runtime.sandbox_limits import limits_installer
+
+        limit = limits_installer(new_privileges=self.new_privileges)
+        if not self.contains:
+            return SpawnOptions(cwd, preexec=limit)
+        environment = session_caches(*self._tmp())
+        if self.layer == "bubblewrap":
+            from agentcli.runtime.sandbox_bubblewrap import bubblewrap_options
+            from agentcli.runtime.sandbox_landlock import scope_installer
+
+            prefix, descriptors = bubblewrap_options(
+                self.program, self.borders, network=self.network, cwd=cwd, folders=folders
+            )
+            # Without a network of its own it would share the abstract sockets of the machine.
+            steps = [limit, scope_installer() if self.network else None, descriptors]
+            return SpawnOptions("/", prefix, _all(steps), environment)
+        if self.layer == "landlock":
+            from agentcli.runtime.sandbox_landlock import landlock_installer
+
+            restrict = landlock_installer(self.borders, network=self.network, folders=folders)
+            return SpawnOptions(cwd, (), _all([limit, restrict]), environment)
+        from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
+
+        profile = seatbelt_profile(self.borders, network=self.network, folders=folders)
+        return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
+
+    def real_path(self, path: str) -> Path:
+        """Where a path of the commands' view is outside."""
+        return self.view.real_path(Path(path))
+
+    @property
+    def view(self) -> Borders:
+        """The borders as paths that commands name are to be read: only bubblewrap shows folders
+        in other places."""
+        if self.layer == "bubblewrap":
+            return self.borders
+        if not self.contains:
+            return replace(self.borders, mounts={})
+        tmp = tuple(self.borders.mounts.values())
+        return replace(
+            self.borders,
+            mounts={},
+            writable=(*self.borders.writable, *tmp),
+            readable=(*self.borders.readable, *tmp),
+        )
+
+    def _tmp(self) -> tuple[str, Path]:
+        """The session's folder for temporary files, as commands see it and as it is."""
+        place, source = next(iter(self.borders.mounts.items()))
+        return str(place if self.layer == "bubblewrap" else source), source
+
+
+def choose_sandbox(layer: str, borders: Borders, *, network: bool, cache: Path) -> Sandbox:
+    """`auto` takes the strongest layer that works here, in the end "none", whose notes say why;
+    what worked is remembered in the folder `cache` until the machine restarts or something of it
+    changes. Raises ConfigError for a named layer that does not work."""
+    if layer == NO_LAYER:
+        return replace(_none(borders), network=True)
+    reasons: list[str] = []
+    for name in _LAYERS if layer == "auto" else (layer,):
+        sandbox = Sandbox(name, borders, network, _NOTES[name], _program(name) or "")
+        reason = why_not(sandbox, cache)
+        if not reason:
+            notes = (*_NOTES[name], *reasons)
+            return replace(sandbox, notes=notes)
+        reasons.append(f"{name} is stronger but does not work here: {reason}")
+        if layer != "auto":
+            raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
+    notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
+    return replace(_none(borders), network=True, notes=(*_NOTES[NO_LAYER], *notes))
+
+
+def why_not(sandbox: Sandbox, cache: Path) -> str:
+    """ "" if the layer works here, else one line of why not."""
+    from agentcli.runtime.sandbox_landlock import landlock_version
+    from agentcli.runtime.sandbox_seccomp import seccomp_known
+
+    is_mac = sys.platform == "darwin"
+    if (sandbox.layer == "seatbelt") is not is_mac:
+        return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"
+    if not is_mac and not seccomp_known():
+        return f"no filter of system calls for {os.uname().machine}"
+    if sandbox.layer == "landlock" and not landlock_version():
+        return "the kernel has no Landlock"
+    if sandbox.layer != "landlock" and not sandbox.program:
+        return f"{'bwrap' if sandbox.layer == 'bubblewrap' else 'sandbox-exec'} is not installed"
+    fingerprint = _fingerprint(sandbox)
+    if _remembered(cache).get(sandbox.layer) == fingerprint:
+        return ""
+    reason = _try(sandbox)
+    if not reason:
+        _remember(cache, sandbox.layer, fingerprint)
+    return reason
+
+
+def _none(borders: Borders) -> Sandbox:
+    return Sandbox(NO_LAYER, borders, network=True, notes=_NOTES[NO_LAYER])
+
+
+def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
+    def run() -> None:
+        for step in steps:
+            if step is not None:
+                step()
+
+    return run
+
+
+def _program(layer: str) -> str | None:
+    from agentcli.runtime.sandbox_bubblewrap import find_bubblewrap
+    from agentcli.runtime.sandbox_seatbelt import find_seatbelt
+
+    return {"bubblewrap": find_bubblewrap, "seatbelt": find_seatbelt}.get(layer, lambda: None)()
+
+
+def _try(sandbox: Sandbox) -> str:
+    """Runs a program in the sandbox; one line of why that failed. The session's own folder may not
+    be there yet, so that another one stands for it."""
+    place = next(iter(sandbox.borders.mounts))
+    try:
+        with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
+            borders = replace(sandbox.borders, mounts={place: Path(tmp)}, readable=())
+            return _tried(replace(sandbox, borders=borders).spawn_options("/"))
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+
+
+def _tried(options: SpawnOptions) -> str:
+    """One line of why nothing runs so. Raises OSError, SubprocessError."""
+    done = subprocess.run(
+        [*options.prefix, "/bin/sh", "-c", ":"],
+        preexec_fn=options.preexec,
+        env={**os.environ, **options.environment},
+        close_fds=False,
+        cwd=options.cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_PROBE_LIMIT_S,
+    )
+    said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return "" if done.returncode == 0 else said[-1]
+
+
+def _hint(layer: str) -> str:
+    others = "--no-sandbox runs commands with your rights"
+    return f"{_REMEDIES[layer]}; agent doctor tells more; {others}"
+
+
+def _fingerprint(sandbox: Sandbox) -> str:
+    """Changes with the boot, the kernel, the user and the program."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        program = Path(sandbox.program).stat() if sandbox.program else None
+    except OSError:
+        return ""
+    version = (program.st_mtime_ns, program.st_size) if program else ()
+    return repr((boot, os.uname().release, os.getuid(), sandbox.program, version))
+
+
+def _remembered(cache: Path) -> dict[str, str]:
+    try:
+        found = json.loads((cache / _CACHE_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(cache: Path, layer: str, fingerprint: str) -> None:
+    """Costs a start only if it can't be written."""
+    known = {**_remembered(cache), layer: fingerprint}
+    path = cache / f".{_CACHE_FILE}-{os.getpid()}"
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(json.dumps(known))
+        path.replace(cache / _CACHE_FILE)
+    except OSError:
+        return

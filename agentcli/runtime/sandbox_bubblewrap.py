@@ -1,0 +1,190 @@
+"""Layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
+
+Everything is read-only but what the borders make writable; what they hide is covered by an empty
+file or folder. Only what exists is covered, for covering creates what is missing, on the real
+disk. Mounts go from the root downwards, so a place within another is mounted after it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.borders import Borders
+from agentcli.runtime.git_folders import is_git_folder
+from agentcli.runtime.sandbox_seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+
+_SECCOMP_FD = 211
+_EMPTY_FDS = 212
+"""Descriptors that bwrap reads: above any that are open between fork and exec."""
+_EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
+_RESOLVER = Path("/etc/resolv.conf")
+_UNIX_SOCKETS = Path("/proc/net/unix")
+_LISTENS = 0x00010000
+_MOST_SOCKETS = 200
+_NAMESPACES = (
+    *("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL"),
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+)
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """`source` None: an empty folder or file."""
+
+    path: Path
+    source: Path | None
+    writable: bool
+    is_folder: bool = True
+
+    @property
+    def shows_real(self) -> bool:
+        return self.source == self.path
+
+
+def find_bubblewrap(path: str | None = None) -> str | None:
+    return shutil.which("bwrap", path=path or os.environ.get("PATH", os.defpath))
+
+
+def bubblewrap_options(
+    program: str, borders: Borders, *, network: bool, cwd: str, folders: Sequence[Path] = ()
+) -> tuple[tuple[str, ...], Callable[[], None]]:
+    """What to put before a command, and what the child must call before it becomes bwrap.
+
+    `folders` are writable beside the borders: those that the agent and the command talk through.
+    Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
+    none, since only what exists can be protected.
+    """
+    for path in borders.protected:
+        _make_protectable(path)
+    for path in borders.own:
+        _make_hideable(path, borders)
+    mounts = _view(borders, folders, network=network)
+    arguments: list[str] = []
+    read_only = []
+    empty_files = 0
+    for mount in mounts:
+        place = str(mount.path)
+        if mount.source is not None:
+            arguments += ["--bind" if mount.writable else "--ro-bind", str(mount.source), place]
+        elif mount.is_folder:
+            arguments += ["--tmpfs", place]
+            read_only += [] if mount.writable else ["--remount-ro", place]
+        else:
+            arguments += ["--ro-bind-data", str(_EMPTY_FDS + empty_files), place]
+            empty_files += 1
+    share = ("--share-net",) if network else ()
+    end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
+    prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
+    program_bytes = seccomp_program({AF_UNIX, AF_INET, AF_INET6})
+    return prefix, _descriptors(program_bytes, empty_files)
+
+
+def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
+    def open_them() -> None:
+        reader, writer = os.pipe()
+        os.write(writer, program)
+        os.close(writer)
+        os.dup2(reader, _SECCOMP_FD)
+        os.close(reader)
+        for number in range(_EMPTY_FDS, _EMPTY_FDS + empty_files):
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, number)
+            os.close(nothing)
+
+    return open_them
+
+
+def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
+    """The mounts in the order in which they must be made."""
+    real = [_Mount(path, path, writable=True) for path in _present(borders.writable)]
+    real += [
+        _Mount(path.parent, path.parent, writable=True) for path in _present(borders.protected)
+    ]
+    real += [_Mount(path, path, writable=False) for path in _present(borders.readable)]
+    real += [_Mount(path, path, writable=True) for path in folders]
+    replaced = [_Mount(path, None, writable=True) for path in _emptied()]
+    replaced += [_Mount(path, source, writable=True) for path, source in borders.mounts.items()]
+    if network and (target := _RESOLVER.resolve()).exists():
+        real.append(_Mount(target, target, writable=False))
+    shown = {mount.path: mount for mount in [*replaced, *real]}
+    for path in _present(borders.protected):
+        if _shows_real(path, shown):
+            shown[path] = _Mount(path, path, writable=False)
+    hidden = [*borders.hidden, *_listening_sockets(borders)]
+    for path in sorted(_present(hidden), key=lambda p: len(p.parts)):
+        if path not in shown and _shows_real(path, shown):
+            shown[path] = _Mount(path, None, writable=False, is_folder=path.is_dir())
+    return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
+
+
+def _shows_real(path: Path, shown: dict[Path, _Mount]) -> bool:
+    """Whether what lies at `path` would be seen there with these mounts."""
+    nearest = next((shown[parent] for parent in path.parents if parent in shown), None)
+    return nearest is None or nearest.shows_real
+
+
+def _emptied() -> Iterator[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    for path in (*_EMPTIED, *([Path(runtime)] if runtime else [])):
+        if path.is_absolute() and path.is_dir() and not path.is_symlink():
+            yield path
+
+
+def _present(paths: Iterable[Path]) -> list[Path]:
+    found = []
+    for path in paths:
+        try:
+            path.lstat()
+        except OSError:
+            continue
+        found.append(path)
+    return found
+
+
+def _listening_sockets(borders: Borders) -> Iterator[Path]:
+    """Of daemons that have one outside the usual places; not those in the workspace, which its
+    own servers make."""
+    try:
+        lines = _UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return
+    places = []
+    for line in lines:
+        fields = line.split(None, 7)
+        if len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & _LISTENS:
+            places.append(Path(fields[7]))
+    for place in dict.fromkeys(places[:_MOST_SOCKETS]):
+        path = place.resolve()
+        if path.is_socket() and not any(path.is_relative_to(root) for root in borders.writable):
+            yield path
+
+
+def _make_protectable(path: Path) -> None:
+    if path.name not in ("hooks", "config") or not is_git_folder(path.parent):
+        return
+    try:
+        if path.name == "hooks":
+            path.mkdir(exist_ok=True)
+        else:
+            path.touch()
+    except OSError:
+        return
+
+
+def _make_hideable(path: Path, borders: Borders) -> None:
+    """The agent's own settings and state, if a command could put them where there are none."""
+    if not any(path.is_relative_to(root) for root in borders.writable):
+        return
+    try:
+        if path.suffix:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
+        else:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return

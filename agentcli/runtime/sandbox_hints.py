@@ -1,0 +1,67 @@
+"""What is told of the sandbox beside a command's output: hints for the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentcli.borders import Borders
+from agentcli.runtime.sandbox import Sandbox
+
+_NETWORK_FAILURES = re.compile(
+    r"could(?:n't| not) resolve host|name resolution|Network is unreachable|ENOTFOUND|EAI_AGAIN"
+    r"|getaddrinfo|Could not resolve|Name or service not known|failed to lookup address"
+    r"|NewConnectionError|dial tcp|no such host|Unable to connect to|ENETUNREACH"
+    r"|Connection refused.*(?:https?://(?!localhost|127\.))",
+    re.IGNORECASE,
+)
+_FILE_FAILURES = re.compile(
+    r"Read-only file system|EROFS|\[Errno 30\]|(?:Device or resource busy|EBUSY).*\.git"
+    r"|Could not open a connection to your authentication agent"
+    r"|Cannot connect to the Docker daemon|no new privileges",
+    re.IGNORECASE,
+)
+_RIGHTS_FAILURES = re.compile(
+    r"Permission denied|Operation not permitted|EACCES|EPERM|\[Errno 13\]|\[Errno 1\]"
+)
+
+
+def refused_by_sandbox(output: str, exit_code: int | None, sandbox: Sandbox | None) -> str:
+    """A hint for the model when a command failed as commands do that the sandbox refuses
+    something; "" otherwise. `output` is what it wrote."""
+    if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
+        return ""
+    end = output[-4000:]
+    if not sandbox.network and _NETWORK_FAILURES.search(end):
+        return (
+            "the sandbox has no network; if the command needs it, "
+            "repeat it with network: true and a reason"
+        )
+    rights = sandbox.layer != "bubblewrap" and _RIGHTS_FAILURES.search(end)
+    if rights or _FILE_FAILURES.search(end) or _names_hidden(end, sandbox.borders):
+        return (
+            "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
+            "if the command needs more, repeat it with unsandboxed: true and a reason"
+        )
+    return ""
+
+
+def _names_hidden(text: str, borders: Borders) -> bool:
+    """Whether a failed right is about a place that the borders close."""
+    lines = [line for line in text.splitlines() if _RIGHTS_FAILURES.search(line)]
+    closed = [*borders.hidden, *borders.protected]
+    return any(str(path) in line for line in lines for path in closed)
+
+
+def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -> list[str]:
+    """Notes for a command that runs outside: what is not there as it is `inside`."""
+    notes = []
+    if withheld:
+        notes.append(
+            f"not passed on to an unsandboxed command: {', '.join(withheld)}; "
+            "set in the command itself what it needs of them"
+        )
+    for place, source in inside.borders.mounts.items() if inside is not None else ():
+        if inside is not None and inside.real_path(str(place)) != place and f"{place}/" in command:
+            notes.append(f"outside the sandbox, {place} is another folder; yours is {source}")
+    return notes

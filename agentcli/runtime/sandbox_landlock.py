@@ -1,0 +1,166 @@
+"""Layer "landlock": rules on files, ports and signals that a process puts on itself, with a filter
+of system calls. Needs no other program, no namespaces and no rights; Linux 5.13 or newer.
+
+Rules only ever add to what is allowed, so what is hidden can't be read because everything around
+it is allowed one by one. Names of files can still be listed everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.borders import Borders
+from agentcli.runtime.sandbox_seccomp import (
+    AF_UNIX,
+    EVERY_FAMILY,
+    seccomp_installer,
+    seccomp_program,
+    set_no_new_privileges,
+)
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG, _PATH_BENEATH = 1, 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_CHANGE_FOLDERS = 0x1FF0
+"""Remove a folder or file; make a device, folder, file, socket, pipe, link."""
+_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_TCP = 0b11
+"""Bind and connect."""
+_SCOPES = 0b11
+"""Abstract sockets, signals."""
+
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    path: Path
+    access: int
+
+
+def landlock_version() -> int:
+    """Of the kernel's interface, from 1; 0 where there is none."""
+    if os.uname().sysname != "Linux":
+        return 0
+    version = _libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
+    return max(0, int(version))
+
+
+def landlock_installer(
+    borders: Borders, *, network: bool, folders: Sequence[Path] = ()
+) -> Callable[[], None]:
+    """What restricts the calling process for good, to be made before a fork; raises OSError.
+
+    `folders` are writable beside the borders: those that the agent and the command talk through.
+    """
+    version = landlock_version()
+    handled = _handled(version)
+    rules = [_Rule(path, access & handled) for path, access in _allowed(borders, folders)]
+    libc = _libc()
+    ports = _TCP if version >= 4 and not network else 0
+    scopes = _SCOPES if version >= 6 else 0
+    attributes = struct.pack("=QQQ", handled, ports, scopes)[: 24 if version >= 6 else 16]
+    attributes = attributes if version >= 4 else attributes[:8]
+    families = EVERY_FAMILY if network else {AF_UNIX}
+    filter_calls = seccomp_installer(seccomp_program(families))
+
+    def install() -> None:
+        _restrict(libc, attributes, handled, rules)
+        filter_calls()
+
+    return install
+
+
+def scope_installer() -> Callable[[], None]:
+    """What keeps the calling process from abstract sockets and from signalling others, and from
+    nothing else; does nothing before version 6 of the interface."""
+    if landlock_version() < 6:
+        return lambda: None
+    libc = _libc()
+    attributes = struct.pack("=QQQ", 0, 0, _SCOPES)
+    return lambda: _restrict(libc, attributes, 0, ())
+
+
+def _restrict(libc: ctypes.CDLL, attributes: bytes, handled: int, rules: Iterable[_Rule]) -> None:
+    ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+    if ruleset < 0:
+        raise OSError(ctypes.get_errno(), "Landlock made no set of rules")
+    for rule in rules:
+        _add(libc, ruleset, rule, handled)
+    set_no_new_privileges(libc)
+    if libc.syscall(_RESTRICT_SELF, ruleset, 0):
+        raise OSError(ctypes.get_errno(), "Landlock refused the rules")
+    os.close(ruleset)
+
+
+def _add(libc: ctypes.CDLL, ruleset: int, rule: _Rule, handled: int) -> None:
+    try:
+        descriptor = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    attributes = struct.pack("=Qi", rule.access, descriptor)
+    if libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0):
+        if ctypes.get_errno() != errno.EINVAL:
+            raise OSError(ctypes.get_errno(), f"Landlock refused a rule for {rule.path}")
+        # Rights on folders mean nothing for a file, and the kernel says so.
+        attributes = struct.pack("=Qi", rule.access & _OF_FILES & handled, descriptor)
+        libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0)
+    os.close(descriptor)
+
+
+def _handled(version: int) -> int:
+    access = _READ | _WRITE_FILE | _CHANGE_FOLDERS
+    access |= _REFER if version >= 2 else 0
+    access |= _TRUNCATE if version >= 3 else 0
+    return access | (_IOCTL_DEVICE if version >= 5 else 0)
+
+
+def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
+    write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE
+    yield Path("/"), _READ_DIR
+    unseen = {*borders.hidden, *borders.mounts, Path("/dev")}
+    for path in _around(unseen):
+        yield path, _READ
+    for path in borders.readable:
+        yield path, _READ
+    for name in _DEVICES:
+        yield Path("/dev") / name, _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE
+    yield Path("/dev/shm"), write
+    for path in (*borders.writable, *borders.mounts.values()):
+        if any(hidden.is_relative_to(path) for hidden in borders.hidden):
+            # Writing is not reading: what is hidden in there stays unread.
+            yield path, write & ~_READ_FILE & ~_EXECUTE
+        else:
+            yield path, write
+    for path in folders:
+        yield path, write
+
+
+def _around(unseen: Iterable[Path]) -> Iterator[Path]:
+    """The fewest paths that cover everything but `unseen`."""
+    unseen = set(unseen)
+    above = {parent for path in unseen for parent in path.parents}
+    for folder in sorted(above):
+        if any(parent in unseen for parent in (folder, *folder.parents)):
+            continue
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - many names, and Path costs
+        except OSError:
+            continue
+        for name in names:
+            path = folder / name
+            if path not in unseen and path not in above and not path.is_symlink():
+                yield path
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,60 @@
+"""Limits that every command has, whatever contains it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+from agentcli.runtime.sandbox_seccomp import set_no_new_privileges
+
+PROCESSES = 4096
+"""So many, threads included, beside those that the user has already."""
+FILE_BYTES = 16 << 30
+"""Of one file."""
+
+
+def limits_installer(*, new_privileges: bool) -> Callable[[], None]:
+    """What sets the limits for the calling process; to be made before a fork."""
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
+    if (running := _tasks_of_user()) is not None:
+        limits[resource.RLIMIT_NPROC] = running + PROCESSES
+    lowered = [(kind, _lowered(kind, value)) for kind, value in limits.items()]
+    libc = None if new_privileges or os.uname().sysname != "Linux" else _libc()
+
+    def install() -> None:
+        for kind, limit in lowered:
+            resource.setrlimit(kind, (limit, limit))
+        if libc is not None:
+            set_no_new_privileges(libc)
+
+    return install
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _lowered(kind: int, value: int) -> int:
+    soft, hard = resource.getrlimit(kind)
+    known = [limit for limit in (soft, hard, value) if limit != resource.RLIM_INFINITY]
+    return min(known)
+
+
+def _tasks_of_user() -> int | None:
+    """Threads of all processes of this user; None where /proc does not tell."""
+    user, count = os.getuid(), 0
+    try:
+        entries = [entry for entry in os.scandir("/proc") if entry.name.isdigit()]
+    except OSError:
+        return None
+    for entry in entries:
+        try:
+            if entry.stat().st_uid == user:
+                stat = Path(entry.path, "stat").read_bytes()
+                count += int(stat[stat.rindex(b")") + 2 :].split()[17])
+        except (OSError, ValueError):
+            continue
+    return count or None

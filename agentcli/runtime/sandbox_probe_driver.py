@@ -1,0 +1,177 @@
+"""Runs inside a sandbox and prints, as JSON, what is possible there. Only the standard library;
+no module of ours, for our package need not be visible. The argument is JSON: see `sandbox_probes`.
+"""
+
+# ruff: noqa: PTH101, PTH104, PTH108, PTH211
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_NEW_USER_AND_MOUNTS = 0x10020000
+_LIMIT_S = 3
+
+
+def main(place: dict[str, Any]) -> dict[str, bool]:
+    return {name: _succeeds(attempt) for name, attempt in _attempts(place).items()}
+
+
+def _attempts(place: dict[str, Any]) -> dict[str, Callable[[], object]]:
+    inside, outside = place["workspace"], place["outside"]
+    return {
+        "write in the workspace": lambda: _write(f"{inside}/new"),
+        "git commit": lambda: _commit(inside),
+        "terminal": _terminal,
+        "processes": _processes,
+        "server on 127.0.0.1": _loopback,
+        "write outside": lambda: _write(f"{outside}/new"),
+        "write outside by a link": lambda: _write_by_link(inside, outside),
+        "remove outside": lambda: os.unlink(f"{outside}/removable"),
+        "empty a file outside": lambda: os.truncate(f"{outside}/full", 0),
+        "change modes outside": lambda: os.chmod(f"{outside}/full", 0o640),
+        "change git hooks": lambda: _write(f"{inside}/.git/hooks/pre-commit"),
+        "change git settings": lambda: _write(f"{inside}/.git/config"),
+        "move .git away": lambda: os.rename(f"{inside}/.git", f"{inside}/moved"),
+        "read secrets": lambda: _read(f"{place['secret']}/key"),
+        "read the agent's state": lambda: _read(f"{place['own']}/config"),
+        "write the agent's state": lambda: _write(f"{place['own']}/new"),
+        "read its outputs": lambda: _read(f"{place['own']}/outputs/shown"),
+        "see files in the real /tmp": lambda: _read(f"{place['seen_tmp']}/real"),
+        "tcp": lambda: _connect(place["tcp"]),
+        "udp": lambda: _send_datagram(place["udp"]),
+        "raw sockets": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
+        "netlink": _netlink,
+        "sockets of daemons": lambda: _connect_unix(place["unix"]),
+        "abstract sockets": lambda: _connect_unix("\0" + place["abstract"]),
+        "signal the agent": lambda: _signal(place["pid"], place["started"]),
+        "read the agent's environment": lambda: _environ(place["pid"], place["started"]),
+        "new namespaces": _new_namespaces,
+        "follow other processes": _trace,
+    }
+
+
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _write(path: str) -> None:
+    with open(path, "a") as file:
+        file.write("x")
+
+
+def _read(path: str) -> None:
+    with open(path) as file:
+        if not file.read(1):
+            raise ValueError("it is empty")
+
+
+def _write_by_link(inside: str, outside: str) -> None:
+    os.symlink(f"{outside}/by-link", f"{inside}/link")
+    _write(f"{inside}/link")
+
+
+def _commit(folder: str) -> None:
+    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["add", "new"], ["commit", "-qm", "probe"]):
+        subprocess.run(
+            [*git, *command],
+            check=True,
+            timeout=10,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull},
+        )
+
+
+def _terminal() -> None:
+    main_end, other_end = pty.openpty()
+    os.write(other_end, b"x")
+    os.read(main_end, 1)
+
+
+def _double(number: int) -> int:
+    return 2 * number
+
+
+def _processes() -> None:
+    context = multiprocessing.get_context("fork")
+    with context.Pool(2) as pool:
+        if pool.map(_double, [1, 2]) != [2, 4]:
+            raise ValueError("wrong answer")
+
+
+def _loopback() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        _connect(server.getsockname()[1])
+
+
+def _connect(port: int) -> None:
+    socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S).close()
+
+
+def _send_datagram(port: int) -> None:
+    """The other side says whether it arrived."""
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", port))
+
+
+def _netlink() -> None:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 0).bind((0, 0))
+
+
+def _connect_unix(address: str) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_LIMIT_S)
+        client.connect(address)
+
+
+def _same_process(pid: int, started: int) -> None:
+    """In another namespace the number may be that of another process."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    if int(fields[19]) != started:
+        raise ValueError("another process")
+
+
+def _signal(pid: int, started: int) -> None:
+    os.kill(pid, 0)
+    _same_process(pid, started)
+
+
+def _environ(pid: int, started: int) -> None:
+    _same_process(pid, started)
+    _read(f"/proc/{pid}/environ")
+
+
+def _new_namespaces() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ctypes.CDLL(None).unshare(_NEW_USER_AND_MOUNTS) == 0 else 1)
+    if os.waitpid(child, 0)[1] != 0:
+        raise ValueError("refused")
+
+
+def _trace() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0 else 1)
+    if os.waitpid(child, 0)[1] != 0:
+        raise ValueError("refused")
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

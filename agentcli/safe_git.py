@@ -1,0 +1,212 @@
+"""git asked about a repository that someone else made, with nothing of theirs run.
+
+A repository's configuration names programs: file monitors, hooks, filters for contents, drivers for
+diffs, commands for transport, and whole files of more configuration. New git versions add more, so
+they are not overridden one by one: what looks at the working tree is run on a git folder of our own
+beside theirs, which has their objects and index, and a configuration of ours alone. Only questions
+that run nothing, about references and settings, are asked of the repository itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.attributesFile": os.devnull,
+    "core.untrackedCache": "false",
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "core.quotePath": "false",
+    "core.pager": "cat",
+    "core.sshCommand": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "log.showSignature": "false",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+}
+ENVIRONMENT = {
+    "PATH": os.defpath,
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    # Unlike protocol.allow, this can't be overruled for a single protocol. Before git 2.45 it is
+    # what keeps a partial clone from fetching what it lacks.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_SSH_COMMAND": "false",
+}
+"""All that our git calls get to see of the environment."""
+
+_CONVERSIONS = r"^core\.(filemode|autocrlf|eol|ignorecase|precomposeunicode|symlinks|safecrlf)$"
+_HARMLESS_VALUE = re.compile(r"true|false|input|lf|crlf|native|warn|", re.I)
+_CURRENT = (
+    "%(if)%(HEAD)%(then)%(refname:lstrip=2)%(if)%(upstream)%(then)...%(upstream:lstrip=2)"
+    "%(if)%(upstream:track)%(then) %(upstream:track)%(end)%(end)%(end)"
+)
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MAX_COPIED_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`branch` with its upstream, `changes` as `git status --porcelain` has them, `commits` the
+    last ones: short id and subject."""
+
+    branch: str
+    changes: tuple[str, ...]
+    commits: tuple[str, ...]
+
+
+def command(git: str, *arguments: str) -> list[str]:
+    """A command line of the program `git` that starts no pager, hook, monitor or transport."""
+    settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
+    return [git, "--no-pager", *settings, *arguments]
+
+
+def find_program(name: str, workspace: Path | None, path: str | None = None) -> str | None:
+    """The program `name` on `path` (default: PATH of this process) that our own process may run:
+    none in a relative folder of PATH, and none that stands or ends up in the workspace."""
+    folders = os.environ.get("PATH", os.defpath) if path is None else path
+    inside = None if workspace is None else os.path.realpath(workspace)
+    for folder in folders.split(os.pathsep):
+        if not os.path.isabs(folder):  # noqa: PTH117 - no Path is needed for it
+            continue
+        found = shutil.which(name, path=folder)
+        if found and not (inside and _stands_in(found, inside)):
+            return found
+    return None
+
+
+def look(workspace: Path, git: str, limit_s: float) -> Look | None:
+    """What the repository around `workspace` is like; None if there is none or it can't be told
+    within `limit_s` seconds."""
+    top = next((f for f in (workspace, *workspace.parents) if os.path.lexists(f / ".git")), None)
+    if top is None:
+        return None
+    try:
+        return _Repository(top, git, time.monotonic() + limit_s).look()
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+class _Repository:
+    def __init__(self, top: Path, git: str, deadline: float) -> None:
+        self._top = top
+        self._git = git
+        self._deadline = deadline
+
+    def look(self) -> Look | None:
+        theirs = self._start(
+            "rev-parse",
+            *("--git-path", "index", "--git-path", "objects", "--git-path", "shallow"),
+            *("--git-path", "info/exclude", "--verify", "-q", "HEAD"),
+        )
+        current = self._start("for-each-ref", f"--format={_CURRENT}", "refs/heads")
+        conversions = self._start("config", "-z", "--get-regexp", _CONVERSIONS)
+        unborn = self._start("symbolic-ref", "-q", "--short", "HEAD")
+        *places, oid = [*self._answer(theirs, ok=1).splitlines(), ""][:5]
+        branch = self._answer(current).strip()
+        settings = _harmless(self._answer(conversions, ok=1))
+        name = self._answer(unborn, ok=1).strip()
+        if len(places) != 4:
+            return None
+        index, objects, shallow, exclude = (self._top / place for place in places)
+        with tempfile.TemporaryDirectory(prefix="agent-git-") as folder:
+            ours = Path(folder)
+            _furnish(ours, oid, index.parent, shallow, exclude)
+            environment = {
+                "GIT_DIR": folder,
+                "GIT_WORK_TREE": str(self._top),
+                "GIT_INDEX_FILE": str(index),
+                "GIT_OBJECT_DIRECTORY": str(objects),
+            }
+            status = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all")
+            changes = self._start(*settings, *status, environment=environment)
+            log = self._start("log", "-3", "--format=%h %<(72,trunc)%s", environment=environment)
+            commits = self._answer(log, ok=128).splitlines()
+            return Look(
+                branch or (name and f"{name}, no commit yet") or f"no branch, at {oid[:10]}",
+                tuple(self._answer(changes).splitlines()),
+                tuple(commit.strip() for commit in commits),
+            )
+
+    def _start(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """In the repository itself, or else with `environment`, which names a git folder."""
+        where = environment or {"GIT_DIR": str(self._top / ".git")}
+        home = {
+            name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ
+        }
+        return subprocess.Popen(
+            command(self._git, *arguments),
+            cwd=self._top,
+            env={**home, **ENVIRONMENT, **where},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _answer(self, process: subprocess.Popen[bytes], ok: int = 0) -> str:
+        """What git printed. Raises SubprocessError where it failed or took too long."""
+        try:
+            out, _ = process.communicate(timeout=max(self._deadline - time.monotonic(), 0.01))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        if process.returncode not in (0, ok):
+            raise subprocess.CalledProcessError(process.returncode, "git")
+        return out.decode(errors="backslashreplace")
+
+
+def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -> None:
+    """Make `ours` a git folder with nothing of theirs but data: where HEAD is, where history was
+    cut off, which names are ignored, and the parts of a split index."""
+    for name in ("objects", "refs", "info"):
+        (ours / name).mkdir()
+    born = _OID.fullmatch(oid) is not None
+    (ours / "HEAD").write_text(f"{oid}\n" if born else "ref: refs/heads/none\n")
+    format_lines = "repositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
+    (ours / "config").write_text("[core]\n" + format_lines * (len(oid) == 64))
+    for source, target in ((shallow, ours / "shallow"), (exclude, ours / "info" / "exclude")):
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            with open(handle, "rb") as file:
+                target.write_bytes(file.read(_MAX_COPIED_BYTES))
+    for part in theirs.glob("sharedindex.*"):
+        (ours / part.name).symlink_to(part)
+
+
+def _harmless(listing: str) -> list[str]:
+    """Options for the settings that say how contents become files, where their values are words
+    that git knows."""
+    options = []
+    for entry in listing.split("\0"):
+        name, _, value = entry.partition("\n")
+        if name and _HARMLESS_VALUE.fullmatch(value):
+            options += ["-c", f"{name}={value}"]
+    return options
+
+
+def _stands_in(program: str, folder: str) -> bool:
+    places = (os.path.abspath(program), os.path.realpath(program))  # noqa: PTH100 - as it is named
+    return any(Path(place).is_relative_to(folder) for place in places)

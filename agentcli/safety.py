@@ -1,0 +1,133 @@
+"""What holds a session, put together from settings: its borders, its sandbox, its policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.borders import Borders
+from agentcli.config import MANAGED_FILE, Settings, user_file
+from agentcli.errors import ConfigError
+from agentcli.events import Action, Risk
+from agentcli.runtime.borders import find_borders
+from agentcli.runtime.sandbox import NO_LAYER, Sandbox, choose_sandbox
+from agentcli.security.analyzer import Analyzer, model_rating
+from agentcli.security.hard_blocks import HardBlocks
+from agentcli.security.policy import Policy
+from agentcli.security.risk import rate_by_rules
+from agentcli.security.rules import Decision, Rule, parse_grants, parse_rule
+from agentcli.security.saved_rules import SavedRules
+
+if TYPE_CHECKING:
+    from agentcli.tools.base import ToolContext
+    from agentcli.tools.collection import ToolCollection
+
+OUTPUTS = "outputs"
+_TMP = "tmp"
+_RULES = "rules"
+
+
+@dataclass(frozen=True)
+class Safety:
+    """Of one session, whose folder need not be there yet. `attended`: a person can be asked."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    home: Path
+    """The agent's state: sessions and what it remembers."""
+    session_folder: Path
+    attended: bool
+
+    @cached_property
+    def borders(self) -> Borders:
+        return find_borders(
+            self.workspace,
+            self.environ,
+            writable=[_folder(name) for name in self.settings.sandbox.writable],
+            own=[self.home, *_settings_places(self.environ)],
+            readable=[self.session_folder / OUTPUTS],
+            tmp=self.session_folder / _TMP,
+        )
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Raises ConfigError when none works here and nobody said that it may be without."""
+        wanted = self.settings.sandbox
+        chosen = choose_sandbox(wanted.layer, self.borders, network=wanted.network, cache=self.home)
+        if chosen.contains or self.attended or wanted.layer == NO_LAYER:
+            return chosen
+        raise ConfigError(
+            "no sandbox works here, and nobody is there to be asked before commands run",
+            hint="install bubblewrap (agent doctor says what is missing), or let commands run with "
+            "all your rights: --no-sandbox --yolo",
+        )
+
+    def policy(self, tools: ToolCollection, context: ToolContext) -> Policy:
+        """Raises ConfigError for a rule that is none."""
+        borders = self.sandbox.view
+        blocks = HardBlocks(borders, lambda: context.shell.cwd, self.environ)
+        return Policy(
+            mode=self.settings.agent.approval,
+            contained=self.sandbox.contains,
+            borders=borders,
+            rules=(*self._rules(), *self.saved_rules.load(self.workspace)),
+            effect_of=tools.effect,
+            locate=context.files.locate,
+            rate=Analyzer(list(self._analyzers(context))).rate,
+            blocked=blocks,
+            confirm=self.settings.security.confirm,
+            network=self.settings.sandbox.network,
+        )
+
+    @cached_property
+    def saved_rules(self) -> SavedRules:
+        return SavedRules(user_file(self.environ).with_name(_RULES))
+
+    def save_rule(self, rules: str) -> None:
+        """Keep what a person allowed always, for this workspace."""
+        self.saved_rules.add(self.workspace, parse_grants(rules))
+
+    def _rules(self) -> Iterator[Rule]:
+        security = self.settings.security
+        lists: dict[Decision, list[str]] = {
+            "deny": security.deny,
+            "ask": security.ask,
+            "allow": security.allow,
+        }
+        for decision, texts in lists.items():
+            for text in texts:
+                yield parse_rule(text, decision, f"security.{decision}")
+
+    def _analyzers(self, context: ToolContext) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
+        for name in self.settings.security.analyzers:
+            if name == "rules":
+
+                def rules(action: Action) -> tuple[Risk, str]:
+                    return rate_by_rules(action, self.sandbox.view, context.shell.cwd)
+
+                yield rules
+            elif name == "model_rating":
+                yield model_rating
+
+
+def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where settings are read from, saved rules too."""
+    user = user_file(environ)
+    yield MANAGED_FILE.parent
+    if environ.get("AGENT_CONFIG"):
+        # Beside a file that the user named may be anything, the workspace even.
+        yield from (user, user.with_name(_RULES))
+    else:
+        yield user.parent
+
+
+def _folder(name: str) -> Path:
+    """Raises ConfigError when there is no such folder."""
+    path = Path(name).expanduser().absolute()
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {name} to write to", hint="see --add-dir")
+    return path

@@ -1,0 +1,50 @@
+"""Several ways to rate the risk of an action, taken together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentcli.events import Action
+from agentcli.events.base import Risk
+
+Rate = Callable[[Action], tuple[Risk, str]]
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """The highest rating counts, so that none of the analyzers can talk a risk down. One that
+    fails counts as HIGH: what could not be judged must not pass for harmless."""
+
+    analyzers: Sequence[Rate]
+
+    def rate(self, action: Action) -> tuple[Risk, str]:
+        """The risk and its reason; UNKNOWN only when nobody had anything to say. Never raises."""
+        highest, why = Risk.UNKNOWN, ""
+        for analyzer in self.analyzers:
+            risk, reason = _rated(analyzer, action)
+            if risk > highest:
+                highest, why = risk, reason
+        return highest, why
+
+
+def model_rating(action: Action) -> tuple[Risk, str]:
+    """What the model itself said about its action; UNKNOWN when it said nothing."""
+    risk = getattr(action, "security_risk", Risk.UNKNOWN)
+    return risk, "" if risk is Risk.UNKNOWN else f"the model rates it {risk.name.lower()} itself"
+
+
+def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:
+    try:
+        return analyzer(action)
+    except Exception:
+        _LOG.exception("an analyzer of risk failed")
+        return Risk.HIGH, f"the {_name(analyzer)} analyzer failed, so the risk isn't known"
+
+
+def _name(analyzer: Rate) -> str:
+    inner = getattr(analyzer, "func", analyzer)
+    name = getattr(inner, "__name__", type(inner).__name__)
+    return str(name).removeprefix("rate_by_").replace("_", " ").lower()

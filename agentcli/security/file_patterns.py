@@ -1,0 +1,58 @@
+"""Globs of rules for files, as in .gitignore, matched against where a path really leads."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+
+def pattern_matches(pattern: str, path: Path, workspace: Path, home: Path) -> bool:
+    """Whether the absolute `path` is one of `pattern` or lies in a folder that is. A pattern
+    without a slash is of any depth below `workspace`; ~ is `home`."""
+    return _compiled(pattern, workspace, home).fullmatch(str(path)) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
+    """The part before the first glob is resolved, as the paths are that it is compared with."""
+    if pattern == "~" or pattern.startswith("~/"):
+        pattern = f"{home}/{pattern[2:]}"
+    elif not pattern.startswith("/"):
+        pattern = pattern.removeprefix("./")
+        depth = "" if "/" in pattern.rstrip("/") else "**/"
+        pattern = f"{_escaped(str(workspace))}/{depth}{pattern}"
+    components = pattern.rstrip("/").removesuffix("/**").split("/")
+    plain = 0
+    while plain < len(components) and not re.search(r"[*?[]", components[plain]):
+        plain += 1
+    fixed = Path("/".join(components[:plain]) or "/").resolve()
+    globs = "/".join(components[plain:])
+    start = re.escape(str(fixed)).rstrip("/")
+    return re.compile(start + (f"/{_translated(globs)}" if globs else "") + r"(?:/.*)?", re.DOTALL)
+
+
+def escaped(path: str) -> str:
+    """A pattern for this one path."""
+    return _escaped(path)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", text)
+
+
+_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _translated(glob: str) -> str:
+    out = []
+    for part in _PARTS.findall(glob):
+        if part in _MEANINGS:
+            out.append(_MEANINGS[part])
+        elif len(part) > 2 and part.startswith("["):
+            inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
+        else:
+            out.append(re.escape(part))
+    return "".join(out)

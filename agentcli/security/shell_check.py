@@ -1,0 +1,66 @@
+"""Whether the tree that tree-sitter makes of a script has the words that a plain reader finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agentcli.security.shell_words import Token
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_WORDS = frozenset(
+    """word string raw_string ansi_c_string translated_string concatenation number expansion
+    simple_expansion command_substitution process_substitution arithmetic_expansion
+    brace_expression extglob_pattern regex test_operator variable_name special_variable_name
+    variable_assignment file_descriptor array subscript""".split()  # noqa: SIM905
+)
+
+
+def agree(text: str, root: Node, found: list[Token]) -> bool:
+    """Whether the tree has the words and operators of the other reader, grouped as by it."""
+    if not text.isascii():
+        offsets = [0]
+        for character in text:
+            offsets.append(offsets[-1] + len(character.encode()))
+        found = [Token(offsets[t.start], offsets[t.end], t.separates) for t in found]
+    ours = [t for t in found if not (t.separates and text.encode()[t.start : t.end] == b"\n")]
+    spans = [span for span in leaf_spans(root) if text.encode()[slice(*span)].strip()]
+    if spans != [(t.start, t.end) for t in ours]:
+        return False
+    commands = list(_command_spans(root))
+    separators = [t for t in found if t.separates]
+    merged = any(start < s.start < end for start, end in commands for s in separators)
+    starts = {t.start for t in found}
+    return not merged and all(start in starts for start, _ in commands) and _not_split(root)
+
+
+def _not_split(root: Node) -> bool:
+    """No command begins where another one ended with only blanks between."""
+    last_end = -1
+    for start, end in _command_spans(root):
+        between = (root.text or b"")[last_end - root.start_byte : start - root.start_byte]
+        if last_end >= 0 and not between.strip(b" \t"):
+            return False
+        last_end = end
+    return True
+
+
+def leaf_spans(node: Node) -> Iterator[tuple[int, int]]:
+    """Where the words and operators of `node` are, in bytes; comments are left out."""
+    if node.type == "comment":
+        return
+    if node.child_count == 0 or node.type in _WORDS:
+        yield node.start_byte, node.end_byte
+        return
+    for child in node.children:
+        yield from leaf_spans(child)
+
+
+def _command_spans(node: Node) -> Iterator[tuple[int, int]]:
+    if node.type in ("command", "declaration_command", "unset_command", "test_command"):
+        yield node.start_byte, node.end_byte
+        return
+    for child in node.children:
+        yield from _command_spans(child)

@@ -1,0 +1,314 @@
+"""Which folders the user trusts, by what they hold: a file that changes is asked about again."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import ConfigError
+
+PROJECT_CONFIG = ".agent/config.toml"
+HOOK_FOLDER = ".agent/hooks"
+TOOL_SERVERS = ".mcp.json"
+SKILL_FOLDERS = (".agents/skills", ".agent/skills", ".claude/skills", ".openhands/microagents")
+MAX_FILES = 1_000
+MAX_FILE_BYTES = 1_000_000
+_MAX_ENTRIES = 10_000
+_MAX_DEPTH = 32
+_SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
+_TEXT_SUFFIXES = (".md", ".txt")
+_WRITABLE_BY_OTHERS = 0o022
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What of `workspace` (resolved) would take effect if it were trusted. `files`: path within it,
+    with slashes -> hex digest of content and whether it may be run. `contents`: the bytes that were
+    digested, of the files that settings are read from. `fault`: why it can't be trusted at all."""
+
+    workspace: Path
+    files: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a folder. `changed`: the files that are not as they were when it was
+    trusted, new and vanished ones among them; `never`: the user does not want to be asked."""
+
+    trusted: bool = False
+    known: bool = False
+    never: bool = False
+    changed: tuple[str, ...] = ()
+
+
+class _CannotVouch(Exception):
+    """Something in the folder can't be read in a way that would hold."""
+
+
+def fingerprint(workspace: Path) -> Fingerprint:
+    """Read what would take effect, each file once. Nothing is followed that is a link."""
+    workspace = workspace.resolve()
+    reader = _Reader(workspace)
+    try:
+        reader.file(PROJECT_CONFIG)
+        reader.file(TOOL_SERVERS)
+        reader.tree(HOOK_FOLDER)
+        for folder in SKILL_FOLDERS:
+            reader.skills(folder)
+    except _CannotVouch as fault:
+        return Fingerprint(workspace, fault=str(fault))
+    except OSError as error:
+        return Fingerprint(workspace, fault=f"it can't be read: {error.strerror}")
+    return Fingerprint(workspace, dict(sorted(reader.files.items())), reader.contents)
+
+
+class TrustStore:
+    """The folders that the user trusts, in a JSON file that is theirs alone. Raises ConfigError
+    when it can't be read or written, or others could have changed it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def is_trusted(self, found: Fingerprint) -> bool:
+        return self.standing(found).trusted
+
+    def standing(self, found: Fingerprint) -> Standing:
+        """How what was found now compares with what was trusted."""
+        record = self._folders().get(str(found.workspace))
+        if record is None:
+            return Standing()
+        if record.get("never"):
+            return Standing(never=True)
+        before = record.get("files", {})
+        if found.fault:
+            return Standing(known=True)
+        changed = tuple(_differences(before, found.files))
+        return Standing(trusted=not changed, known=True, changed=changed)
+
+    def trust(self, found: Fingerprint) -> None:
+        """What was found may take effect from now on, for as long as it stays as it is."""
+        if found.fault:
+            raise ConfigError(f"{found.workspace} can't be trusted: {found.fault}")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._changing() as folders:
+            folders[str(found.workspace)] = {"trusted_at": now, "files": dict(found.files)}
+
+    def never_ask(self, workspace: Path) -> None:
+        with self._changing() as folders:
+            folders[str(workspace.resolve())] = {"never": True}
+
+    def revoke(self, workspace: Path) -> bool:
+        """Forget a folder, its "never" too; whether it was known."""
+        with self._changing() as folders:
+            return folders.pop(str(workspace.resolve()), None) is not None
+
+    def folders(self) -> dict[str, str]:
+        """Every trusted folder with the time (ISO 8601, UTC) since when."""
+        return {
+            folder: str(record.get("trusted_at", ""))
+            for folder, record in sorted(self._folders().items())
+            if not record.get("never")
+        }
+
+    def _folders(self) -> dict[str, dict[str, Any]]:
+        try:
+            with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as f:
+                self._require_own(os.fstat(f.fileno()))
+                data = json.loads(f.read())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"{self._path} can't be read: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._damaged() from error
+        folders = data.get("folders") if isinstance(data, dict) else None
+        if not isinstance(folders, dict) or data.get("version") != _VERSION:
+            raise self._damaged()
+        if not all(_is_record(record) for record in folders.values()):
+            raise self._damaged()
+        return folders
+
+    def _damaged(self) -> ConfigError:
+        return ConfigError(
+            f"{self._path} does not hold what agent wrote there",
+            hint="delete it; folders are then asked about again",
+        )
+
+    def _require_own(self, status: os.stat_result) -> None:
+        own = status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+        if not own or not stat.S_ISREG(status.st_mode):
+            raise ConfigError(
+                f"{self._path} belongs to or can be written by another user, so what it says can't "
+                "be trusted",
+                hint="delete it; folders are then asked about again",
+            )
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """What is in the file, to be changed, while no other process does."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self._path.with_suffix(".lock"), flags, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                folders = self._folders()
+                yield folders
+                self._write(folders)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
+
+    def _write(self, folders: Mapping[str, Any]) -> None:
+        body = json.dumps({"version": _VERSION, "folders": folders}, indent=1).encode()
+        temporary = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with open(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def differences(before: Fingerprint, folder: str = "") -> list[str]:
+    """The files under `folder` ("" is all) of a fingerprint taken earlier that are not as they were
+    then; the fault, if the folder has become one that can't be trusted."""
+    now = fingerprint(before.workspace)
+    if now.fault:
+        return [now.fault]
+    return [name for name in _differences(before.files, now.files) if name.startswith(folder)]
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield name
+
+
+def _is_record(record: object) -> bool:
+    return isinstance(record, dict) and isinstance(record.get("files", {}), dict)
+
+
+class _Reader:
+    """Reads files below a folder; each part of a path is opened from the one before and never
+    through a link."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.files: dict[str, str] = {}
+        self.contents: dict[str, bytes] = {}
+        self._entries = 0
+
+    def file(self, name: str) -> None:
+        """One file, if it is there."""
+        *folders, last = name.split("/")
+        with self._opened("/".join(folders)) as folder:
+            if folder is not None:
+                self._take(folder, last, name)
+
+    def tree(self, name: str) -> None:
+        """Every file under a folder, if that is there."""
+        with self._opened(name) as folder:
+            if folder is not None:
+                self._walk(folder, name)
+
+    def skills(self, name: str) -> None:
+        """As `tree`, unless there is nothing but text in it."""
+        skills = _Reader(self._root)
+        skills.files = dict(self.files)
+        skills.tree(name)
+        new = [file for file in skills.files if file not in self.files]
+        if any(not file.endswith(_TEXT_SUFFIXES) for file in new):
+            self.files = skills.files
+
+    def _walk(self, folder: int, name: str) -> None:
+        for entry in sorted(os.listdir(folder)):
+            path = f"{name}/{entry}"
+            self._entries += 1
+            if self._entries > _MAX_ENTRIES or path.count("/") > _MAX_DEPTH:
+                raise _CannotVouch(f"{name} holds too much to look through")
+            mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                below = self._open(entry, folder, path, os.O_DIRECTORY)
+                if below is not None:
+                    try:
+                        self._walk(below, path)
+                    finally:
+                        os.close(below)
+            else:
+                self._take(folder, entry, path)
+
+    def _take(self, folder: int, entry: str, name: str) -> None:
+        handle = self._open(entry, folder, name, os.O_NONBLOCK)
+        if handle is None:
+            return
+        with open(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise _CannotVouch(f"{name} is not a file")
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise _CannotVouch(f"{name} is larger than {MAX_FILE_BYTES:,} bytes")
+        if len(self.files) >= MAX_FILES:
+            raise _CannotVouch(f"there are more than {MAX_FILES:,} files that would take effect")
+        runs = b"x" if status.st_mode & 0o111 else b"-"
+        self.files[name] = hashlib.sha256(runs + data).hexdigest()
+        if name in _SHOWN:
+            self.contents[name] = data
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[int | None]:
+        """A folder below the root; None if it is not there."""
+        current: int | None = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in [part for part in name.split("/") if part]:
+                assert current is not None
+                below = self._open(part, current, name, os.O_DIRECTORY)
+                os.close(current)
+                current = below
+                if current is None:
+                    break
+            yield current
+        finally:
+            if current is not None:
+                os.close(current)
+
+    def _open(self, entry: str, folder: int, name: str, flags: int) -> int | None:
+        """None if there is no such thing."""
+        try:
+            return os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=folder)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            linked = error.errno in (errno.ELOOP, errno.EMLINK) or stat.S_ISLNK(
+                os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+            )
+            if linked:
+                raise _CannotVouch(f"{name} leads through a link") from error
+            if error.errno == errno.ENOTDIR:
+                return None
+            raise _CannotVouch(f"{name} can't be read: {error.strerror}") from error

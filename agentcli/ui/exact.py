@@ -1,0 +1,124 @@
+"""Text that a person decides on: every character of it visible, wrapped and never cut."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span, Style, cells
+
+_PICTURES = re.compile("[\u2400-\u2426]")
+"""The signs that stand for control characters here; the letters themselves are spelled out."""
+
+_PADDING = re.compile(r" {24,}")
+_AT_END = re.compile(r" +$")
+_WORD = re.compile(r"[^\W\d_]+")
+_LOOK_ALIKE = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf]")
+"""Greek, Cyrillic, Armenian, Cherokee: letters that pass for Latin ones."""
+
+_OVERLAYS = re.compile("[\u0334-\u0338\u20d0-\u20ff]")
+_MOST_ACCENTS = 2
+_MOST_BLANK_LINES = 4
+_NARROWEST = 8
+_GUTTER, _GOES_ON = Span("  │", "dim"), Span("  ↳", "dim")
+
+
+class Text(NamedTuple):
+    """One line of what is asked; `mark` stands before it (`+`, `-` or a blank in a diff)."""
+
+    text: str
+    mark: str = ""
+    style: Style = ""
+
+
+def visible(line: str) -> str:
+    """One line, with nothing in it that shows nothing or passes for something else. Tabs, blanks
+    at its end and control characters get a sign (`␉`, `␣`, `␛`), unusual characters their number
+    (`<U+202E>`), and long padding is counted (`<200 blanks>`)."""
+    if not line.isascii():
+        line = _PICTURES.sub(_number, line)
+        line = _WORD.sub(_mixed, "".join(_combining(line)))
+    line = printable(line, multiline=False, strict=True)
+    line = _PADDING.sub(lambda run: f"<{len(run.group())} blanks>", line)
+    return _AT_END.sub(lambda run: run.group().replace(" ", "␣"), line)
+
+
+def texts(text: str, mark: str = "", style: Style = "") -> list[Text]:
+    """The lines of `text`. Only newlines end one, so that a carriage return stays visible."""
+    return [Text(line, mark, style) for line in text.split("\n")]
+
+
+def rows(lines: Iterable[Text], width: int) -> Iterator[Line]:
+    """Rows of at most `width` columns. A line that goes on in the next row is marked `↳` there; a
+    blank at the break is shown, so that it can't be taken for a break within a word. Many blank
+    lines in a row are counted."""
+    for blank, group in groupby(lines, key=lambda line: not line.text.strip(" \t")):
+        together = list(group)
+        if blank and len(together) > _MOST_BLANK_LINES:
+            counted = f"<{len(together)} blank lines>"
+            yield [_GUTTER, Span(f"{together[0].mark} {counted}", together[0].style)]
+        else:
+            for line in together:
+                yield from _wrapped(line, width)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text`, made visible already, in pieces of at most `width` columns, broken after blanks
+    where that wastes little."""
+    width = max(width, _NARROWEST)
+    pieces = []
+    while cells(text) > width:
+        end = _fitting(text, width)
+        blank = text.rfind(" ", end // 2, end)
+        end = end if blank < 0 else blank + 1
+        kept = text[:end].rstrip(" ")
+        pieces.append(kept + "␣" * (end - len(kept)))
+        rest = text[end:].lstrip(" ")
+        text = "␣" * (len(text) - end - len(rest)) + rest
+    return [*pieces, text]
+
+
+def _wrapped(line: Text, width: int) -> Iterator[Line]:
+    first, *others = wrapped(visible(line.text), width - 4 - len(line.mark))
+    yield [_GUTTER, Span(f"{line.mark} {first}".rstrip(" "), line.style)]
+    for piece in others:
+        yield [_GOES_ON, Span(f"{line.mark} {piece}", line.style)]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters from the start of `text` fit; at least one."""
+    used = 0
+    for index, char in enumerate(text):
+        used += cells(char)
+        if used > width:
+            return max(index, 1)
+    return len(text)
+
+
+def _number(match: re.Match[str]) -> str:
+    return f"<U+{ord(match.group()):04X}>"
+
+
+def _mixed(word: re.Match[str]) -> str:
+    """A word in which other alphabets stand beside Latin letters: those are given by number."""
+    text = word.group()
+    if not any(char.isascii() for char in text):
+        return text
+    return _LOOK_ALIKE.sub(lambda found: found.group() + _number(found), text)
+
+
+def _combining(text: str) -> Iterator[str]:
+    """Accents stay on letters; those that strike out, pile up or stand on no letter are spelled."""
+    before, accents = "", 0
+    for char in text:
+        if unicodedata.category(char) not in ("Mn", "Me"):
+            before, accents = char, 0
+            yield char
+            continue
+        accents += 1
+        honest = before.isalpha() and accents <= _MOST_ACCENTS and not _OVERLAYS.match(char)
+        yield char if honest else f"<U+{ord(char):04X}>"

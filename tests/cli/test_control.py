@@ -1,0 +1,300 @@
+"""What ends a run that would go on: circles, limits on turns, money and time; and going on then."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agentcli.events import Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import AgentStateChangedObservation, CmdOutputObservation
+from agentcli.sessions.finder import state_of
+from agentcli.sessions.session import read_session
+from tests.conftest import MODELS
+from tests.server import Call, Hang, HttpError, Paused, Reply, Usage
+
+SUMMARY = "Read two files; the fix itself is left to do."
+
+
+def bash(command: str) -> Reply:
+    return Reply("", [Call("bash", {"command": command})])
+
+
+def working(request) -> Reply:
+    """A model that always finds another thing to do, and sums up when it may do nothing."""
+    if request.body.get("tool_choice") in ("none", {"type": "none"}):
+        return Reply(SUMMARY)
+    return bash(f"echo {len(request.raw)}")
+
+
+def events_of(agent) -> list:
+    return read_session(agent.sessions[0]).events
+
+
+def result_of(done) -> dict:
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+LOOPS = {
+    "one command": [bash("echo same")],
+    "one error": [Reply("", [Call("read", {"path": "missing"})])],
+    "two by turns": [bash("echo a"), bash("echo b")],
+    "three by turns": [bash("echo a"), bash("echo b"), Reply("", [Call("glob", {"pattern": "*"})])],
+    "an edit that is refused": [
+        Reply("", [Call("edit", {"path": "x", "old_str": "a", "new_str": "b"})])
+    ],
+    "words that differ": [
+        Reply("Let me look.", [Call("bash", {"command": "ls"})]),
+        Reply("Again.", [Call("bash", {"command": "ls"})]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_model_in_a_loop_is_told_and_then_stopped(agent, serve, name):
+    loop = LOOPS[name]
+    server = serve([*(loop * 12)[:12], Reply("I went another way.")])
+    agent.use(server)
+    done = agent("run", "x", "--json")
+    assert done.returncode == 1, done.stderr
+    assert len(server.requests) <= 12
+    result = result_of(done)
+    assert (result["status"], result["reason"]) == ("error", "stuck")
+    assert "goes in circles" in result["error"]["message"]
+    nudges = [e for e in events_of(agent) if isinstance(e, MessageAction) and e.nudge]
+    assert len(nudges) == 1
+    assert nudges[0].content.encode()[:60] in server.requests[-1].raw
+
+
+def test_after_a_stop_a_person_says_what_to_do_instead(agent, serve):
+    server = serve([*[bash("echo same")] * 8, bash("echo same"), Reply("Went another way.")])
+    agent.use(server)
+    stopped = agent("run", "x")
+    assert stopped.returncode == 1
+    assert "stuck" in stopped.stderr
+    assert f"agent resume {agent.sessions[0].name}" in stopped.stderr
+    done = agent("resume", "--last", "look at the log first")
+    assert (done.returncode, done.stdout) == (0, "Went another way.\n"), done.stderr
+
+
+def test_killed_between_nudge_and_reply_it_is_not_stopped_for_that(agent, serve, tmp_path):
+    release = threading.Event()
+    server = serve([*[bash("echo same")] * 4, Hang(release), Reply("Went another way.")])
+    process = agent.use(server).start("run", "x", "--json")
+    seen = ""
+    while "may be stuck" not in seen:
+        seen = process.stdout.readline().decode()
+    process.kill()
+    process.wait()
+    release.set()
+    done = agent("resume", "--last")
+    assert (done.returncode, done.stdout) == (0, "Went another way.\n"), done.stderr
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_the_last_turn_of_a_limit_is_a_summary(agent, serve, api):
+    server = serve(play=working)
+    agent.use(server, MODELS[api])
+    done = agent("run", "x", "--max-turns", "4", "--json")
+    assert done.returncode == 6, done.stderr
+    assert len(server.requests) == 4
+    result = result_of(done)
+    assert (result["status"], result["reason"]) == ("paused", "max_turns")
+    session = agent.sessions[0].name
+    assert f"agent resume {session} --max-turns 8" in result["error"]["hint"]
+    tools = [request.body["tools"] for request in server.requests]
+    assert tools[-1] == tools[0]
+    asked = events_of(agent)[-3]
+    assert isinstance(asked, MessageAction)
+    assert "limit of 4 model turns" in asked.content
+
+
+def test_raising_the_limit_goes_on_exactly_there(agent, serve):
+    server = serve(play=working)
+    agent.use(server)
+    assert agent("run", "x", "--max-turns", "3").returncode == 6
+    assert agent("resume", "--last", "--max-turns", "3").returncode == 6
+    assert len(server.requests) == 3, "the same limit is reached without another call"
+    assert agent("resume", "--last", "--max-turns", "6").returncode == 6
+    assert len(server.requests) == 6
+    commands = [e.command for e in events_of(agent) if isinstance(e, CmdOutputObservation)]
+    assert len(commands) == len(set(commands)) == 4
+    assert b"work on" in server.requests[3].raw
+    assert server.prefix_breaks() == []
+
+
+def test_a_limit_of_one_turn_is_for_work(agent, serve):
+    server = serve(play=working)
+    assert agent.use(server)("run", "x", "--max-turns", "1").returncode == 6
+    assert len(server.requests) == 1
+    assert "tool_choice" not in server.requests[0].body
+
+
+def test_without_a_summary_all_turns_are_for_work(agent, serve):
+    server = serve(play=working)
+    agent.use(server)
+    done = agent("run", "x", "--max-turns", "3", "--set", "agent.summary_at_limit=false")
+    assert done.returncode == 6
+    assert len([e for e in events_of(agent) if isinstance(e, CmdOutputObservation)]) == 3
+
+
+def test_calls_in_a_summary_are_not_carried_out(agent, serve):
+    calls = [Call("bash", {"command": "touch late"})]
+    server = serve([bash("echo 1"), Reply(SUMMARY, calls)])
+    done = agent.use(server)("run", "x", "--max-turns", "2")
+    assert done.returncode == 6
+    assert "ignored" in done.stderr
+    assert not (agent.workspace / "late").exists()
+
+
+@pytest.mark.parametrize("entry", [HttpError(400, "bad", "no"), Reply("")], ids=["error", "empty"])
+def test_a_summary_that_fails_changes_nothing(agent, serve, entry):
+    server = serve([bash("echo 1"), entry, Reply("Done.")], sessions=2)
+    agent.use(server)
+    done = agent("run", "x", "--max-turns", "2")
+    assert done.returncode == 6, done.stderr
+    assert "limit of 2 model turns" in done.stderr
+    again = agent("resume", "--last", "--max-turns", "5")
+    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+
+
+def test_a_budget_keeps_enough_for_the_summary(agent, serve):
+    def play(request):
+        reply = working(request)
+        usage = Usage(input=len(request.raw), output=200)
+        return Reply(reply.text, reply.calls, usage=usage)
+
+    server = serve(play=play)
+    agent.use(server)
+    config = agent.home / "config.toml"
+    config.write_text(f'[prices."{MODELS["chat_completions"]}"]\ninput = 2\noutput = 10\n')
+    agent.env["AGENT_CONFIG"] = str(config)
+    done = agent("run", "x", "--max-budget-usd", "0.3", "--json")
+    assert done.returncode == 6, done.stderr
+    assert result_of(done)["reason"] == "max_budget"
+    assert state_of(agent.sessions[0]).cost_usd <= 0.3
+    assert server.requests[-1].body["tool_choice"] == "none"
+    assert SUMMARY in [e.content for e in events_of(agent) if isinstance(e, MessageAction)]
+    asked = len(server.requests)
+    again = agent("resume", "--last", "--json")
+    assert again.returncode == 6
+    assert len(server.requests) == asked, "nothing was done since the summary"
+    assert agent("resume", "--last", "--max-budget-usd", "0.4").returncode == 6
+    assert len(server.requests) > asked + 1
+
+
+SHORT = ("--set", "agent.max_time_s=2")
+
+
+def test_a_command_is_stopped_when_the_time_is_over(agent, serve):
+    command = "echo begun; sleep 1000"
+    server = serve([bash(command), Reply(SUMMARY), Reply("Done.")])
+    agent.use(server)
+    done = agent("run", "x", "--json", *SHORT)
+    assert done.returncode == 6, done.stderr
+    result = result_of(done)
+    assert (result["status"], result["reason"]) == ("paused", "max_time")
+    assert "agent resume" in result["error"]["hint"]
+    output = next(e for e in events_of(agent) if isinstance(e, CmdOutputObservation))
+    assert output.content.startswith("begun")
+    assert "user" not in output.content
+    assert server.requests[-1].body["tool_choice"] == "none"
+    again = agent("resume", "--last")
+    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+
+
+def test_a_model_call_is_broken_off_when_the_time_is_over(agent, serve):
+    never = threading.Event()
+    server = serve([Hang(never, headers=False), Hang(never, headers=False), Reply("Done.")])
+    agent.use(server)
+    done = agent("run", "x", *SHORT)
+    never.set()
+    assert done.returncode == 6, done.stderr
+    assert "limit of 2 s" in done.stderr
+    assert agent("resume", "--last").stdout == "Done.\n"
+
+
+def test_nothing_is_begun_when_no_time_is_left(agent, serve):
+    server = serve([bash("sleep 1000"), Reply("Done.")])
+    agent.use(server)
+    done = agent("run", "x", *SHORT, "--set", "agent.summary_at_limit=false")
+    assert done.returncode == 6
+    assert len(server.requests) == 1
+
+
+def test_an_interrupt_by_a_person_counts_more_than_the_time(agent, serve):
+    release = threading.Event()
+    agent.use(serve([Hang(release, headers=False)]))
+    process = agent.start("run", "x", "--json", "--set", "agent.max_time_s=60")
+    while json.loads(process.stdout.readline())["type"] != "state":
+        pass
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    release.set()
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_five_replies_in_a_row_that_make_no_sense_are_the_end(agent, serve, api):
+    broken = [Reply("", [Call("fly", {"to": number})]) for number in range(5)]
+    server = serve([*broken, Reply("Sorry.")])
+    agent.use(server, MODELS[api])
+    done = agent("run", "x", "--json")
+    assert done.returncode == 1
+    assert result_of(done)["reason"] == "bad_calls"
+    assert len(server.requests) == 5
+    assert agent("resume", "--last", "use bash").stdout == "Sorry.\n"
+
+
+def test_a_letter_that_came_before_the_limit_is_delivered(agent, serve):
+    release = threading.Event()
+    server = serve([bash("echo 1"), Paused(release, bash("echo 2")), Reply("Both done.")])
+    process = agent.use(server).start(
+        "run", "x", "--json", "--max-turns", "2", "--set", "agent.summary_at_limit=false"
+    )
+    while len(server.requests) < 2:
+        process.stdout.readline()
+    told = agent("tell", agent.sessions[0].name, "and that too", "--steer")
+    assert told.returncode == 0, told.stderr
+    release.set()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert b"and that too" in server.requests[-1].raw
+
+
+def test_a_letter_for_after_the_turn_waits_at_a_limit_and_comes_with_the_resume(agent, serve):
+    server = serve([bash("echo 1"), Reply("All done.")])
+    agent.use(server)
+    flags = ("--max-turns", "1")
+    assert agent("run", "x", *flags).returncode == 6
+    agent("tell", "--", agent.sessions[0].name, "one more thing")
+    done = agent("resume", "--last", *flags)
+    assert (done.returncode, done.stdout) == (0, "All done.\n"), done.stderr
+    assert b"one more thing" in server.requests[-1].raw
+
+
+def test_every_change_of_state_is_one_that_the_table_has(agent, serve):
+    from agentcli.sessions.state import TRANSITIONS, AgentState
+
+    busy = HttpError(429, "rate_limit_error", "slow down", {"retry-after": "0"})
+    agent.use(serve([busy, bash("echo 1"), Reply(SUMMARY), Reply("Done.")]))
+    agent("run", "x", "--max-turns", "2")
+    agent("resume", "--last", "--max-turns", "9")
+    changes = [e for e in events_of(agent) if isinstance(e, AgentStateChangedObservation)]
+    states = [AgentState.IDLE, *(AgentState(e.agent_state) for e in changes)]
+    assert AgentState.RATE_LIMITED in states
+    assert all(b in TRANSITIONS[a] for a, b in pairwise(states))
+
+
+def test_the_conversation_says_who_asked_for_the_summary(agent, serve):
+    agent.use(serve(play=working))
+    agent("run", "x", "--max-turns", "2")
+    asked = next(
+        e for e in events_of(agent) if isinstance(e, MessageAction) and e.wait_for_response
+    )
+    assert asked.source is Source.ENVIRONMENT
+    assert Path(agent.sessions[0], "events").exists()

@@ -1,0 +1,92 @@
+"""Workspaces with a sandbox around them, for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.borders import Borders
+from agentcli.errors import ConfigError
+from agentcli.runtime.borders import find_borders
+from agentcli.runtime.environment import command_environment
+from agentcli.runtime.sandbox import Sandbox, choose_sandbox
+from agentcli.runtime.shell import CommandResult, Shell
+
+_ANYWHERE = Borders(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
+GIT = (
+    "git -c user.name=t -c user.email=t@t -c init.defaultBranch=main -c protocol.file.allow=always"
+)
+
+
+def works(layer: str) -> bool:
+    try:
+        choose_sandbox(layer, _ANYWHERE, network=False, cache=Path("/nonexistent"))
+    except ConfigError:
+        return False
+    return True
+
+
+LAYERS = [layer for layer in ("bubblewrap", "landlock") if works(layer)]
+"""That this machine has."""
+
+
+@dataclass
+class Place:
+    """`state` is the agent's, with a session in it; `home` is the person's."""
+
+    base: Path
+    workspace: Path
+    home: Path
+    borders: Borders
+    sandbox: Sandbox
+    shell: Shell
+
+    def run(self, command: str, **options: float) -> CommandResult:
+        return self.shell.run(command, **options)
+
+    def said(self, command: str) -> str:
+        return self.shell.run(command, timeout=60).output.strip()
+
+
+def make_place(
+    base: Path,
+    layer: str,
+    *,
+    workspace: Path | None = None,
+    network: bool = False,
+    environ: dict[str, str] | None = None,
+) -> Place:
+    home, state = base / "home", base / "state"
+    workspace = workspace or base / "work"
+    session = state / "session"
+    for folder in (home, workspace, session / "outputs", session / "tmp", session / "shell"):
+        folder.mkdir(parents=True, exist_ok=True)
+    environ = {**os.environ, "HOME": str(home), **(environ or {})}
+    outputs = session / "outputs"
+    borders = find_borders(workspace, environ, own=[state], readable=[outputs], tmp=session / "tmp")
+    sandbox = choose_sandbox(layer, borders, network=network, cache=state)
+    shell = Shell(
+        cwd=str(workspace),
+        env=command_environment(environ, (), "s", contained=sandbox.contains),
+        full_env=command_environment(environ, (), "s"),
+        scratch=session / "shell",
+        outputs=outputs,
+        sandbox=sandbox,
+    )
+    return Place(base, workspace, home, borders, sandbox, shell)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = [*GIT.split(), "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "--template=")
+    (folder / "first").write_text("1\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder

@@ -1,0 +1,362 @@
+"""What runs unasked, what is asked, what never runs: the table of docs/safety.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agentcli.borders import Borders
+from agentcli.errors import ToolError
+from agentcli.events.actions import (
+    BrowseURLAction,
+    CmdRunAction,
+    FileEditAction,
+    FileReadAction,
+    FileWriteAction,
+    IPythonRunCellAction,
+    MCPAction,
+    SearchAction,
+)
+from agentcli.events.base import Risk
+from agentcli.security.policy import Policy
+from agentcli.security.rules import parse_grants, parse_rule
+
+EFFECTS = {
+    "run": "execute",
+    "run_ipython": "execute",
+    "read": "read",
+    "grep": "read",
+    "write": "write",
+    "edit": "write",
+    "browse": "network",
+    "call_tool_mcp": "execute",
+}
+MODES = {
+    "plan": {"mode": "plan", "contained": True},
+    "ask, sandbox": {"mode": "ask", "contained": True},
+    "ask, no sandbox": {"mode": "ask", "contained": False},
+    "auto-edit, no sandbox": {"mode": "auto-edit", "contained": False},
+    "yolo": {"mode": "yolo", "contained": False},
+}
+
+
+@dataclass
+class World:
+    """A workspace with a secret beside it, and policies for it."""
+
+    home: Path
+    settings: dict[str, object] = field(default_factory=dict)
+    rated: list[str] = field(default_factory=list)
+
+    @property
+    def workspace(self) -> Path:
+        return self.home / "work"
+
+    def locate(self, text: str) -> Path:
+        if "\0" in text:
+            raise ToolError("no file has that name")
+        return self.workspace / text
+
+    def rate(self, action: object) -> tuple[Risk, str]:
+        text = getattr(action, "command", "") + getattr(action, "path", "")
+        self.rated.append(text)
+        return (Risk.HIGH, "it is dangerous") if "danger" in text else (Risk.MEDIUM, "")
+
+    def policy(self, *rules: str, **settings: object) -> Policy:
+        parsed = []
+        for text in rules:
+            decision, _, rest = text.partition(" ")
+            parsed.append(parse_rule(rest, decision, "the settings"))
+        values = {"mode": "ask", "contained": True, **settings}
+        return Policy(
+            borders=Borders(
+                self.workspace,
+                self.home,
+                (self.workspace,),
+                protected=(self.workspace / ".git" / "hooks",),
+                hidden=(self.home / ".ssh",),
+            ),
+            rules=tuple(parsed),
+            effect_of=lambda action: EFFECTS[action.kind],
+            locate=self.locate,
+            rate=self.rate,
+            blocked=lambda a: "it ends the system" if "halt" in getattr(a, "command", "") else "",
+            **values,
+        )
+
+    def decide(self, action, *rules: str, grants=(), **settings: object):
+        return self.policy(*rules, **settings).decide(action, grants)
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "work" / "link").symlink_to("/etc")
+    (tmp_path / "work" / "key").symlink_to(tmp_path / ".ssh" / "id")
+    return World(tmp_path)
+
+
+def run(command: str, **fields: object) -> CmdRunAction:
+    return CmdRunAction(command=command, **fields)
+
+
+ACTIONS = {
+    "read": FileReadAction(path="src/x"),
+    "search": SearchAction(pattern="x"),
+    "read-only command": run("git status | head"),
+    "edit": FileEditAction(path="src/x"),
+    "edit outside": FileEditAction(path="../x"),
+    "edit by link": FileWriteAction(path="link/x", content=""),
+    "hooks": FileWriteAction(path=".git/hooks/x", content=""),
+    "command": run("make"),
+    "background": run("make", background=True),
+    "python": IPythonRunCellAction(code="print(1)"),
+    "input": run("yes", is_input=True),
+    "network": run("make", network=True, reason="to fetch"),
+    "unsandboxed": run("make", unsandboxed=True),
+    "page": BrowseURLAction(url="https://example.org"),
+    "other tool": MCPAction(server="db", name="drop"),
+    "high risk": run("danger"),
+    "high risk edit": FileEditAction(path="src/danger"),
+    "status of a job": run("status", job="1"),
+    "stop of a job": run("stop", job="1"),
+}
+READS = ("read", "search", "read-only command", "status of a job")
+EDITS = ("edit",)
+CONTAINED = ("command", "background", "python", "input")
+BEYOND = (
+    *("edit outside", "edit by link", "hooks", "network", "unsandboxed", "page", "other tool"),
+    *("high risk",),
+)
+TABLE = {
+    "plan": {"allow": READS, "deny": (*EDITS, *CONTAINED, *BEYOND, "high risk edit")},
+    "ask, sandbox": {
+        "allow": (*READS, *EDITS, *CONTAINED, "stop of a job"),
+        "ask": (*BEYOND, "high risk edit"),
+    },
+    "ask, no sandbox": {
+        "allow": (*READS, "stop of a job"),
+        "ask": (*EDITS, *CONTAINED, *BEYOND, "high risk edit"),
+    },
+    "auto-edit, no sandbox": {
+        "allow": (*READS, *EDITS),
+        "ask": (*CONTAINED, *BEYOND, "high risk edit"),
+    },
+    "yolo": {"allow": (*READS, *EDITS, *CONTAINED, *BEYOND, "high risk edit")},
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "decision"),
+    [
+        (mode, name, decision)
+        for mode, kinds in TABLE.items()
+        for decision, names in kinds.items()
+        for name in names
+    ],
+)
+def test_the_table(world, mode, name, decision):
+    found = world.decide(ACTIONS[name], **MODES[mode])
+    assert found.decision == decision, found.reason
+    assert found.by == "policy"
+    assert found.reason
+    assert found.rule
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hard_blocks_and_hidden_files_hold_in_every_mode(world, mode):
+    blocked = world.decide(run("halt"), "allow bash(halt)", grants=("bash",), **MODES[mode])
+    assert (blocked.decision, blocked.rule) == ("deny", "hard block")
+    assert blocked.reason == "it ends the system"
+    for path in ("../.ssh/id", "key", "src/../../.ssh/id"):
+        for action in (FileReadAction(path=path), FileEditAction(path=path)):
+            found = world.decide(action, "allow read", "allow edit", **MODES[mode])
+            assert (found.decision, found.rule) == ("deny", "hidden"), path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~/.ssh/id",
+        "cat ../.ssh/id",
+        "cat key",
+        "cat ~/.ssh/*",
+        "cd ~/.ssh && ls",
+        "head < ~/.ssh/id",
+        "grep -r x ~",
+        "cat ~/*/id",
+        "diff --from-file=../.ssh/id x",
+        "cat ~root/x",
+    ],
+)
+def test_without_a_sandbox_commands_that_name_hidden_files_are_asked(world, command):
+    assert world.decide(run(command), contained=False).decision == "ask"
+    assert world.decide(run(command), "allow bash(cat:*)", contained=False).decision == "ask"
+    assert world.decide(
+        run(f"make && {command}"), "allow bash(make)", contained=False
+    ).decision == ("ask")
+
+
+def test_deny_comes_before_ask_and_ask_before_allow(world):
+    rules = ("allow bash(make:*)", "ask bash(make install:*)", "deny bash(make clean)")
+    for order in (rules, rules[::-1]):
+        assert world.decide(run("make all"), *order, contained=False).rule == "bash(make:*)"
+        asked = world.decide(run("make install"), *order)
+        assert (asked.decision, asked.rule) == ("ask", "bash(make install:*)")
+        denied = world.decide(run("nice make clean"), *order, mode="yolo")
+        assert (denied.decision, denied.rule) == ("deny", "bash(make clean)")
+        assert "the settings" in denied.reason
+
+
+def test_yolo_grants_what_a_rule_asks_for_but_not_what_may_be_denied(world):
+    assert world.decide(run("make"), "ask bash(make)", mode="yolo").decision == "allow"
+    unclear = world.decide(run("eval $x"), "deny bash(git push:*)", mode="yolo")
+    assert unclear.decision == "ask"
+    assert "may deny it" in unclear.reason
+    assert world.decide(run("python -c 1"), "deny bash(git push:*)", mode="yolo").decision == (
+        "allow"
+    )
+
+
+def test_what_a_person_allowed_beats_the_question_about_risk(world):
+    assert world.decide(run("danger x"), "allow bash(danger:*)").decision == "allow"
+    assert world.decide(run("danger x"), grants=("bash(danger x)",)).decision == "allow"
+    assert world.decide(run("danger y"), grants=("bash(danger x)",)).decision == "ask"
+    pushed = run("git push", network=True)
+    assert world.decide(pushed).decision == "ask"
+    assert world.decide(pushed, grants=("bash(git push:*)",)).decision == "allow"
+    assert world.decide(FileEditAction(path="/etc/x"), grants=("edit(/etc/x)",)).decision == "allow"
+
+
+def test_input_to_a_program_never_runs_by_a_rule(world):
+    typed = run("make", is_input=True)
+    assert world.decide(typed, "allow bash(make)", contained=False).decision == "ask"
+
+
+def test_a_rule_is_for_the_workspace_wherever_the_shell_has_gone(world):
+    rules = ("allow bash(make:*)", "allow bash(./run)", "allow bash(git commit:*)")
+
+    def decide(command: str, folder: Path | None) -> str:
+        cwd = str(folder) if folder else None
+        return world.decide(run(command, cwd=cwd), *rules, contained=False).decision
+
+    inside, outside = world.workspace / "src", world.home
+    assert decide("make", None) == decide("make", inside) == "allow"
+    assert decide("make", outside) == decide("cd .. && make", None) == "ask"
+    assert decide("./run", world.workspace) == "allow"
+    assert decide("./run", inside) == decide("cd src && ./run", None) == "ask"
+    assert decide("git commit", world.workspace) == "allow"
+    assert decide("git commit", inside) == decide("cd src && git commit", None) == "ask"
+
+
+def test_a_redirect_must_stay_where_writing_is_unasked(world):
+    rule = "allow bash(make:*)"
+    inside, outside = f"make > {world.workspace}/log", "make > /etc/x"
+    assert world.decide(run(inside), rule, contained=False).decision == "ask"
+    free = {"mode": "auto-edit", "contained": False}
+    assert world.decide(run(inside), rule, **free).decision == "allow"
+    assert world.decide(run(outside), rule, **free).decision == "ask"
+    assert world.decide(run("make > log"), rule, **free).decision == "ask"
+    assert world.decide(run(f"make > {world.workspace}/link/x"), rule, **free).decision == "ask"
+    escaping = run(outside, unsandboxed=True)
+    assert world.decide(escaping, rule).decision == "ask"
+
+
+def test_confirm_decides_about_risk(world):
+    assert world.decide(run("danger"), confirm="never").decision == "allow"
+    assert world.decide(run("make"), confirm="always").decision == "ask"
+    assert world.decide(run("ls"), confirm="always").decision == "allow"
+    found = world.decide(run("danger"))
+    assert (found.risk, found.reason) == (Risk.HIGH, "risk high: it is dangerous")
+    asked = world.decide(run("danger"), contained=False)
+    assert "it is dangerous" in asked.reason
+    assert "no sandbox" in asked.reason
+
+
+def test_where_the_network_is_open_asking_for_it_is_nothing_more(world):
+    assert world.decide(run("make", network=True), network=True).decision == "allow"
+    assert world.decide(ACTIONS["page"], network=True).decision == "allow"
+    assert world.decide(run("make", unsandboxed=True), network=True).decision == "ask"
+
+
+def test_the_words_of_the_model_are_told_as_such(world):
+    told = world.decide(run("make", network=True, reason="to fetch\nmore")).reason
+    assert "the model says why: to fetch more" in told
+
+
+def test_what_only_reads_is_not_rated(world):
+    world.decide(run("ls"))
+    world.decide(FileReadAction(path="x"))
+    assert world.rated == []
+
+
+def test_a_path_that_can_not_be_is_refused(world):
+    assert world.decide(FileEditAction(path="a\0b"), mode="yolo").decision == "deny"
+
+
+@pytest.mark.parametrize(
+    ("command", "grant"),
+    [
+        ("git push origin main", "bash(git push:*)"),
+        ("npm run test -- -x", "bash(npm run test:*)"),
+        ("npm test", "bash(npm test:*)"),
+        ("make all", "bash(make all:*)"),
+        ("pytest -q tests", "bash(pytest:*)"),
+        ("python -m pytest -q", "bash(python -m pytest:*)"),
+        ("ls && git add . && git commit -m 'a; b'", "bash(git add:*); bash(git commit:*)"),
+        ("timeout 60 npm test 2>&1 | tail", "bash(npm test:*)"),
+        ("python3 x.py", "bash(python3 x.py)"),
+        ("sudo apt update", "bash(sudo apt update)"),
+        ("bash x.sh", "bash(bash x.sh)"),
+        ("./run 'a b'", "bash(./run 'a b')"),
+        ("rm -rf build", "bash(rm -rf build)"),
+        ("git -C x push", "bash(git -C x push)"),
+        ("git push --receive-pack=x", "bash(git push --receive-pack=x)"),
+        ("docker run x", "bash(docker run x)"),
+        ("npx x", "bash(npx x)"),
+        ("find . -delete", "bash(find . -delete)"),
+        ("python3 -c 'x'", ""),
+        ("rm $x", ""),
+        ("eval x $y", ""),
+        ("PATH=. make all", ""),
+        ("make all > /etc/x", ""),
+        ("xargs rm", ""),
+        ("echo 'a\nb' >x", ""),
+        ("ls", ""),
+    ],
+)
+def test_the_grant_is_the_narrowest_that_makes_sense(world, command, grant):
+    policy = world.policy(contained=False)
+    assert policy.grant_for(run(command)) == grant
+    if grant:
+        assert policy.decide(run(command), (grant,)).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("action", "grant"),
+    [
+        (FileEditAction(path="src/a.py"), "edit(src/**)"),
+        (FileEditAction(path="/etc/[x]"), "edit(/etc/[[]x])"),
+        (BrowseURLAction(url="https://docs.example.org/x"), "fetch(domain:docs.example.org)"),
+        (MCPAction(server="db", name="drop"), "mcp__db__drop"),
+        (IPythonRunCellAction(code="1"), ""),
+        (run("yes", is_input=True), ""),
+    ],
+)
+def test_grants_of_other_tools(world, action, grant):
+    policy = world.policy(contained=False)
+    assert policy.grant_for(action) == grant
+    if grant:
+        assert parse_grants(grant)
+        assert policy.decide(action, (grant,)).decision == "allow"
+
+
+def test_a_file_at_the_top_of_the_workspace_is_granted_alone(world):
+    policy = world.policy(contained=False)
+    grant = policy.grant_for(FileEditAction(path="a.py"))
+    assert policy.decide(FileEditAction(path="a.py"), (grant,)).decision == "allow"
+    assert policy.decide(FileEditAction(path="b.py"), (grant,)).decision == "ask"
+    assert policy.decide(FileEditAction(path="src/a.py"), (grant,)).decision == "ask"

@@ -1,0 +1,214 @@
+"""What is masked, in whatever form it comes, and what is not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import time
+import uuid
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.security.redact import MASK, MaskedStream, Redactor
+
+OWN = "zq9-Own/Key+with=odd&chars-41"
+LETTERS = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5kL7nP9rS1uV3xY5"
+
+KINDS = {
+    "anthropic": "sk-ant-api03-" + LETTERS,
+    "openai": "sk-proj-" + LETTERS,
+    "openai, old": "sk-" + LETTERS[:48],
+    "openrouter": "sk-or-v1-" + "0a1b2c3d" * 8,
+    "github": "ghp_" + LETTERS[:36],
+    "github, fine-grained": "github_pat_11ABCDEFG0" + LETTERS,
+    "gitlab": "glpat-" + LETTERS[:20],
+    "npm": "npm_" + LETTERS[:36],
+    "pypi": "pypi-AgEIcHlwaS5vcmc" + LETTERS,
+    "hugging face": "hf_" + LETTERS[:34],
+    "slack": "xoxb-123456789012-123456789012-" + LETTERS[:24],
+    "aws": "AKIAIOSFODNN7EXAMPLE",
+    "google": "AIzaSyA" + LETTERS[:32],
+    "stripe": "sk_live_" + LETTERS[:24],
+    "sendgrid": f"SG.{LETTERS[:22]}.{LETTERS[:43]}",
+    "json web token": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{LETTERS[:43]}",
+    "pem": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{LETTERS}\n{LETTERS}\n"
+    "-----END OPENSSH PRIVATE KEY-----",
+    "pem in json": json.dumps(f"-----BEGIN PRIVATE KEY-----\n{LETTERS}\n-----END PRIVATE KEY-----"),
+    "pem, cut off": f"-----BEGIN RSA PRIVATE KEY-----\n{LETTERS}\n{LETTERS}",
+    "pgp": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{LETTERS}\n"
+    "-----END PGP PRIVATE KEY BLOCK-----",
+}
+AROUND = ["{}", "key={}", '"{}",', "export KEY='{}'\n", "({})", "\t{}\x1b[0m", "é{}é", "x: {}; y"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("around", AROUND)
+def test_keys_are_known_by_their_form(kind, around):
+    masked = Redactor().text(around.format(KINDS[kind]))
+    assert LETTERS[:16] not in masked
+    assert MASK in masked
+    before, _, after = around.partition("{}")
+    assert masked.startswith(before)
+    assert masked.endswith(after) or "pem" in kind
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"Authorization: Bearer {LETTERS}", f"Authorization: Bearer {MASK}"),
+        (f"authorization: bearer {LETTERS}", f"authorization: bearer {MASK}"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", f"Authorization: Basic {MASK}"),
+        ("git clone https://me:hunter22@example.org/x", f"git clone https://{MASK}@example.org/x"),
+        (f"https://{LETTERS[:30]}@github.com/a/b.git", f"https://{MASK}@github.com/a/b.git"),
+        ("postgres://app:s3cr3t@db:5432/app", f"postgres://{MASK}@db:5432/app"),
+        (f"aws_secret_access_key = {LETTERS[:40]}\n", f"aws_secret_access_key = {MASK}\n"),
+        (f'"SecretAccessKey": "{LETTERS[:40]}"', f'"SecretAccessKey": "{MASK}"'),
+    ],
+)
+def test_what_stands_around_a_secret_stays(text, masked):
+    assert Redactor().text(text) == masked
+
+
+ORDINARY = [
+    hashlib.sha1(b"a").hexdigest(),
+    hashlib.sha256(b"a").hexdigest(),
+    f"commit {hashlib.sha1(b'b').hexdigest()}\nAuthor: A <a@example.org>",
+    str(uuid.uuid5(uuid.NAMESPACE_DNS, "a")),
+    f"sha512-{base64.b64encode(hashlib.sha512(b'a').digest()).decode()}",
+    "risk-based-assessment-framework-for-all-2024",
+    "disk-usage-monitoring-service-version-2",
+    '<div class="sk-loading-indicator-wrapper-large">',
+    "task-0123456789abcdefghijklmnop",
+    "https://example.org:8443/path?a=b@c",
+    "http://localhost:8080",
+    "ssh://git@github.com/a/b.git",
+    'f"https://{user}:{password}@{host}/"',
+    "https://${USER}:${PASSWORD}@example.org",
+    "https://<user>:<password>@example.org",
+    "postgres://%s:%s@%s/%s",
+    "Bearer authentication is described below in section-two",
+    "headers = {'Authorization': f'Bearer {token}'}",
+    "if '-----BEGIN RSA PRIVATE KEY-----' in text: raise ValueError(text)",
+    "npm_config_registry=https://registry.npmjs.org npm_lifecycle_event=test",
+    "NAKIAIOSFODNN7EXAMPLEX and AKIAIOSFODNN7EXAMPLETOOLONG",
+    "def xoxo(): pass  # hf_model_name_of_the_hub, ghp_, glpat-",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+    "eyJ is how base64 of JSON begins: eyJhIjoxfQ.",
+    "import os; os.environ['OPENAI_API_KEY']",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays(text):
+    assert Redactor([OWN]).text(text) == text
+
+
+def test_our_own_source_stays():
+    redact = Redactor([OWN])
+    for path in (Path(__file__).parents[2] / "agentcli").rglob("*.py"):
+        text = path.read_text()
+        assert redact.text(text) == text, path
+
+
+@given(before=st.binary(max_size=7), after=st.binary(max_size=7))
+def test_our_own_key_is_masked_in_every_encoding(before, after):
+    redact = Redactor([OWN])
+    data = before + OWN.encode() + after
+    for encoded in [
+        base64.b64encode(data).decode(),
+        base64.urlsafe_b64encode(data).decode(),
+        data.hex(),
+        data.hex().upper(),
+        quote(data, safe=""),
+    ]:
+        masked = redact.text(f"x {encoded} y")
+        assert MASK in masked
+        plain = base64.b64encode(OWN.encode()).decode()
+        assert plain[4:-8] not in masked
+
+
+@given(
+    st.recursive(
+        st.just(OWN),
+        lambda inner: (
+            st.lists(inner, min_size=1)
+            | st.dictionaries(st.sampled_from(["a", OWN]), inner, min_size=1)
+        ),
+        max_leaves=8,
+    )
+)
+def test_secrets_are_masked_at_any_depth_in_keys_too(data):
+    assert OWN not in json.dumps(Redactor([OWN])(data))
+
+
+@given(data=st.data(), kind=st.sampled_from([*KINDS, "own", "encoded", "header", "setting"]))
+def test_a_stream_cut_anywhere_lets_no_secret_through(data, kind):
+    secret = {
+        **KINDS,
+        "own": OWN,
+        "header": f"Authorization: Basic {LETTERS}",
+        "setting": f"aws_secret_access_key = {LETTERS[:40]}",
+        "encoded": base64.b64encode(b"a" + OWN.encode()).decode(),
+    }[kind]
+    text = f"some words, {secret} and others\n"
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=12)))
+    stream = MaskedStream(Redactor([OWN]))
+    shown = "".join(
+        stream.add(text[start:end]) for start, end in zip([0, *cuts], [*cuts, None], strict=True)
+    )
+    shown += stream.end()
+    assert MASK in shown
+    assert LETTERS[:12] not in shown
+    assert OWN[:8] not in shown
+    assert shown.startswith("some words, ")
+
+
+def test_a_stream_without_secrets_is_passed_on_at_once():
+    stream = MaskedStream(Redactor([OWN]))
+    for piece in ["collected 12 items\n", "......", "..F", " 50%\r", "password: ", "héllo\n"]:
+        assert stream.add(piece) == piece
+    assert stream.add("disk") + stream.add("-usage ") + stream.end() == "disk-usage "
+
+
+def test_a_megabyte_takes_no_time_to_speak_of():
+    """20 ms are the aim; the limit leaves room for a slow machine."""
+    words = random.Random(1)
+    lines = [
+        f"src/{words.randrange(10**6)}.py:12: risk-based {words.random()} ok" for _ in range(25_000)
+    ]
+    text = "\n".join(lines)[:1_000_000]
+    redact = Redactor([f"key-{n}-{LETTERS}" for n in range(5)])
+
+    def once() -> float:
+        start = time.process_time()
+        assert redact.text(text) == text
+        return time.process_time() - start
+
+    best = min(once() for _ in range(5))
+    print(f"{best * 1000:.1f} ms")
+    assert best < 0.2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-" * 300_000,
+        "eyJ" + "a" * 900_000,
+        "://" + "a" * 900_000,
+        "-----BEGIN PRIVATE KEY-----" * 3_000,
+        "Bearer " + "a" * 900_000,
+        "://a:" * 180_000,
+        "eyJaaaaaaaaa." * 70_000,
+    ],
+    ids=range(7),
+)
+def test_no_text_makes_it_slow(text):
+    """Work that grows with the square of the length would take minutes here."""
+    Redactor().text(text)
+    Redactor().settled(text)

@@ -1,0 +1,271 @@
+"""Rules: what they are about, and that nothing else runs by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.errors import ConfigError
+from agentcli.events.actions import (
+    BrowseURLAction,
+    FileEditAction,
+    FileReadAction,
+    FileWriteAction,
+    MCPAction,
+    SearchAction,
+)
+from agentcli.security.command_rules import allowing, forbidding, possible
+from agentcli.security.commands import parse_script
+from agentcli.security.rules import matches, parse_grants, parse_rule, split_grants
+from agentcli.security.saved_rules import SavedRules
+from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
+
+
+def rule(text: str, decision="allow"):
+    return parse_rule(text, decision, "here")
+
+
+def runs(text: str, *rules: str) -> bool:
+    parsed = [rule(each) for each in rules]
+    return allowing(parsed, parse_script(text), lambda target, cwd: False, "/work").allowed
+
+
+@pytest.mark.parametrize("command", NEVER_ALLOWED)
+def test_nothing_else_runs_by_a_rule(command):
+    assert not runs(command, *RULES)
+
+
+def test_the_corpus_is_large():
+    assert len(set(NEVER_ALLOWED)) >= 250
+
+
+@pytest.mark.parametrize("command", ALLOWED)
+def test_honest_commands_run_by_their_rules(command):
+    assert runs(command, *RULES)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "found"),
+    [
+        ("git push:*", "git push", True),
+        ("git push:*", "git push origin main", True),
+        ("git push:*", "git pushx", False),
+        ("git push", "git push origin", False),
+        ("npm run test:*", "npm run test:unit", False),
+        ("echo 'a b':*", 'echo "a b" c', True),
+        ("sudo apt update", "sudo apt update", True),
+        ("sudo:*", "sudo apt update", False),
+        ("find:*", "find . -exec rm {} +", False),
+        ("find:*", "find . -delete", False),
+        ("find:*", "find . -name x -newer y", True),
+        ("xargs:*", "ls | xargs rm", False),
+        ("make:*", "make SHELL=./x", False),
+        ("git:*", "git -c core.pager=x log", True),
+        ("bash:*", "bash -c 'rm x'", False),
+        ("python:*", "python -c 'x'", False),
+        ("python x.py", "python x.py", True),
+    ],
+)
+def test_what_a_pattern_is_about(pattern, command, found):
+    assert runs(command, f"bash({pattern})") == found
+
+
+DENIED = [
+    "git push",
+    "git push --force origin",
+    "/usr/bin/git push",
+    "git -C x push",
+    "git -c a=b --no-pager push",
+    "ls && git push",
+    "x=$(git push)",
+    "sudo git push",
+    "env A=1 nice git push",
+    "bash -c 'ls; git push'",
+    "eval 'git push'",
+    "find . -exec git push \\;",
+    "g''it pu\\sh",
+    "$'git' push",
+    "f() { git push; }; f",
+    "cat <<E\n$(git push)\nE",
+    "git push\u00a0x | cat; git push",
+]
+
+
+@pytest.mark.parametrize("command", DENIED)
+def test_a_rule_that_denies_looks_into_every_part(command):
+    assert forbidding([rule("bash(git push:*)", "deny")], parse_script(command))
+
+
+def test_a_wrapper_itself_can_be_denied():
+    assert forbidding([rule("bash(sudo:*)", "deny")], parse_script("nice sudo ls"))
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("git $x", True),
+        ("$x push", True),
+        ("eval $x", True),
+        ("xargs git", True),
+        ("python -c 'import os; os.system(\"g\\it push\")'", True),
+        ("python -c 'print(1)'", False),
+        ("source .venv/bin/activate && pytest", False),
+        ("git status $x", False),
+        ("ls *.py", False),
+        ("a '", True),
+    ],
+)
+def test_what_may_turn_out_to_be_denied(command, found):
+    script = parse_script(command)
+    assert bool(possible([rule("bash(git push:*)", "deny")], script, command)) == found
+
+
+noise = st.sampled_from(["''", '""', "\\\n", "\\", "'", '"', " ", "\t", "\u00a0", "\u200b", "$''"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), noise), max_size=6), st.sampled_from(DENIED))
+def test_however_a_denied_command_is_spelled_it_is_never_allowed(noises, command):
+    for at, what in noises:
+        at = min(at, len(command))
+        command = command[:at] + what + command[at:]
+    script = parse_script(command)
+    deny = [rule("bash(git push:*)", "deny")]
+    if not forbidding(deny, script) and not possible(deny, script, command):
+        assert not runs(command, *RULES, "bash(env:*)", "bash(sudo:*)", "bash(bash:*)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "bash(",
+        "bash()",
+        "Bash(ls)",
+        "bsh(ls)",
+        "bash(ls; rm)",
+        "bash(ls *)",
+        "bash(git $x)",
+        "bash(ls > x)",
+        "bash(git *)",
+        "edti(src/**)",
+        "fetch(example.org)",
+        "python(x)",
+        "mcp__x",
+        "mcp__*",
+        "rm -rf",
+        "*",
+    ],
+)
+def test_what_is_no_rule_is_refused_with_a_hint(text):
+    with pytest.raises(ConfigError) as refused:
+        rule(text)
+    assert refused.value.hint
+    assert "here" in refused.value.message
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "work"
+    (folder / "src").mkdir(parents=True)
+    (folder / "link").symlink_to("/etc")
+    (folder / "inner").symlink_to(folder / "src")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "found"),
+    [
+        ("edit(src/**)", "src/a/b.py", True),
+        ("edit(src/**)", "src/../b.py", False),
+        ("edit(src/*.py)", "src/a/b.py", False),
+        ("edit(*.py)", "src/a/b.py", True),
+        ("edit(/*.py)", "src/a.py", False),
+        ("edit(src)", "src/a.py", True),
+        ("edit(src/)", "src/a.py", True),
+        ("edit(**)", "a.py", True),
+        ("edit(**)", "../a.py", False),
+        ("edit(link/**)", "src/a.py", False),
+        ("edit(src/**)", "link/a.py", False),
+        ("edit(src/**)", "inner/a.py", True),
+        ("edit(~/notes/*)", "{home}/notes/a", True),
+        ("edit(/etc/host[s])", "/etc/hosts", True),
+        ("edit(/etc/host[!s])", "/etc/hosts", False),
+        ("edit([x].py)", "[x].py", False),
+        ("edit(a?.py)", "ab.py", True),
+        ("write(src/**)", "src/a.py", False),
+    ],
+)
+def test_files_are_judged_by_where_they_lead(workspace, tmp_path, text, path, found):
+    path = path.format(home=tmp_path)
+    action = FileEditAction(path=path)
+    assert matches(rule(text), action, workspace.joinpath, workspace, tmp_path) == found
+
+
+def test_edit_is_about_write_and_read_about_searches(workspace, tmp_path):
+    def fits(text, action):
+        return matches(rule(text, "deny"), action, workspace.joinpath, workspace, tmp_path)
+
+    assert fits("edit(src/**)", FileWriteAction(path="src/x", content=""))
+    assert fits("read(src/**)", SearchAction(pattern="x", path="src"))
+    assert not fits("read(src/**)", FileEditAction(path="src/x"))
+    assert fits("read(inner/**)", FileReadAction(path="inner/x"))
+    assert fits("mcp__db__*", MCPAction(server="db", name="drop"))
+    assert fits("mcp__db__drop", MCPAction(server="db", name="drop"))
+    assert not fits("mcp__db__*", MCPAction(server="dbx", name="drop"))
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://example.org/x", True),
+        ("https://EXAMPLE.org./", True),
+        ("https://docs.example.org/", True),
+        ("https://evilexample.org/", False),
+        ("https://example.org.evil.net/", False),
+        ("https://example.org@evil.net/", False),
+        ("https://evil.net/?example.org", False),
+        ("http://[", False),
+    ],
+)
+def test_a_domain_is_the_host_and_what_is_below(url, found):
+    action = BrowseURLAction(url=url)
+    assert matches(rule("fetch(domain:example.org)"), action, Path, Path(), Path()) == found
+
+
+def test_grants_are_split_outside_of_quotes():
+    assert split_grants("bash(git push:*); edit(src/**)") == ["bash(git push:*)", "edit(src/**)"]
+    assert len(split_grants("bash(echo '); bash(rm:*')")) == 1
+    assert parse_grants("all commands") == ()
+
+
+def test_saved_rules_hold_for_their_workspace_only(tmp_path):
+    saved = SavedRules(tmp_path / "config" / "rules")
+    saved.add(Path("/a"), [rule("bash(git push:*)"), rule("edit(src/**)")])
+    saved.add(Path("/b in /a"), [rule("bash(ls in /a)")])
+    saved.add(Path("/a"), [rule("edit(src/**)")])
+    assert [str(each) for each in saved.load(Path("/a"))] == ["bash(git push:*)", "edit(src/**)"]
+    assert [str(each) for each in saved.load(Path("/c"))] == []
+    assert saved.path.stat().st_mode & 0o777 == 0o600
+    assert saved.path.read_text().count("\n") == 3
+
+
+def test_damaged_lines_of_saved_rules_are_named_and_left_out(tmp_path):
+    saved = SavedRules(tmp_path / "rules")
+    saved.path.write_text(
+        "allow bash(git push:*) in /a\nallow bash( in /a\nnonsense\n# a comment\n"
+    )
+    saved.path.chmod(0o600)
+    assert len(saved.load(Path("/a"))) == 1
+    assert len(saved.notices) == 2
+    assert ":3" in saved.notices[1]
+
+
+def test_saved_rules_that_others_could_have_written_do_not_count(tmp_path):
+    saved = SavedRules(tmp_path / "rules")
+    saved.add(Path("/a"), [rule("bash(git push:*)")])
+    saved.path.chmod(0o666)
+    assert saved.load(Path("/a")) == ()
+    assert "others may write" in saved.notices[0]
