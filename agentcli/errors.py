@@ -119,7 +119,10 @@ class ToolError(AgentError):
 
 
 class TurnInterrupted(BaseException):
-    """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout)."""
+    """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout).
+    `told` is what the model is told of it."""
+
+    told = "interrupted by the user"
 
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)

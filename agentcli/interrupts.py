@@ -24,6 +24,8 @@ _countdown: Countdown | None = None
 class OutOfTime(TurnInterrupted):
     """The time that the run had is over: no person asked for it, and the run exits with 6."""
 
+    told = "stopped: the time of this run is over"
+
     def __init__(self) -> None:
         super().__init__("out of time", 6)
 

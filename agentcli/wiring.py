@@ -52,7 +52,7 @@ from agentcli.reopening import (
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
-from agentcli.runtime.hooks import HookRunner, hook_environment
+from agentcli.runtime.hooks import HOOK_MARK, HookRunner, hook_environment
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.safety import Safety
@@ -301,7 +301,8 @@ class Wiring:
     def _hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
         hooks = self.settings.hooks
         by_event = {name: getattr(hooks, name) for name in type(hooks).model_fields}
-        if not any(by_event.values()):
+        # A hook that runs an agent must not have that run the hook again.
+        if HOOK_MARK in self.environ or not any(by_event.values()):
             return None
         environment = hook_environment(self.environ, registry.key_variables(), session.id)
         runner = HookRunner(self.workspace, environment)

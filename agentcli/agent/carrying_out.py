@@ -28,7 +28,7 @@ def carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> None
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
-        told = f"{interrupt.reason.capitalize()} while this was running; its effect is unknown."
+        told = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
         _account_for(session, told, by_id)
         raise
 
@@ -37,7 +37,7 @@ def account_for_rest(session: Session, interrupt: TurnInterrupted) -> None:
     """Tell what was not begun when an interrupt came. A question to the person that was left open
     is asked again."""
     if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
-        _account_for(session, f"Not started: the turn was {interrupt.reason} first.")
+        _account_for(session, f"Not started: the turn came to an end first ({interrupt.told}).")
 
 
 def _account_for(session: Session, told: str, only: dict[int, Action] | None = None) -> None:

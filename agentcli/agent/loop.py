@@ -46,6 +46,10 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
     time_to_work = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
         with time_to_work:
+            act(agent, session)
+            if agent.limits.reached(session.state, countdown):
+                # What was to come after a turn that a limit ended would never come otherwise.
+                session.take_letters("queue")
             while True:
                 act(agent, session)
                 if ending := over(agent, session) or held_up(agent, session, countdown):

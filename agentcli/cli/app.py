@@ -19,6 +19,7 @@ from agentcli.cli import (
     schema,
     sessions,
     tell,
+    trust,
 )
 
 app = typer.Typer(
@@ -57,6 +58,7 @@ app.command("diff")(going_back.diff)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
+app.command("trust")(trust.trust)
 app.command("schema")(schema.schema)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from agentcli.ui.sanitize import say
+
 app = typer.Typer(help="Settings: show, path.", no_args_is_help=True)
 
 
@@ -19,10 +21,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Every setting with the value in force."""
-    from agentcli.config import flatten, load_settings
+    from agentcli.cli.trust import load_with_trust
+    from agentcli.config import flatten
     from agentcli.wiring import resolve_workspace
 
-    loaded = load_settings(os.environ, resolve_workspace(None))
+    loaded = load_with_trust(os.environ, resolve_workspace(None)).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
     if as_json:
         rows = {
@@ -33,7 +36,7 @@ def show(
         return
     for key, value in values.items():
         line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        print(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
+        say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
 
 
 @app.command("path")
@@ -41,4 +44,4 @@ def path() -> None:
     """Where the user's settings are read from."""
     from agentcli.config import user_file
 
-    print(user_file(os.environ))
+    say(str(user_file(os.environ)))

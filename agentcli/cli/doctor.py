@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentcli.safe_git import find_program
+from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
     from agentcli.runtime.sandbox import Sandbox
@@ -50,17 +51,17 @@ def doctor(
 ) -> int:
     """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
     missing. Whether an account has credit only --ask tells for sure."""
-    from agentcli.config import load_settings
+    from agentcli.cli.trust import load_with_trust
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
-    wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
+    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
     checks = []
     for check in _checks(wiring, asking):
         checks.append(check)
         if not as_json:
             hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
-            print(f"{check.status:<9} {check.name}: {check.detail}{hint}", flush=True)
+            say(f"{check.status:<9} {check.name}: {check.detail}{hint}")
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
     return 3 if any(check.status == "failed" for check in checks) else 0

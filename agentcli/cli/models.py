@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentcli.ui.sanitize import say
+
 if TYPE_CHECKING:
     from agentcli.cli.reach import Reach
     from agentcli.llm.catalog import Catalog
@@ -23,12 +25,12 @@ def models(
     """Models that can be reached, with context window and USD per million tokens where known. Asks
     each provider with a key and each local server. In a pipe: names only."""
     from agentcli.cli.reach import reachable
-    from agentcli.config import load_settings
+    from agentcli.cli.trust import load_with_trust
     from agentcli.llm.catalog import Catalog
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
-    wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
+    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
     found = list(reachable(wiring.registry()))
     catalog = Catalog(wiring.settings.prices)
     if as_json:
@@ -51,9 +53,9 @@ def _print(found: list[Reach], catalog: Catalog) -> None:
     for reach in found:
         for model in reach.models:
             name = f"{reach.provider}/{model}"
-            print(line(name, known(catalog, name)) if columns else name)
+            say(line(name, known(catalog, name)) if columns else name)
         if reach.error:
-            print(f"agent: {reach.provider}: {reach.error}", file=sys.stderr)
+            say(f"agent: {reach.provider}: {reach.error}", sys.stderr)
 
 
 def known(catalog: Catalog, name: str) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.session_common import Json, Session, home
+from agentcli.ui.sanitize import say
 
 
 def repair(
@@ -35,7 +36,7 @@ def repair(
         print(f"{folder.name} is whole")
         return
     would = "would be " if dry_run else ""
-    print(done.fault)
+    say(done.fault)
     for event_id in done.restored:
         print(f"event {event_id} {would or 'was '}restored from the cache")
     if done.set_aside:

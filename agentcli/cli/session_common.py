@@ -60,12 +60,12 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
 
 def redactor() -> Redactor:
     """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    from agentcli.config import load_settings
+    from agentcli.cli.trust import load_with_trust
     from agentcli.security.redact import Redactor
     from agentcli.wiring import Wiring
 
     workspace = here()
-    wiring = Wiring(load_settings(os.environ, workspace).values, os.environ, workspace)
+    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
     secret = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
     values = {value for name, value in os.environ.items() if name.endswith(secret)}
     return Redactor(values | wiring.registry().keys())

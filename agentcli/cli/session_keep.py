@@ -21,6 +21,7 @@ from agentcli.cli.session_common import (
     label,
     row,
 )
+from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
     from agentcli.sessions.state import State
@@ -135,7 +136,7 @@ def _remove(
                 remove(home(), folder)
             except AgentError as error:
                 failures += 1
-                print(f"agent: {error.message}", file=sys.stderr)
+                say(f"agent: {error.message}", sys.stderr)
             else:
                 gone.append((folder, state))
     freed = sum(sizes[folder] for folder, _ in gone)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.session_common import Json, Last, Wanted, chosen, home, redactor, row
+from agentcli.ui.sanitize import say
 
 
 def export_session(
@@ -115,5 +116,5 @@ def import_sessions(
         print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
         return
     for note in imported.notes:
-        print(f"agent: {note}", file=sys.stderr)
+        say(f"agent: {note}", sys.stderr)
     print(session_id)

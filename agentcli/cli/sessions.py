@@ -22,6 +22,7 @@ from agentcli.cli.session_common import (
     label,
     row,
 )
+from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
     from agentcli.sessions.session import SessionRecord
@@ -147,7 +148,7 @@ def show(
     else:
         _show_conversation(session_id, record)
     if record.log.fault:
-        print(f"agent: what follows is damaged: {record.log.fault}", file=sys.stderr)
+        say(f"agent: what follows is damaged: {record.log.fault}", sys.stderr)
 
 
 def _show_conversation(session_id: str, record: SessionRecord) -> None:

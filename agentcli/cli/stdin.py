@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.errors import UsageError
+from agentcli.ui.sanitize import say
 
 _CHUNK = 1 << 16
 _MAX_BYTES = 50_000_000
@@ -134,4 +135,4 @@ def _read() -> bytes:
 
 
 def tell_on_stderr(text: str) -> None:
-    print(f"agent: {text}", file=sys.stderr)
+    say(f"agent: {text}", sys.stderr)

@@ -41,6 +41,8 @@ _SYSTEM_SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers"),
     *("/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/ssl/private", "/etc/krb5.keytab"),
 )
+_SETTINGS = (".agent/config.toml", ".agent/hooks")
+"""What a workspace brings for the agent itself: commands must not change it behind its trust."""
 _HOST_KEYS = Path("/etc/ssh")
 _SOCKET_VARIABLES = (
     *("SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"),
@@ -72,6 +74,7 @@ def find_borders(
         roots = [repository.root, *repository.folders]
     roots += [path.resolve() for path in writable]
     protected = repository.protected() if repository is not None else ()
+    protected += tuple(path for name in _SETTINGS if (path := workspace / name).exists())
     for folder in writable:
         if (other := find_repository(folder.resolve())) and other.root.is_relative_to(folder):
             protected += other.protected()

@@ -26,7 +26,7 @@ _MOST_PIPED = 1 << 20
 _TICK_S = 0.1
 _REAP_S = 2.0
 """A process of another user (sudo) can't be killed and is not waited for longer."""
-_MARK = "AGENT_HOOK_ID"
+HOOK_MARK = "AGENT_HOOK_ID"
 _CUT = "\n[… the rest is left out]"
 
 
@@ -67,7 +67,7 @@ class HookRunner:
         try:
             whole = run.exchange()
         finally:
-            _end(process, f"{_MARK}={mark}", thoroughly=not whole)
+            _end(process, f"{HOOK_MARK}={mark}", thoroughly=not whole)
             run.close()
         if not whole:
             return HookRun(None, *run.texts(), fault=f"ran longer than {timeout_s:g} s")
@@ -79,7 +79,7 @@ class HookRunner:
         return subprocess.Popen(
             ["/bin/sh", "-c", command],
             cwd=self.folder,
-            env={**self.environment, _MARK: mark},
+            env={**self.environment, HOOK_MARK: mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -49,10 +49,10 @@ _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("SG.",), r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
     (("dop_v1_",), r"dop_v1_[0-9a-f]{64}"),
     (("eyJ",), r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    (("earer ",), rf"([Bb]earer +){_HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,}}=*"),
-    (("asic ",), r"([Aa]uthorization['\"]?: *['\"]?[Bb]asic +)[A-Za-z0-9+/]{8,}=*"),
+    (("Bearer ", "bearer "), rf"([Bb]earer +){_HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,}}=*"),
+    (("Basic ", "basic "), r"([Aa]uthorization['\"]?: *['\"]?[Bb]asic +)[A-Za-z0-9+/]{8,}=*"),
     (
-        ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey"),
+        ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
         r"((?:[Ss]ecret_?[Aa]ccess_?[Kk]ey|SECRET_ACCESS_KEY)['\"]?\s*[=:]\s*['\"]?)[A-Za-z0-9/+]{40}"
         r"(?![A-Za-z0-9/+])",
     ),
@@ -74,7 +74,7 @@ _ANY_ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
 _PATTERNS = tuple((anchors, re.compile(pattern)) for anchors, pattern in _FORMS)
 
 _TOKEN = string.ascii_letters + string.digits + "._~+/:%@=-"
-_STARTS = (*_ANCHORS, "bearer ", "Bearer ", "-----BEGIN ")
+_STARTS = (*_ANCHORS, "-----BEGIN ", "Authorization: Basic ", "authorization: basic ")
 _OPEN_BLOCK = re.compile(r"-----BEGIN [A-Z ]*(?:P(?:R(?:I(?:V[\s\S]*)?)?)?)?\Z")
 
 

@@ -56,9 +56,9 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
     before = shell.cwd
     try:
         result = _run(arguments, context)
-    except TurnInterrupted:
+    except TurnInterrupted as interrupt:
         if shell.last_result is not None:
-            context.partial = _told(shell.last_result, before, "[interrupted by the user]")
+            context.partial = _told(shell.last_result, before, f"[{interrupt.told}]")
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error

@@ -25,9 +25,9 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         result = python.run(
             arguments.code, timeout=arguments.timeout, on_output=context.live_output
         )
-    except TurnInterrupted:
+    except TurnInterrupted as interrupt:
         if python.last_result is not None:
-            context.partial = _told(python.last_result, "[interrupted by the user]")
+            context.partial = _told(python.last_result, f"[{interrupt.told}]")
         raise
     return _told(result)
 

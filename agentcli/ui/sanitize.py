@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+from typing import TextIO
 
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Everything a terminal could act on, or that can't be encoded."""
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Everything a terminal could act on, that shows what follows in another order than it has, or
+that can't be encoded."""
 
 _COLOUR_OR_CURSOR = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _TERMINAL_STRING = re.compile(
@@ -19,12 +22,18 @@ _UNSEEN_LETTERS = re.compile(
 """Characters that count as printable and yet show nothing."""
 
 
+def say(text: str, to: TextIO | None = None) -> None:
+    """Print text that others had a part in, by default on stdout: for people and pipes alike."""
+    print(printable(text), file=to or sys.stdout, flush=True)
+
+
 def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str:
     """`text` with nothing in it that a terminal acts on; only newlines and tabs stay.
 
-    Complete escape sequences vanish, as they would on a terminal; any other control character is
-    shown (`␛`, `␈`). With `strict`, for text that a person decides on, nothing vanishes: sequences,
-    bidirectional controls, zero-width and unusual blank characters all become visible.
+    Complete escape sequences vanish, as they would on a terminal; any other control character and
+    those that reverse the order of text are shown (`␛`, `␈`, `<U+202E>`). With `strict`, for text
+    that a person decides on, nothing vanishes: sequences, bidirectional controls, zero-width and
+    unusual blank characters all become visible.
     Without `multiline` the result has no newlines and tabs either.
     """
     if not text.isprintable():
@@ -45,7 +54,9 @@ def _picture(match: re.Match[str]) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "␡"
-    return f"<{code:02X}>" if code < 0xA0 else "\ufffd"
+    if code < 0xA0:
+        return f"<{code:02X}>"
+    return _codepoint(match) if code < 0xD800 else "\ufffd"
 
 
 def _codepoint(match: re.Match[str]) -> str:

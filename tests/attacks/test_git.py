@@ -14,10 +14,10 @@ from agentcli.memory.knowledge import WorkspaceFacts
 from tests.conftest import git
 from tests.server import Call, Reply
 
-HOOKS = """
-    pre-commit post-commit post-checkout post-index-change reference-transaction fsmonitor-watchman
-    pre-auto-gc post-rewrite query-watchman sendemail-validate pre-push update
-""".split()
+HOOKS = (
+    *("pre-commit", "post-commit", "post-checkout", "post-index-change", "reference-transaction"),
+    *("fsmonitor-watchman", "query-watchman", "pre-auto-gc", "post-rewrite", "pre-push", "update"),
+)
 
 CONFIG = """
 [core]
@@ -179,7 +179,7 @@ def test_a_commit_that_must_be_fetched_first_is_not(hostile, ran):
 
 
 def test_a_whole_session_in_a_hostile_repository_runs_nothing(agent, serve, hostile, ran):
-    edit = {"path": "README.md", "content": "new\n"}
+    edit = {"path": "notes.md", "content": "new\n"}
     agent.use(
         serve([Reply("", [Call("write", edit), Call("grep", {"pattern": "x"})]), Reply("Ok")])
     )

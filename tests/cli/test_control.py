@@ -15,7 +15,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.observations import AgentStateChangedObservation, CmdOutputObservation
 from agentcli.sessions.finder import state_of
 from agentcli.sessions.session import read_session
-from tests.conftest import MODELS
+from tests.conftest import LIMIT_S, MODELS
 from tests.server import Call, Hang, HttpError, Paused, Reply, Usage
 
 SUMMARY = "Read two files; the fix itself is left to do."
@@ -234,7 +234,7 @@ def test_an_interrupt_by_a_person_counts_more_than_the_time(agent, serve):
     while json.loads(process.stdout.readline())["type"] != "state":
         pass
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=LIMIT_S) == 143
     release.set()
 
 
@@ -251,17 +251,21 @@ def test_five_replies_in_a_row_that_make_no_sense_are_the_end(agent, serve, api)
 
 
 def test_a_letter_that_came_before_the_limit_is_delivered(agent, serve):
-    release = threading.Event()
-    server = serve([bash("echo 1"), Paused(release, bash("echo 2")), Reply("Both done.")])
+    asked, release = threading.Event(), threading.Event()
+
+    def second(request):
+        asked.set()
+        return Paused(release, bash("echo 2"))
+
+    server = serve([bash("echo 1"), second, Reply("Both done.")])
     process = agent.use(server).start(
-        "run", "x", "--json", "--max-turns", "2", "--set", "agent.summary_at_limit=false"
+        "run", "x", "--max-turns", "2", "--set", "agent.summary_at_limit=false"
     )
-    while len(server.requests) < 2:
-        process.stdout.readline()
+    assert asked.wait(LIMIT_S)
     told = agent("tell", agent.sessions[0].name, "and that too", "--steer")
     assert told.returncode == 0, told.stderr
     release.set()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, out
     assert b"and that too" in server.requests[-1].raw
 

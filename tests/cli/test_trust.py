@@ -101,7 +101,7 @@ def test_a_hook_that_is_changed_during_a_session_is_not_run(agent, serve, projec
             Reply("Done."),
         ]
     )  # fmt: skip
-    done = agent.use(server)("run", "x")
+    done = agent.use(server)("run", "--no-sandbox", "--yolo", "x")
     assert done.returncode == 0, done.stderr
     assert (project / ".agent/hooks/start.sh").read_text() == change["content"]
     assert not (agent.home / "evil").exists()
@@ -251,3 +251,10 @@ def test_an_untrusted_project_cannot_loosen(agent, project):
     assert shown["security.allow"] == []
     assert shown["security.deny"] == ["bash(curl:*)"]
     assert shown["hooks.PreToolUse"] == []
+
+
+def test_the_sandbox_keeps_commands_from_changing_what_was_trusted(agent, serve, project):
+    change = "echo evil > .agent/config.toml; echo evil > .agent/hooks/start.sh; rm -r .agent/hooks"
+    before = {p: p.read_bytes() for p in (project / ".agent").rglob("*") if p.is_file()}
+    agent.use(serve([Reply("", [Call("bash", {"command": change})]), Reply("Done.")]))("run", "x")
+    assert {p: p.read_bytes() for p in (project / ".agent").rglob("*") if p.is_file()} == before

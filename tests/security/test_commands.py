@@ -106,6 +106,25 @@ def test_what_can_not_be_judged_whole_says_so(text):
     assert parse_script(text).unclear
 
 
+@pytest.mark.parametrize(
+    ("text", "doubt"),
+    [
+        ("if ls", "its syntax is not understood"),
+        ("ls $(", "its syntax is not understood"),
+        ("{ ls", "its syntax is not understood"),
+        ("ls\u200b", "it contains the character U+200B"),
+        ("echo 'a\u202eb'", "it contains the character U+202E"),
+        ("ls\x1b[2K", "it contains the character U+001B"),
+        ("ls;\u3000rm", "it contains the character U+3000"),
+        ("gi\\\nt", "a backslash at the end of a line joins words"),
+        ("echo a\\ b ${x@P}; f() { :; }", "it evaluates the value of a variable"),
+    ],
+)
+def test_the_reason_is_told(text, doubt):
+    assert parse_script(text).unclear == doubt
+    assert parse_script(text).doubts[0] == doubt
+
+
 @pytest.fixture
 def run_markers(tmp_path):
     """Run a script in a real bash in which m1, m2 and m3 write down how they were called."""
