@@ -15,6 +15,7 @@ from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
 from agentcli.agent.replies import last_answer, verdict
 from agentcli.agent.stuck import check
 from agentcli.agent.summing_up import go_on, sum_up
+from agentcli.agent.unattended import for_want_of_approval
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
@@ -78,7 +79,7 @@ def over(agent: Agent, session: Session) -> Ending | None:
         return None
     if agent.hooks is not None and agent.hooks.stopping(session, ending):
         return None
-    return ending
+    return for_want_of_approval(session.events, ending)
 
 
 def held_up(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:

@@ -430,7 +430,9 @@ class _Reader:
     def _change_folder(self, words: Words) -> None:
         operands = [w for w in words[1:] if w is None or not w.startswith("-") or w == "-"]
         target = operands[0] if len(operands) == 1 else None
-        if target in (None, "-", "") or words[0] == "popd":
+        if words == ("cd",):
+            self.cwd = "~"
+        elif target in (None, "-", "") or words[0] == "popd":
             self.cwd = None
         else:
             assert target is not None

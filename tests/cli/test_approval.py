@@ -1,0 +1,81 @@
+"""What runs unasked when nobody can be asked, and how a run ends that needed somebody."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server import Call, Reply
+
+WANTS_NETWORK = {"command": "touch fetched", "network": True, "reason": "to fetch a package"}
+
+
+def test_a_run_that_needed_approval_exits_5_and_says_what_for(agent, serve):
+    server = serve([Reply("", [Call("bash", WANTS_NETWORK)]), Reply("I could not fetch it.")])
+    done = agent.use(server)("run", "x")
+    assert done.returncode == 5
+    assert "needed approval" in done.stderr
+    assert "--allow" in done.stderr
+    assert "Not allowed" in str(server.requests[-1].body)
+
+
+def test_a_refused_call_that_the_model_worked_around_does_no_harm(agent, serve):
+    calls = [Call("bash", WANTS_NETWORK), Call("bash", {"command": "echo done another way"})]
+    agent.use(serve([Reply("", calls[:1]), Reply("", calls[1:]), Reply("Done.")]))
+    assert agent("run", "x").returncode == 0
+
+
+def test_an_allowed_command_runs(agent, serve):
+    server = serve([Reply("", [Call("bash", WANTS_NETWORK)]), Reply("Done.")])
+    done = agent.use(server)("run", "--allow", "bash(touch:*)", "x")
+    assert done.returncode == 0, done.stderr
+    assert "Not allowed" not in str(server.requests[-1].body)
+
+
+def test_plan_mode_reads_and_changes_nothing(agent, serve):
+    calls = [
+        Call("bash", {"command": "ls"}),
+        Call("bash", {"command": "touch made"}),
+        Call("write", {"path": "made", "content": "x"}),
+        Call("python", {"code": "open('made', 'w')"}),
+    ]
+    server = serve([Reply("", calls), Reply("The plan.")])
+    done = agent.use(server)("run", "--approval", "plan", "x")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "The plan.\n"
+    assert not (agent.workspace / "made").exists()
+    assert str(server.requests[-1].body).count("Not allowed") == 3
+
+
+def test_a_denied_command_never_runs(agent, serve):
+    call = Call("bash", {"command": "cd . && touch made"})
+    agent.use(serve([Reply("", [call]), Reply("Done.")]))
+    agent("run", "--yolo", "--deny", "bash(touch:*)", "x")
+    assert not (agent.workspace / "made").exists()
+
+
+def test_without_a_sandbox_everything_but_reading_needs_approval(agent, serve):
+    calls = [
+        Call("bash", {"command": "cat seen"}),
+        Call("write", {"path": "made", "content": "x"}),
+        Call("bash", {"command": "touch made"}),
+    ]
+    (agent.workspace / "seen").write_text("what is there")
+    server = serve([Reply("", calls), Reply("Done.")])
+    assert agent.use(server)("run", "--no-sandbox", "x").returncode == 5
+    assert "what is there" in str(server.requests[-1].body)
+    assert not (agent.workspace / "made").exists()
+
+
+@pytest.mark.parametrize("flags", [["--yolo"], ["--yolo", "--no-sandbox"]])
+def test_hard_blocks_hold_in_every_mode(agent, serve, flags):
+    (agent.home / "precious").write_text("x")
+    calls = [
+        Call("bash", {"command": f"rm -rf {agent.home}"}),
+        Call("bash", {"command": "rm -rf $HOME/"}),
+        Call("bash", {"command": "sh -c 'cd && rm -rf ./*'"}),
+        Call("write", {"path": str(agent.home / "state" / "x"), "content": "x"}),
+    ]
+    server = serve([Reply("", [call]) for call in calls] + [Reply("Done.")])
+    agent.use(server)("run", *flags, "x")
+    assert (agent.home / "precious").exists()
+    assert str(server.requests[-1].body).count("Not allowed") == len(calls)
