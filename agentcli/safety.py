@@ -81,6 +81,7 @@ class Safety:
             blocked=blocks,
             confirm=self.settings.security.confirm,
             network=self.settings.sandbox.network,
+            cwd=lambda: context.shell.cwd,
         )
 
     @cached_property

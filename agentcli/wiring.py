@@ -32,6 +32,7 @@ from agentcli.events.observations import (
     RecallObservation,
     SessionStartedObservation,
 )
+from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
 from agentcli.llm.fallback import Chain
@@ -175,8 +176,7 @@ class Wiring:
                 source=Source.ENVIRONMENT,
             )
         )
-        if bench.hooks is not None:
-            bench.hooks.started(session, resumed=False)
+        self._began(bench, safety, resumed=False)
         return bench
 
     def reopen(
@@ -212,8 +212,7 @@ class Wiring:
         if moved:
             told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
             session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-        if bench.hooks is not None:
-            bench.hooks.started(session, resumed=True)
+        self._began(bench, safety, resumed=True)
         if not has_message:
             bench.recall_workspace()
         return bench
@@ -297,6 +296,12 @@ class Wiring:
         )
         _ = safety.sandbox
         return safety
+
+    def _began(self, bench: Workbench, safety: Safety, *, resumed: bool) -> None:
+        for note in safety.saved_rules.notices:
+            bench.session.notify(Notice(note))
+        if bench.hooks is not None:
+            bench.hooks.started(bench.session, resumed=resumed)
 
     def _hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
         hooks = self.settings.hooks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from agentcli.errors import LLMError
-from agentcli.events import Action, Event, Observation, Progress
+from agentcli.events import Action, Event, Observation, Progress, Risk
 from agentcli.events.actions import CondensationAction
 from agentcli.events.observations import (
     CheckpointObservation,
@@ -75,7 +75,7 @@ class Approval(Protocol):
 
 
 class Approver(Protocol):
-    def ask(self, action: Action, reason: str) -> Approval: ...
+    def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval: ...
 
 
 class Checkpointer(Protocol):

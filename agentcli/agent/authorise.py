@@ -52,7 +52,7 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
     with off_the_clock():
-        approval = agent.approver.ask(action, decision.reason)
+        approval = agent.approver.ask(action, decision.reason, risk=decision.risk)
     lasting = approval.allowed and approval.scope != "once"
     grant = agent.policy.grant_for(action) if lasting else None
     session.emit(

@@ -18,6 +18,7 @@ from agentcli.events.live import newest_first
 from agentcli.events.progress import Notice
 from agentcli.interrupts import Countdown, OutOfTime
 from agentcli.sessions.session import Session
+from agentcli.sessions.state import AgentState
 
 _GO_ON = "[You may work on: go on with the task where you left off.]"
 
@@ -35,6 +36,8 @@ def sum_up(agent: Agent, session: Session, ending: Ending, countdown: Countdown 
             return False
     elif _answer(session.events) or not agent.limits.room_for_summary(session.state, countdown):
         return bool(_answer(session.events))
+    if session.state.agent_state is not AgentState.RUNNING:
+        session.change_state(AgentState.RUNNING)
     session.notify(Notice(f"{ending.content}; asking for a summary"))
     try:
         if countdown is None:

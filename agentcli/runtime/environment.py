@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -19,6 +20,10 @@ _QUIET = {
     "PYTHONUNBUFFERED": "1",
     "TERM": "dumb",
     "NO_COLOR": "1",
+    # A bare repository inside a clone may name programs for `git status` to run.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
 }
 
 _USUAL = """
@@ -51,8 +56,8 @@ _OUTSIDE = """
 """Ways to daemons and accounts that a sandbox closes, so that programs should not try them."""
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|KEY|TOKEN|AUTH_?TOKEN|_?AUTH|SECRET|CREDENTIAL|PASSPHRASE|PASS"
-    r"|PAT|COOKIE|SESSION_?ID|DSN)S?(?:_|$)|PASSW(?:OR)?D|_PWD$|SECRET",
+    r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|KEY|TOKEN|AUTH_?TOKEN|SECRET|CREDENTIAL|PASSPHRASE|PASS"
+    r"|PAT|COOKIE|SESSION_?ID|DSN)S?(?:_|$)|PASSW(?:OR)?D|_PWD$|_AUTH$|SECRET",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
@@ -109,7 +114,7 @@ def looks_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
-def session_caches(tmp: str, real_tmp: Path) -> dict[str, str]:
+def session_caches(tmp: str, real_tmp: Path, home: Path) -> dict[str, str]:
     """The variables by which tools keep temporary files and what they download in the session's
     folder: `tmp` as commands see it, `real_tmp` as it is. Makes the folder for caches.
 
@@ -119,16 +124,15 @@ def session_caches(tmp: str, real_tmp: Path) -> dict[str, str]:
     first = not caches.is_dir()
     if first:
         caches.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _link_kept(caches)
+        _link_kept(home / ".cache", caches)
     found = {name: f"{tmp}/.cache/{folder}".rstrip("/") for name, folder in _CACHES.items()}
     return {"TMPDIR": tmp, **found}
 
 
-def _link_kept(caches: Path) -> None:
+def _link_kept(real: Path, caches: Path) -> None:
     for name in _KEPT_CACHES:
-        real = Path.home() / ".cache" / name
-        if real.is_dir():
-            (caches / name).symlink_to(real)
+        if os.access(real / name, os.R_OK | os.X_OK):
+            (caches / name).symlink_to(real / name)
 
 
 _LOADS_CODE = re.compile(

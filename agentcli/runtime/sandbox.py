@@ -90,7 +90,7 @@ class Sandbox:
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit)
-        environment = session_caches(*self._tmp())
+        environment = session_caches(*self._tmp(), self.borders.home)
         if self.layer == "bubblewrap":
             from agentcli.runtime.sandbox_bubblewrap import bubblewrap_options
             from agentcli.runtime.sandbox_landlock import scope_installer

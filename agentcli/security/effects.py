@@ -112,7 +112,7 @@ def effects(command: SimpleCommand, expander: Expander, script: str) -> Iterator
         recursive = any(map(_RECURSIVE.fullmatch, options(words)))
         changed = operands(words)
         skipped = 0 if any("--reference" in option for option in options(words)) else 1
-        for word in changed[skipped:]:
+        for word in dict.fromkeys(changed[skipped:]):
             for target in _targets(command, word, here):
                 yield Effect("change the rights of", target, recursive)
     elif name in _SHAPES:
@@ -153,7 +153,7 @@ def _shaped(command: SimpleCommand, shape: _Shape, here: Expander) -> Iterator[E
     if shape.last and folder is None and changed:
         folder = changed.pop()
     if shape.verb:
-        for word in changed:
+        for word in dict.fromkeys(changed):
             filtered = word in (None, "{}") and _is_filtered(command)
             for target in _targets(command, word, here):
                 entry = target.entry if shape.verb in ("delete", "move") else target

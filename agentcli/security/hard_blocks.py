@@ -53,21 +53,27 @@ _STOPPING_UNITS = {
 }
 _STOPPING_MESSAGE = re.compile(r"login1\.Manager\.?\s*(?:PowerOff|Reboot|Halt)|pm-hibernate")
 _SUDO_VALUED = "ughpCrtTDR"
+_FUNCTION = re.compile(
+    r"function\s{1,9}(?P<named>[^\s(){};|&]{1,64})\s{0,9}(?:\(\s{0,9}\)\s{0,9})?\{"
+    r"|\(\s{0,9}\)\s{0,9}\{"
+)
+_NAME_BEFORE = re.compile(r"([^\s(){};|&]{1,64})\s{0,9}$")
+_LONGEST_BODY = 1_000
 _FORK_BOMBS = (
+    re.compile(r"([\"']?\$(?:0|\{0\}|BASH_SOURCE)[\"']?)\s{0,9}(?:\|&?|&)\s{0,9}\1"),
     re.compile(
-        r"(?:function\s+)?([^\s(){};|&]+)\s*(?:\(\s*\))?\s*\{[^}]*?(?<![\w.-])"
-        r"\1\s*(?:\|&?|&)\s*\1(?![\w.-])[^}]*\}"
+        r"\bfork\s{0,9}(?:\(\s{0,9}\)\s{0,9})?;?\s{0,9}while\s{0,9}\(?\s{0,9}(?:1|true|fork)\b"
     ),
-    re.compile(r"([\"']?\$(?:0|\{0\}|BASH_SOURCE)[\"']?)\s*(?:\|&?|&)\s*\1"),
-    re.compile(r"\bfork\b\s*(?:\(\s*\))?\s*(?:;\s*)?while\b(?:\s*\(?\s*(?:1|[Tt]rue|fork)\b)"),
     re.compile(
-        r"while\s*\(?\s*(?:1|[Tt]rue|fork)\s*(?:\(\s*\))?\s*\)?\s*[:{]?\s*(?:\{\s*)?"
+        r"while\s{0,9}\(?\s{0,9}(?:1|[Tt]rue|fork)\s{0,9}(?:\(\s{0,9}\)\s{0,9})?\)?\s{0,9}[:{]?\s{0,9}"
         r"(?:os\.)?fork\b"
     ),
-    re.compile(r"(?:\bloop|\.times)\s*(?:do|\{)\s*fork\b"),
+    re.compile(r"(?:\bloop|\.times)\s{0,9}(?:do|\{)\s{0,9}fork\b"),
 )
 _HERE = re.compile(r"<<<\s*(.+)|<<-?\s*([\"']?)(\w+)\2[^\n]*\n(.*?)^\t*\3\s*$", re.S | re.M)
 _MOST_DEPTH = 3
+_LONGEST = 100_000
+"""Characters of a script that the parser still reads."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,10 @@ class HardBlocks:
         return Expander(self.cwd(), home, self.environ)
 
     def _shell(self, text: str, depth: int = 0, folder: str | None = None) -> str:
+        if len(text) > _LONGEST:
+            return (
+                f"it is too long to be checked ({len(text)} characters); write long texts to files"
+            )
         if _is_fork_bomb(text):
             return "it would start copies of itself without end (a fork bomb)"
         script = parse_script(text)
@@ -227,7 +237,7 @@ class HardBlocks:
         if only_reads(command) or name_of(command.words) == "cd":
             return ""
         here = expander.at(command.cwd)
-        for word in command.words[1:]:
+        for word in dict.fromkeys(command.words[1:]):
             value = word.rpartition("=")[2] if word else word
             for target in here.targets(value, written_words(command.written)[0]):
                 if self._own(target) and not self._readable(target):
@@ -289,7 +299,22 @@ def _asks_for_a_password(command: SimpleCommand) -> str:
 
 def _is_fork_bomb(text: str) -> bool:
     plain = unicodedata.normalize("NFKC", text).replace("\\\n", "").replace("\\", "")
-    return any(pattern.search(plain) for pattern in _FORK_BOMBS)
+    if any(pattern.search(plain) for pattern in _FORK_BOMBS):
+        return True
+    for found in _FUNCTION.finditer(plain):
+        before = _NAME_BEFORE.search(plain[max(0, found.start() - 80) : found.start()])
+        name = found["named"] or (before and before[1])
+        end = plain.find("}", found.end(), found.end() + _LONGEST_BODY)
+        body = plain[found.end() : end if end >= 0 else found.end() + _LONGEST_BODY]
+        if name and _starts_itself_twice(name, body):
+            return True
+    return False
+
+
+def _starts_itself_twice(name: str, body: str) -> bool:
+    name = re.escape(name)
+    twice = rf"(?<![\w.-]){name}\s{{0,9}}(?:\|&?|&)\s{{0,9}}{name}(?![\w.-])"
+    return re.search(twice, body) is not None
 
 
 def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice, product
 from pathlib import Path
 from pwd import getpwnam
@@ -14,10 +15,13 @@ from pwd import getpwnam
 from agentcli.security.shell_words import decode
 
 _MOST_CANDIDATES = 256
+_MOST_BRACES = 40
+_MOST_VALUES = 16
+_LONGEST_PATH = 4_096
 _GLOB = re.compile(r"[*?[]")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 _EVERYTHING = re.compile(r"\.?[*?]*\*[*?]*|\.\[!?\^?\.\]\*|\*\.\*")
-_BRACES = re.compile(r"(?<!\$)\{([^{}\s]*,[^{}\s]*|[^{}\s,]+\.\.[^{}\s,]+)\}")
+_BRACES = re.compile(r"(?<!\$)\{([^{}\s]*)\}")
 _RANGE = re.compile(r"(\w)\.\.(\w)")
 _PARAMETER = re.compile(
     r"\$(?:(?P<plain>\w+|[@*])|\{(?P<name>\w+|[@*])"
@@ -118,7 +122,8 @@ class Expander:
         values: dict[str, tuple[str, ...]] = {}
         found = replace(self, values=values)
         for name, raw in _ASSIGNMENT.findall(text):
-            values[name] = (*values.get(name, ()), *(v for v in found.texts(raw) if v is not None))
+            known = [value for value in found.texts(raw) if value is not None]
+            values[name] = (*values.get(name, ()), *known)[-_MOST_VALUES:]
         return found
 
     def at(self, folder: str | None) -> Expander:
@@ -137,6 +142,10 @@ class Expander:
             for parts in islice(product(*pieces), _MOST_CANDIDATES):
                 known = [part for part in parts if part is not None]
                 text = "".join(known) if len(known) == len(parts) else None
+                if text is not None and len(text) > _LONGEST_PATH:
+                    text = None
+                if len(found) >= _MOST_CANDIDATES:
+                    return [*found, None]
                 found[text if text is None else self._tilde(text)] = None
         return list(found)
 
@@ -224,7 +233,8 @@ class Expander:
         return known or [None]
 
 
-def written_words(text: str) -> tuple[list[str], list[str]]:
+@lru_cache(maxsize=64)
+def written_words(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words of `text` that aren't known before it runs, as they are written: operands, and
     what is redirected to."""
     operands: list[str] = []
@@ -237,7 +247,7 @@ def written_words(text: str) -> tuple[list[str], list[str]]:
         if _is_expanded(word):
             into.append(word)
         into = operands
-    return operands, redirected
+    return tuple(dict.fromkeys(operands)), tuple(dict.fromkeys(redirected))
 
 
 def _is_expanded(word: str) -> bool:
@@ -310,8 +320,8 @@ def _pieces(word: str) -> Iterator[tuple[str, str]]:
 
 
 def _braces(raw: str) -> Iterator[str]:
-    found = _BRACES.search(raw)
-    if found is None:
+    found = next((f for f in _BRACES.finditer(raw) if "," in f[1] or ".." in f[1]), None)
+    if found is None or raw.count("{") > _MOST_BRACES:
         yield raw
         return
     inside = found[1]

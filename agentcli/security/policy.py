@@ -55,12 +55,21 @@ class Policy:
     blocked: Callable[[Action], str]
     confirm: Literal["confirm_risky", "always", "never"] = "confirm_risky"
     network: bool = False
+    cwd: Callable[[], str] = lambda: ""
+    """The folder that commands run in now."""
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         """Whether `action` may run, given what the person allowed so far. Of several reasons that
         of the strongest is told: hard blocks, hidden files, rules that deny, ask and allow (in any
         order of their layers), then the mode."""
-        answer = self._answer(action, grants)
+        try:
+            place = self._place(action)
+        except (ToolError, OSError) as error:
+            place, answer = None, _Answer("deny", f"its path can't be told: {error}")
+        else:
+            answer = self._answer(action, place, grants)
+        writes = isinstance(action, FileWriteAction | FileEditAction)
+        outside = writes and place is not None and not self.borders.may_write(place)
         return DecisionObservation(
             cause=action.id,
             decision=answer.decision,
@@ -68,6 +77,7 @@ class Policy:
             rule=answer.rule,
             risk=answer.risk,
             reason=answer.reason,
+            path=str(place) if outside else None,
         )
 
     def grant_for(self, action: Action) -> str:
@@ -80,13 +90,9 @@ class Policy:
         except (ToolError, OSError):
             return ""
 
-    def _answer(self, action: Action, grants: Sequence[str]) -> _Answer:
+    def _answer(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Answer:
         if reason := self.blocked(action):
             return _Answer("deny", reason, "hard block", Risk.HIGH)
-        try:
-            place = self._place(action)
-        except (ToolError, OSError) as error:
-            return _Answer("deny", f"its path can't be told: {error}")
         script = None
         if isinstance(action, CmdRunAction) and action.job is None:
             script = parse_script(action.command)
@@ -167,7 +173,7 @@ class Policy:
                 script,
                 self._redirect_rule(action),
                 str(self.borders.workspace),
-                action.cwd,
+                self.cwd() or None,
             )
             # What only reads needs no rule, but then it gets no wider rights by one either.
             rule = found.rule if found.allowed else None
@@ -184,7 +190,7 @@ class Policy:
         def may_write(target: str, folder: str | None) -> bool:
             if contained or self.mode == "yolo":
                 return True
-            start = folder or (action.cwd if isinstance(action, CmdRunAction) else None) or ""
+            start = folder or self.cwd()
             path = Path(target if target.startswith("/") else f"{start}/{target}")
             if self.mode != "auto-edit" or not path.is_absolute() or target.startswith("~"):
                 return False
@@ -205,7 +211,7 @@ class Policy:
         folder that has one."""
         if self._is_contained(action):
             return False
-        start = action.cwd or str(self.borders.workspace)
+        start = self.cwd() or str(self.borders.workspace)
         return any(
             _leads_to_hidden(self.borders, part, start)
             for part in parse_script(action.command).commands

@@ -49,6 +49,7 @@ _WRAPPED = re.compile(
     r"^(?:(?:\w+=\S*|sudo|doas|env|nohup|time|nice|command|builtin|exec|eval|xargs|then|do|else|if"
     r"|while|!)(?: -\S+)* )*"
 )
+_LONGEST_LINE = 20_000
 _RUNS_TEXT = SHELLS | {"eval", "source", "."}
 
 
@@ -113,6 +114,8 @@ def _line(words: Words) -> str:
 
 @lru_cache(maxsize=512)
 def _categorised(line: str) -> str:
+    if len(line) > _LONGEST_LINE:
+        return "it is too long to be judged"
     for category in table.CATEGORIES:
         if category.command.match(line):
             return f"it {category.reason}"
@@ -147,7 +150,7 @@ def _places(command: SimpleCommand, expander: Expander, borders: Borders, text: 
     here = expander.at(command.cwd)
     raw, redirected = written_words(command.written)
     targets = [r.target for r in command.redirects if r.target]
-    for word in (*command.words[1:], *targets):
+    for word in dict.fromkeys((*command.words[1:], *targets)):
         for target in here.targets(word, [*raw, *redirected]):
             if reason := _secret(target, borders):
                 return reason

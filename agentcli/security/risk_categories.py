@@ -22,7 +22,7 @@ def _category(reason: str, *patterns: str) -> Category:
 
 
 _ANY = r"(?: \S+)*? "
-_GIT = r"git(?: -[Cc] \S+| --?[\w-]+(?:=\S+)?)*"
+_GIT = r"git(?: -[Cc] \S+| -(?![Cc] )\S+)*"
 _DOCKER = r"(?:docker|podman|nerdctl)(?:-compose)?(?: compose)?(?: -\S+)*"
 _SQL_CLIENT = (
     r"(?:psql|mysql|mariadb|sqlite3?|duckdb|sqlcmd|cockroach|clickhouse(?:-client)?|mongo(?:sh)?"
@@ -30,7 +30,7 @@ _SQL_CLIENT = (
 )
 _SQL_LOSS = (
     r"(?i:drop[\s␣]+(?:table|database|schema|view|index|column|user|role|collection)"
-    r"|truncate[\s␣]|dropDatabase|\.drop\(|delete[\s␣]+from[\s␣]+(?!.*where)|deleteMany\(\{\}\))"
+    r"|truncate[\s␣]|dropDatabase|\.drop\(|delete[\s␣]+from[\s␣]+(?!.{0,300}where)|deleteMany\(\{\}\))"
 )
 _GIT_RUNS = (
     r"(?i:core\.(?:hookspath|fsmonitor|sshcommand|editor|pager|askpass|gitproxy)|alias\.|filter\."
@@ -106,7 +106,7 @@ CATEGORIES: tuple[Category, ...] = (
         "ends processes",
         r"(?:pkill|killall5?|skill|xkill|slay)(?: .*)?",
         r"fuser" + _ANY + r"-\S*k\S*",
-        r"kill(?: -(?!0 |l|L)\S+| -[sn] \S+| --)* (?!-0 )-?\d+",
+        r"kill(?: -[sn] \S+| -(?![sn] |0 |l|L)\S+)* (?!-0 )-?\d+",
     ),
     _category(
         "fetches code and runs it",
@@ -134,7 +134,7 @@ CATEGORIES: tuple[Category, ...] = (
         "changes containers, clusters or clouds",
         _DOCKER + r" (?:(?:container|image|volume|network|system|builder) )?(?:run|exec|rm|rmi|kill"
         r"|stop|restart|start|prune|down|up|push|remove|create|cp|commit|update|load|import)",
-        r"(?:kubectl|oc|k9s|k3s kubectl)(?: -\S+(?: \S+)?)*? (?:delete|apply|create|replace|patch"
+        r"(?:kubectl|oc|k9s|k3s kubectl)" + _ANY + r"(?:delete|apply|create|replace|patch"
         r"|edit|exec|run|drain|cordon|scale|rollout|set|cp|label|annotate|taint)",
         r"helm(?:file)? (?:install|uninstall|delete|upgrade|rollback|destroy|sync|apply)",
         r"(?:terraform|tofu|pulumi|cdk|terragrunt)"
@@ -192,14 +192,14 @@ CODE: tuple[Category, ...] = (
     Category(
         "decodes code and runs it",
         re.compile(
-            r"(?:exec|eval|compile|system|run|Popen)\s*\([^\n]*(?:b64|b32|b16|a85|fromhex|unhexlify"
+            r"(?:exec|eval|compile|system|run|Popen)\s*\([^\n]{0,300}(?:b64|b32|b16|a85|fromhex|unhexlify"
             r"|decompress|rot|marshal|codecs\.decode|pickle)"
         ),
     ),
     Category(
         "fetches code and runs it",
         re.compile(
-            r"(?:exec|eval|compile|system)\s*\([^\n]*(?:urlopen|urlretrieve|requests|httpx)"
+            r"(?:exec|eval|compile|system)\s*\([^\n]{0,300}(?:urlopen|urlretrieve|requests|httpx)"
         ),
     ),
 )

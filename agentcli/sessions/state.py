@@ -62,19 +62,21 @@ _RESTING = frozenset(
     }
 )
 _ANSWERED = frozenset({AgentState.USER_CONFIRMED, AgentState.USER_REJECTED})
+_BROKEN_OFF = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR})
 
 TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
     **{state: frozenset({AgentState.RUNNING, AgentState.STOPPED}) for state in _RESTING},
     AgentState.RUNNING: (_RESTING - {AgentState.IDLE})
     | {AgentState.AWAITING_USER_CONFIRMATION, AgentState.RATE_LIMITED},
-    AgentState.AWAITING_USER_CONFIRMATION: _ANSWERED
-    | {AgentState.RUNNING, AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR},
+    AgentState.AWAITING_USER_CONFIRMATION: _ANSWERED | {AgentState.RUNNING} | _BROKEN_OFF,
     **{
-        state: frozenset({AgentState.RUNNING, AgentState.PAUSED, AgentState.ERROR})
-        for state in _ANSWERED
+        state: frozenset({AgentState.RUNNING}) | _BROKEN_OFF
+        for state in (*_ANSWERED, AgentState.RATE_LIMITED)
     },
-    AgentState.RATE_LIMITED: frozenset({AgentState.RUNNING, AgentState.PAUSED, AgentState.ERROR}),
 }
+"""Which state may follow which. A turn runs until it rests; on the way it waits for an answer of a
+person (confirmation, then what they said) or for a provider (rate_limited), and from there it can
+only go on or be broken off."""
 
 
 @dataclass(frozen=True)

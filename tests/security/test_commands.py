@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -128,28 +129,31 @@ def test_the_reason_is_told(text, doubt):
 @pytest.fixture
 def run_markers(tmp_path):
     """Run a script in a real bash in which m1, m2 and m3 write down how they were called."""
-    programs, log, folder = tmp_path / "bin", tmp_path / "log", tmp_path / "work"
-    for path in (programs, log, folder):
-        path.mkdir()
+    programs, folder = tmp_path / "bin", tmp_path / "work"
+    programs.mkdir()
+    folder.mkdir()
     for name in MARKERS:
         program = programs / name
-        program.write_text(f'#!/bin/bash\nprintf "%s\\0" "${{0##*/}}" "$@" > {log}/$$\n')
+        program.write_text('#!/bin/bash\nprintf "%s\\0" "${0##*/}" "$@" END > "$CALLS/$$"\n')
         program.chmod(0o755)
+    runs = itertools.count()
 
     def run(text: str) -> list[tuple[str, ...]]:
-        for old in log.iterdir():
-            old.unlink()
+        # Of each run its own, for what bash doesn't wait for may write later.
+        log = tmp_path / f"calls{next(runs)}"
+        log.mkdir()
         script = tmp_path / "script"
         script.write_text(text)
         subprocess.run(
             ["timeout", "-s", "KILL", "10", "bash", "--noprofile", "--norc", str(script)],
             cwd=folder,
-            env={"PATH": f"{programs}:{os.defpath}", "HOME": str(folder)},
+            env={"PATH": f"{programs}:{os.defpath}", "HOME": str(folder), "CALLS": str(log)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
         )
-        calls = [path.read_text(errors="replace").split("\0")[:-1] for path in log.iterdir()]
-        return [tuple(call) for call in calls if call]
+        calls = [path.read_bytes().split(b"\0") for path in log.iterdir()]
+        whole = [call[:-2] for call in calls if call[-2:] == [b"END", b""]]
+        return [tuple(word.decode(errors="replace") for word in call) for call in whole]
 
     return run
 

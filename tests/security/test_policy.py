@@ -240,8 +240,8 @@ def test_a_rule_is_for_the_workspace_wherever_the_shell_has_gone(world):
     rules = ("allow bash(make:*)", "allow bash(./run)", "allow bash(git commit:*)")
 
     def decide(command: str, folder: Path | None) -> str:
-        cwd = str(folder) if folder else None
-        return world.decide(run(command, cwd=cwd), *rules, contained=False).decision
+        cwd = str(folder or "")
+        return world.decide(run(command), *rules, contained=False, cwd=lambda: cwd).decision
 
     inside, outside = world.workspace / "src", world.home
     assert decide("make", None) == decide("make", inside) == "allow"
@@ -360,3 +360,9 @@ def test_a_file_at_the_top_of_the_workspace_is_granted_alone(world):
     assert policy.decide(FileEditAction(path="a.py"), (grant,)).decision == "allow"
     assert policy.decide(FileEditAction(path="b.py"), (grant,)).decision == "ask"
     assert policy.decide(FileEditAction(path="src/a.py"), (grant,)).decision == "ask"
+
+
+def test_the_decision_tells_the_real_path_of_a_write_outside(world):
+    write = FileEditAction(path="link/x")
+    assert world.decide(write, mode="yolo").path == "/etc/x"
+    assert world.decide(FileEditAction(path="src/x"), mode="yolo").path is None
