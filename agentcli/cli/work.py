@@ -24,6 +24,7 @@ from agentcli.events.progress import Notice
 from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.runtime.names import is_generated
 from agentcli.sessions.facts import Facts, FactsCounter
+from agentcli.sessions.held_text import NoSecrets
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.ui.approver import TerminalApprover
@@ -124,7 +125,7 @@ class Outcome:
     def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
         session = self.session
         ending = result.ending if result else None
-        redact = session.redact if session else lambda text: text
+        redact = session.redact if session else NoSecrets()
         failed = ending is not None and ending.exit_code != 0
         done = self._counter.facts
         return RunSummary(

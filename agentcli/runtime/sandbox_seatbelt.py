@@ -45,17 +45,16 @@ def find_seatbelt() -> str | None:
 def seatbelt_profile(borders: Borders, *, network: bool, folders: Sequence[Path] = ()) -> str:
     """The last matching rule counts, so what is hidden and protected comes after what is allowed
     and the exceptions come last. `folders` are writable beside the borders."""
-    writable = [*borders.writable, *borders.mounts.values()]
     # A missing file is protected as well: a rule is on a name.
     parts = [
         _HEAD,
-        _rule("allow", "file-write*", writable),
+        _rule("allow", "file-write*", borders.writable),
         _DEVICES,
         _rule("deny", "file-write*", [*borders.protected, *borders.own]),
         _moves(borders.protected),
         _rule("deny", "file-read* file-write*", borders.hidden),
         _rule("allow", "file-read*", borders.readable),
-        _rule("allow", "file-read* file-write*", folders),
+        _rule("allow", "file-read* file-write*", [*borders.mounts.values(), *folders]),
         "" if network else _NO_NETWORK,
     ]
     return "".join(parts)

@@ -156,26 +156,6 @@ class Redactor:
         return data
 
 
-class MaskedStream:
-    """Masks text that comes in pieces, a secret broken over several of them too."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._held = ""
-
-    def add(self, piece: str) -> str:
-        """What can be shown by now."""
-        text = self._held + piece
-        end = self._redactor.settled(text)
-        self._held = text[end:]
-        return self._redactor.text(text[:end])
-
-    def end(self) -> str:
-        """The rest: nothing more will come."""
-        text, self._held = self._held, ""
-        return self._redactor.text(text)
-
-
 def _masked(match: re.Match[str]) -> str:
     """A form may begin with a group of words that are no secret."""
     return (match[1] if match.re.groups else "") + MASK

@@ -1,38 +1,59 @@
-"""Streamed text is passed on by whole words, as a secret may come in pieces."""
+"""Text that comes in pieces is masked as a whole: a secret may be broken over several of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from agentcli.events.progress import ReasoningDelta, TextDelta
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 
-_LONGEST_HELD = 400
+Piece = TextDelta | ReasoningDelta | ToolOutput
 
-Delta = TextDelta | ReasoningDelta
+
+class Redactor(Protocol):
+    def __call__(self, data: Any) -> Any:
+        """JSON data with the secrets in it masked at any depth; the same object when there are
+        none."""
+
+    def settled(self, text: str) -> int:
+        """How much of `text`, the newest part of a stream, can be masked and passed on."""
+
+
+class NoSecrets:
+    """Masks nothing."""
+
+    def __call__(self, data: Any) -> Any:
+        return data
+
+    def settled(self, text: str) -> int:
+        return len(text)
 
 
 class HeldText:
-    """Holds the last, unfinished word of a stream back; `redact` masks what is let go."""
+    """Holds the end of a stream back while a secret may have begun in it."""
 
     def __init__(self) -> None:
-        self._held: Delta | None = None
+        self._held: Piece | None = None
 
-    def add(self, delta: Delta, redact: Callable[[Any], Any]) -> Iterator[Delta]:
+    def add(self, piece: Piece, redact: Redactor) -> Iterator[Piece]:
+        """What can be passed on by now, of `piece` and what was held."""
         held = self._held
-        if held is not None and type(held) is type(delta):
-            delta = replace(delta, text=held.text + delta.text)
+        if held is not None and _stream(held) == _stream(piece):
+            piece = replace(piece, text=held.text + piece.text)
         else:
             yield from self.release(redact)
-        end = max(delta.text.rfind(" "), delta.text.rfind("\n")) + 1
-        if len(delta.text) - end > _LONGEST_HELD:
-            end = len(delta.text)
-        self._held = replace(delta, text=delta.text[end:]) if end < len(delta.text) else None
+        end = redact.settled(piece.text)
+        self._held = replace(piece, text=piece.text[end:]) if end < len(piece.text) else None
         if end:
-            yield replace(delta, text=redact(delta.text[:end]))
+            yield replace(piece, text=redact(piece.text[:end]))
 
-    def release(self, redact: Callable[[Any], Any]) -> Iterator[Delta]:
+    def release(self, redact: Redactor) -> Iterator[Piece]:
+        """What was held: nothing more comes of that stream."""
         held, self._held = self._held, None
         if held is not None:
             yield replace(held, text=redact(held.text))
+
+
+def _stream(piece: Piece) -> tuple[type, int | None]:
+    return type(piece), piece.action_id if isinstance(piece, ToolOutput) else None

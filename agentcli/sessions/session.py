@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentcli.errors import SessionError
 from agentcli.events import (
@@ -28,10 +28,10 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.events.progress import ReasoningDelta, TextDelta
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
-from agentcli.sessions.held_text import HeldText
+from agentcli.sessions.held_text import HeldText, NoSecrets, Redactor
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
 from agentcli.sessions.ownership import require_own
@@ -57,9 +57,6 @@ from agentcli.sessions.store import EventStore, encode
 _SAVE_STATE_EVERY = 20
 
 log = logging.getLogger(__name__)
-
-Redactor = Callable[[Any], Any]
-"""Masks secrets in JSON data at any depth; returns the same object when there are none."""
 
 
 class Subscriber(Protocol):
@@ -110,7 +107,7 @@ class Session:
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
         self._held = HeldText()
-        self.redact: Redactor = lambda data: data
+        self.redact: Redactor = NoSecrets()
         past = record.events if record else []
         self.events = EventLog(past, lambda start: read_stretch(folder, start))
         self.state: State = record.state if record else State()
@@ -261,7 +258,7 @@ class Session:
 
     def notify(self, progress: Progress) -> None:
         """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
-        if isinstance(progress, TextDelta | ReasoningDelta):
+        if isinstance(progress, TextDelta | ReasoningDelta | ToolOutput):
             self._tell_all("on_progress", self._held.add(progress, self.redact))
         else:
             self._tell_all("on_progress", self._held.release(self.redact))

@@ -543,3 +543,24 @@ def test_a_link_may_go_but_not_what_it_leads_to(blocked, place):
     assert not blocked(CmdRunAction(command="rm -rf to-etc"))
     assert blocked(CmdRunAction(command="rm -rf to-etc/"))
     assert Path(os.path.realpath(place / "project/to-etc")) == Path("/etc")
+
+
+def test_what_is_too_long_to_be_checked_is_blocked(blocked):
+    assert "too long" in blocked(CmdRunAction(command="rm -rf / #" + "x" * 100_000))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "A=x; " + "A=$A$A; " * 40 + "rm $A",
+        "rm -rf " + "{a,b}" * 30,
+        "rm " + "$A " * 500,
+        "f" * 90_000,
+        "echo \x00 \ud800",
+        "rm -rf \x00",
+    ],
+    ids=["doubling", "braces", "variables", "one word", "surrogate", "nul"],
+)
+def test_hostile_text_neither_fails_nor_grows(blocked, command):
+    assert blocked(CmdRunAction(command=command)) == ""
+    assert blocked(IPythonRunCellAction(code=command)) == ""
