@@ -13,6 +13,7 @@ import pytest
 from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.opening import open_file
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 
@@ -291,6 +292,26 @@ def snapshot(folder: Path) -> dict[str, str]:
         elif path.is_file():
             found[str(path)] = path.read_text()
     return found
+
+
+def test_a_folder_swapped_right_after_the_judgement_is_not_followed(home):
+    """The worst moment, without a race: the path is judged, then the folder becomes a link."""
+    folder = home / "work/folder"
+    folder.mkdir()
+    (folder / "id_ed25519").write_text("inside\n")
+    judged = []
+
+    def judge(target: Path) -> None:
+        judged.append(target)
+        if len(judged) == 1:
+            folder.rename(home / "work/aside")
+            folder.symlink_to(home / ".ssh")
+        elif target.is_relative_to(home / ".ssh"):
+            raise ToolError("hidden")
+
+    with pytest.raises(ToolError, match="hidden"):
+        open_file(folder / "id_ed25519", judge)
+    assert judged == [folder / "id_ed25519", home / ".ssh/id_ed25519"]
 
 
 def test_reading_while_folders_become_links_never_reads_outside(home, use):

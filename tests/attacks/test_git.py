@@ -114,6 +114,8 @@ def hostile(agent, repository: Path, ran: Path, tmp_path: Path) -> Path:
         "*.py filter=evil diff=evil merge=evil\n*.inc filter=included\n* filter=evil diff=evil\n"
     )
     make_submodule(repository, canary)
+    # Only the content tells that it is unchanged, so git has to read it: through the filter.
+    os.utime(repository / "test_tally.py", (1, 1))
     git(repository, "add", "--intent-to-add", "b.inc", "c.sp")
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -61,9 +61,13 @@ def show(agent) -> Callable[..., str]:
             encoding="utf-8",
             codec_errors="surrogateescape",
         )
-        child.expect(pexpect.EOF)
+        shown = ""
+        while child.expect([pexpect.EOF, "do not ask again\r\n> "]):
+            shown += child.before
+            child.sendline("n")
+        shown += child.before
         child.close()
-        return str(child.before)
+        return shown
 
     return run
 
@@ -119,7 +123,7 @@ def test_names_of_sessions_and_folders(agent, serve, show):
 
 
 def test_what_servers_say(agent, serve, show):
-    agent.use(serve([HttpError(400, f"no such {PAYLOAD}")]))
+    agent.use(serve([HttpError(400, message=f"no such {PAYLOAD}")]))
     shown = show("run", "x")
     assert "no such" in shown
     harmless(shown)

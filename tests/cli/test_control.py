@@ -114,6 +114,14 @@ def test_the_last_turn_of_a_limit_is_a_summary(agent, serve, api):
     assert "limit of 4 model turns" in asked.content
 
 
+def test_the_summary_is_what_the_run_prints(agent, serve):
+    agent.use(serve(play=working, sessions=2))
+    done = agent("run", "x", "--max-turns", "3")
+    assert (done.returncode, done.stdout) == (6, f"{SUMMARY}\n")
+    again = agent("run", "x", "--max-turns", "3", "--no-summary")
+    assert (again.returncode, again.stdout) == (6, "")
+
+
 def test_raising_the_limit_goes_on_exactly_there(agent, serve):
     server = serve(play=working)
     agent.use(server)
@@ -268,6 +276,22 @@ def test_a_letter_that_came_before_the_limit_is_delivered(agent, serve):
     out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, out
     assert b"and that too" in server.requests[-1].raw
+
+
+@pytest.mark.parametrize(("flags", "request_number"), [(["--steer"], 1), ([], 2)])
+def test_a_letter_that_comes_while_a_command_runs(agent, serve, flags, request_number):
+    waiting = "touch begun; while ! test -e go; do sleep 0.01; done"
+    answers = [Reply("Both done.")] if flags else [Reply("First done."), Reply("Second done.")]
+    server = serve([bash(waiting), *answers])
+    process = agent.use(server).start("run", "x", "--yolo")
+    while not (agent.workspace / "begun").exists():
+        assert process.poll() is None
+    assert agent("tell", agent.sessions[0].name, "and that too", *flags).returncode == 0
+    (agent.workspace / "go").touch()
+    out, _ = process.communicate(timeout=LIMIT_S)
+    assert out.decode() == f"{answers[-1].text}\n"
+    heard = [b"and that too" in request.raw for request in server.requests]
+    assert heard.index(True) == request_number
 
 
 def test_a_letter_for_after_the_turn_waits_at_a_limit_and_comes_with_the_resume(agent, serve):

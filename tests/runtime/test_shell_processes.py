@@ -172,8 +172,7 @@ def test_close_leaves_no_process_behind(tmp_path: Path) -> None:
     shell = make_shell(tmp_path)
     shell.run("setsid sleep 1000 & nohup sleep 1000 & (sleep 1000 &)")
     shell.run_in_background("sleep 1000 & setsid sleep 1000")
-    identity = shell.run("echo $AGENT_SHELL_ID").output.strip()
-    entry = f"{processes.ENVIRONMENT_MARK}={identity}"
+    entry = f"{processes.ENVIRONMENT_MARK}={shell.identity}"
     until(lambda: len(processes.marked(entry)) >= 6)
     shell.close()
     until(lambda: not [p for p in processes.marked(entry) if processes.is_alive(p)])

@@ -6,12 +6,14 @@ import json
 
 import pytest
 
+from agentcli.events.base import Risk
 from agentcli.messages import ToolCall
 from agentcli.runtime.files import FileLedger
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
+from tests.runtime.sandboxes import LAYERS, make_place
 
 
 @pytest.fixture
@@ -83,3 +85,80 @@ def test_python_keeps_its_names_and_shows_values(call):
     assert call("python", code="x = 20\nx + 1") == "21"
     assert "NameError" in call("python", code="y")
     assert call("python", code="x = 3") == "[no output]"
+
+
+# Within a sandbox
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """`call` in the strongest sandbox there is, with the person's home at `home`."""
+    if not LAYERS:
+        pytest.skip("no sandbox works here")
+    place = make_place(tmp_path, LAYERS[0])
+    context = ToolContext(
+        workspace=place.workspace,
+        outputs=tmp_path / "state/session/outputs",
+        files=FileLedger(place.workspace),
+        shell=place.shell,
+        python=PythonInterpreter(
+            workspace=place.workspace,
+            env={"PATH": "/usr/bin:/bin"},
+            scratch=tmp_path / "state/session/python",
+            outputs=tmp_path / "state/session/outputs",
+            sandbox=place.sandbox,
+        ),
+        sandbox=place.sandbox,
+    )
+    tools = ToolCollection(built_in_tools(), context)
+
+    def call(tool: str, **arguments):
+        action = tools.parse(ToolCall("c", tool, json.dumps(arguments)))
+        return action, tools.execute(action).content
+
+    yield call
+    context.shell.close()
+    context.python.close()
+
+
+def test_more_than_the_sandbox_gives_needs_a_reason_and_is_for_one_command(inside, tmp_path):
+    action, said = inside("bash", command="touch ~/a", unsandboxed=True)
+    assert "need a reason" in said
+    asked = {"unsandboxed": True, "reason": "to see", "risk": "high"}
+    _, said = inside("bash", command="touch ~/a", background=True, **asked)
+    assert "runs to its end" in said
+    action, said = inside("bash", command="touch ~/a", **asked)
+    assert said == "[exit 0, no output]"
+    assert (tmp_path / "home/a").exists()
+    assert (action.unsandboxed, action.reason, action.security_risk) == (True, "to see", Risk.HIGH)
+    inside("bash", command="touch ~/b")
+    assert not (tmp_path / "home/b").exists()
+
+
+def test_a_command_that_failed_for_the_sandbox_is_told_how_to_ask_for_more(inside):
+    _, said = inside("bash", command="touch /usr/x")
+    assert "unsandboxed: true" in said
+    _, said = inside("bash", command="echo Could not resolve host: x >&2; (exit 6)")
+    assert "network: true" in said
+    _, said = inside("bash", command="(exit 6)")
+    assert said == "[exit 6]"
+
+
+def test_python_is_in_the_sandbox_too(inside, tmp_path):
+    _, said = inside("python", code="open('in', 'w').close(); open('/usr/out', 'w')")
+    assert "Error" in said
+    assert (tmp_path / "work/in").exists()
+
+
+def test_code_cannot_have_files_outside_taken_for_figures(inside, tmp_path):
+    victim = tmp_path / "victim.png"
+    victim.write_bytes(b"as it was")
+    code = (
+        "import __main__, sys\n"
+        "driver = sys._getframe(1)\n"
+        "while 'self' not in driver.f_locals: driver = driver.f_back\n"
+        f"driver.f_locals['self'].figures = lambda _: [{str(victim)!r}]\n"
+    )
+    inside("python", code=code)
+    inside("python", code="1")
+    assert victim.read_bytes() == b"as it was"

@@ -1,0 +1,205 @@
+"""The parts of the sandbox that can be judged without one: filter, profile, borders, hints."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentcli.borders import Borders
+from agentcli.runtime.borders import find_borders
+from agentcli.runtime.sandbox import Sandbox
+from agentcli.runtime.sandbox_hints import refused_by_sandbox
+from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
+from agentcli.runtime.sandbox_seccomp import EVERY_FAMILY, seccomp_program
+from tests.runtime.sandboxes import git, make_repository
+
+X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
+ALLOWED, KILLED = 0x7FFF0000, 0x80000000
+
+
+def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> int:
+    """Runs the filter as the kernel would: the part of classic BPF that it uses."""
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    position = accumulator = 0
+    while True:
+        code, if_true, if_false, operand = struct.unpack_from("=HBBI", program, 8 * position)
+        position += 1
+        if code == 0x06:
+            return int(operand)
+        if code == 0x20:
+            (accumulator,) = struct.unpack_from("=I", data, operand)
+        elif code == 0x54:
+            accumulator &= operand
+        else:
+            truth = {
+                0x15: accumulator == operand,
+                0x35: accumulator >= operand,
+                0x45: bool(accumulator & operand),
+            }[code]
+            position += if_true if truth else if_false
+
+
+@pytest.mark.parametrize(
+    ("machine", "socket_number", "clone", "clone3", "ptrace", "openat"),
+    [(X86, 41, 56, 435, 101, 257), (ARM, 198, 220, 435, 117, 56)],
+)
+def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrace, openat):
+    name, architecture = machine
+    program = seccomp_program({socket.AF_UNIX, socket.AF_INET}, name)
+
+    def answer(number: int, *arguments: int) -> int:
+        return verdict(program, architecture, number, *arguments)
+
+    refused = 0x50000 | errno.EPERM
+    assert answer(openat) == ALLOWED
+    assert answer(socket_number, socket.AF_INET, socket.SOCK_STREAM | 0x80000) == ALLOWED
+    assert answer(socket_number, socket.AF_INET, socket.SOCK_RAW | 0x80000) == refused
+    assert answer(socket_number, 10, socket.SOCK_STREAM) == refused
+    assert answer(socket_number, 16, socket.SOCK_DGRAM) == refused
+    assert answer(clone, 0x11) == ALLOWED
+    assert answer(clone, 0x10000011) == refused
+    assert answer(clone3) == 0x50000 | errno.ENOSYS
+    assert answer(ptrace) == refused
+    assert verdict(program, 0x40000003, 5) == KILLED
+    if machine is X86:
+        assert answer(0x40000000 | 1) == KILLED
+    assert verdict(seccomp_program(EVERY_FAMILY, name), architecture, socket_number, 10, 1) == (
+        ALLOWED
+    )
+
+
+def borders(**changes: object) -> Borders:
+    place = Path("/Users/a/work")
+    plain = Borders(
+        workspace=place,
+        home=place.parent,
+        writable=(place,),
+        protected=(place / ".git/hooks",),
+        hidden=(place.parent / ".ssh", Path("/Users/a/state")),
+        readable=(Path("/Users/a/state/outputs"),),
+        own=(Path("/Users/a/state"),),
+        mounts={Path("/tmp"): Path("/Users/a/state/tmp")},
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_the_profile_for_macos_denies_after_it_allows():
+    profile = seatbelt_profile(borders(), network=False, folders=[Path('/x "y"')])
+    order = [
+        "(deny file-write*)",
+        '(allow file-write*\n  (subpath "/Users/a/work"))',
+        '(deny file-write*\n  (subpath "/Users/a/work/.git/hooks")\n  (subpath "/Users/a/state"))',
+        '(deny file-write-unlink\n  (literal "/Users/a/work/.git"))',
+        '(deny file-read* file-write*\n  (subpath "/Users/a/.ssh")\n  (subpath "/Users/a/state"))',
+        '(allow file-read*\n  (subpath "/Users/a/state/outputs"))',
+        '(subpath "/x \\"y\\"")',
+        "(deny network*)",
+    ]
+    places = [profile.index(part) for part in order]
+    assert places == sorted(places)
+    assert profile.count("(") == profile.count(")")
+    assert "network" not in seatbelt_profile(borders(), network=True)
+
+
+def test_the_session_can_write_its_tmp_in_the_macos_profile():
+    """It lies in the agent's state, which is hidden as a whole."""
+    profile = seatbelt_profile(borders(), network=False)
+    hidden = profile.index("(deny file-read* file-write*")
+    assert profile.index('(subpath "/Users/a/state/tmp")', hidden) > hidden
+
+
+# Borders
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "home").mkdir()
+    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+
+
+def found(workspace: Path, environ: dict[str, str], **options: object) -> Borders:
+    return find_borders(workspace, environ, tmp=Path("/nowhere"), **options)  # type: ignore[arg-type]
+
+
+def test_the_repository_is_writable_and_its_controls_are_not(tmp_path, environ):
+    repository = make_repository(tmp_path / "repository")
+    (repository / "sub").mkdir()
+    result = found(repository / "sub", environ)
+    assert result.writable == (repository,)
+    assert {repository / ".git/hooks", repository / ".git/config"} <= set(result.protected)
+    assert not (repository / ".git/hooks").exists()
+    assert result.may_write(repository / "sub/x")
+    assert not result.may_write(repository / ".git/hooks/x")
+
+
+def test_a_submodule_is_protected_with_its_repository(tmp_path, environ):
+    inner = make_repository(tmp_path / "inner")
+    outer = make_repository(tmp_path / "outer")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "a/b")
+    data = outer / ".git/modules/a/b"
+    assert data / "hooks" in found(outer, environ).protected
+    from_within = found(outer / "a/b", environ)
+    assert set(from_within.writable) == {outer / "a/b", data}
+    assert {data / "config", outer / "a/b/.git"} <= set(from_within.protected)
+
+
+def test_settings_of_a_worktree_are_protected_where_git_reads_them(tmp_path, environ):
+    repository = make_repository(tmp_path / "repository")
+    git(repository, "config", "extensions.worktreeConfig", "true")
+    assert repository / ".git/config.worktree" in found(repository, environ).protected
+
+
+def test_a_home_that_is_a_repository_is_not_writable_from_below(tmp_path, environ):
+    home = make_repository(tmp_path / "home")
+    (home / "project").mkdir()
+    assert found(home / "project", environ).writable == (home / "project",)
+
+
+def test_secrets_that_are_there_are_hidden(tmp_path, environ):
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir()
+    (home / ".netrc").write_text("")
+    agent = home / "agent.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        folder = os.open(home, os.O_RDONLY)
+        server.bind(f"/proc/self/fd/{folder}/agent.sock")
+        os.close(folder)
+        state = tmp_path / "state"
+        environ["SSH_AUTH_SOCK"] = str(agent)
+        result = found(tmp_path / "work", environ, own=[state], readable=[state / "outputs"])
+    assert {home / ".ssh", home / ".netrc", agent, state} <= set(result.hidden)
+    assert home / ".aws" not in result.hidden
+    assert result.may_read(state / "outputs/x")
+    assert not result.may_read(state / "x")
+    assert found(home / ".ssh", environ).may_read(home / ".ssh/id")
+
+
+# Hints
+
+
+@pytest.mark.parametrize(
+    ("output", "layer", "network", "word"),
+    [
+        ("curl: (6) Could not resolve host: example.org", "bubblewrap", False, "network: true"),
+        ("npm error code ENOTFOUND", "bubblewrap", False, "network: true"),
+        ("curl: (6) Could not resolve host: example.org", "bubblewrap", True, ""),
+        ("touch: cannot touch '/etc/x': Read-only file system", "bubblewrap", False, "unsandboxed"),
+        ("mkdir: cannot create 'x': Permission denied", "landlock", False, "unsandboxed"),
+        ("mkdir: cannot create 'x': Permission denied", "bubblewrap", False, ""),
+        ("cat: /Users/a/.ssh/id: Permission denied", "bubblewrap", False, "unsandboxed"),
+        ("AssertionError: 1 != 2", "bubblewrap", False, ""),
+        ("Read-only file system", "none", False, ""),
+    ],
+)
+def test_a_failure_of_the_sandbox_is_recognised(output, layer, network, word):
+    sandbox = Sandbox(layer, borders(), network)
+    hint = refused_by_sandbox(output, 1, sandbox)
+    assert word in hint if word else hint == ""
+    assert refused_by_sandbox(output, 0, sandbox) == ""
+    assert refused_by_sandbox(output, 130, sandbox) == ""
