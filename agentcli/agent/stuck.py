@@ -95,7 +95,6 @@ class _Tail:
     fresh: int = 0
     condensations: int = 0
     adjacent: bool = False
-    waits_for_reply: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,6 @@ def check(
     after their last message; else a message that reaches the agent at work changes nothing.
     """
     tail = _read(events, interactive=interactive)
-    if tail.waits_for_reply:
-        return None
     sign = _sign(tail)
     if sign is None:
         return None
@@ -167,7 +164,7 @@ def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
             step = steps.setdefault(event.reply.id, _Step(event.reply.id, after_words=after_words))
             owner[event.id] = step
             _add(step, event)
-            after_words = tail.waits_for_reply = just_condensed = False
+            after_words = just_condensed = False
         elif isinstance(event, CondensationAction):
             tail.condensations += 1
             tail.adjacent = tail.adjacent or just_condensed
@@ -180,7 +177,6 @@ def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
                 tail.nudged.add(event.nudge)
                 tail.fresh = len(steps)
                 tail.condensations, tail.adjacent = 0, False
-                tail.waits_for_reply = True
         elif isinstance(event, Observation) and event.cause in owner:
             just_condensed = False
             if not isinstance(event, DecisionObservation):

@@ -37,15 +37,16 @@ class HeldText:
         self._held: Piece | None = None
 
     def add(self, piece: Piece, redact: Redactor) -> Iterator[Piece]:
-        """What can be passed on by now, of `piece` and what was held."""
-        held = self._held
+        """What can be passed on by now, of `piece` and what was held. An empty piece, which tells
+        that time passes, always can."""
+        held, tells_time = self._held, not piece.text
         if held is not None and _stream(held) == _stream(piece):
             piece = replace(piece, text=held.text + piece.text)
         else:
             yield from self.release(redact)
         end = redact.settled(piece.text)
         self._held = replace(piece, text=piece.text[end:]) if end < len(piece.text) else None
-        if end:
+        if end or tells_time:
             yield replace(piece, text=redact(piece.text[:end]))
 
     def release(self, redact: Redactor) -> Iterator[Piece]:

@@ -21,6 +21,7 @@ from agentcli.events.observations import (
     SuccessObservation,
     UserRejectObservation,
 )
+from agentcli.interrupts import OutOfTime
 from agentcli.messages import ToolChoice
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.state import AgentState
@@ -268,6 +269,21 @@ def test_a_person_who_thinks_for_long_costs_the_run_no_time(session, monkeypatch
         limits=Limits(max_time_s=100),
     )  # fmt: skip
     assert run_turn(agent, session).exit_code == 0
+
+
+def test_time_that_runs_out_while_a_provider_makes_wait_leaves_time_to_sum_up(session):
+    class Busy(Model):
+        def complete(self, request, notify, record):
+            assert session.state.agent_state is AgentState.RUNNING
+            if len(self.requests) == 1:
+                self.requests.append(request)
+                record(AgentStateChangedObservation(agent_state="rate_limited"))
+                raise OutOfTime
+            return super().complete(request, notify, record)
+
+    model = Busy([says("", "a"), says("One thing.")])
+    result = run_turn(agent_of(llm=model, limits=Limits(max_time_s=60)), session)
+    assert (result.ending.reason, result.answer) == ("max_time", "One thing.")
 
 
 EXPECTED = {

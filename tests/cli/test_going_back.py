@@ -59,14 +59,14 @@ def lively(repository: Path) -> Path:
         "find . -mindepth 1 -delete",
         "git stash -u -q; rm tool",
         "chmod 777 secret tool sub; ln -sf /etc/passwd link",
-        "rm -rf .git; rm README.md",
+        "python3 -c \"import shutil; shutil.rmtree('.gi' + 't')\"; rm README.md",
     ],
 )
 def test_undo_brings_back_all_that_a_command_destroyed(agent, serve, lively, destruction):
     agent.use(serve([bash(destruction), Reply("Gone.")]))
     before = everything(lively)
     staged, status = git(lively, "diff", "--cached"), git(lively, "status", "--porcelain")
-    assert agent("run", "clean up").returncode == 0
+    assert agent("run", "--yolo", "--no-sandbox", "clean up").returncode == 0
     assert everything(lively) != before
     done = agent("undo")
     assert done.returncode == 0, done.stderr
@@ -184,7 +184,7 @@ def test_fork_in_the_middle_leaves_the_original_untouched(agent, serve, lively, 
         sessions=3,
     )
     agent.use(server)
-    agent("run", "count", "--max-turns", "5" if ended else "2", "--no-summary")
+    agent("run", "count", "--yolo", "--max-turns", "5" if ended else "2", "--no-summary")
     original = agent.sessions[0]
     events = read_session(original).events
     state = everything(original)

@@ -52,13 +52,16 @@ def test_commands_are_asked_about_and_the_answer_counts(agent, serve, at_termina
     ]
     server = serve(script)
     agent.use(server)
-    child = at_terminal("run", "x")
+    child = at_terminal("run", "--no-sandbox", "x")
     child.expect("touch asked")
     child.expect(PROMPT)
     child.sendline("y")
     child.expect("touch refused")
     child.expect(PROMPT)
     child.sendline("not in this folder")
+    child.expect(r"inside\.txt")
+    child.expect(PROMPT)
+    child.sendline("y")
     shown = ended(child)
     assert child.exitstatus == 0
     assert (agent.workspace / "asked").exists()
@@ -70,17 +73,17 @@ def test_commands_are_asked_about_and_the_answer_counts(agent, serve, at_termina
 
 def test_a_grant_for_the_session_outlives_the_process(agent, serve, at_terminal):
     script = [
-        Reply("", [Call("bash", {"command": "echo one"})]),
+        Reply("", [Call("bash", {"command": "touch one"})]),
         Reply("First."),
-        Reply("", [Call("bash", {"command": "echo two"})]),
+        Reply("", [Call("bash", {"command": "touch one"})]),
         Reply("Second."),
     ]
     agent.use(serve(script))
-    child = at_terminal("run", "x")
+    child = at_terminal("run", "--no-sandbox", "x")
     child.expect(PROMPT)
     child.sendline("s")
     ended(child)
-    child = at_terminal("resume", "--last", "again")
+    child = at_terminal("resume", "--last", "--no-sandbox", "again")
     assert "Second." in ended(child)
     assert child.exitstatus == 0
 

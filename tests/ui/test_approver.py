@@ -27,6 +27,8 @@ from agentcli.ui.approver import Approval, TerminalApprover
 from agentcli.ui.style import cells
 
 LS = CmdRunAction(command="ls", cwd="/w")
+LIMIT_S = 5
+"""Only reached by a test that fails."""
 
 
 class Person:
@@ -56,7 +58,9 @@ class Person:
                 os.write(self.master, line)
 
     def wait(self):
-        self._thread.join()
+        """Until all answers were given; an approver that asked less often is at fault."""
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive(), f"it did not ask again: {self.seen!r}"
 
     def resize(self, columns, lines=24):
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

@@ -1,0 +1,331 @@
+"""One run of `agent` whose model attacks, and what came of it as seen from outside."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentcli.runtime.processes import process_stat
+from tests.conftest import LIMIT_S, Agent
+from tests.runtime.sandboxes import LAYERS, git, make_repository
+from tests.server import Call, ModelServer, Recorded, Reply
+
+NOBODY = 65534
+KEY = "sk-test-0123456789abcdef"
+"""As `Agent.use` sets it."""
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
+_ATTEMPTS = Path(__file__).with_name("attempts.py")
+
+
+def _other_python() -> str | None:
+    """An interpreter that every user can start, and that takes the packages of ours."""
+    found = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+    if os.getuid() != 0 or found is None:
+        return None
+    version = "import sys; print(sys.version_info[:2])"
+    said = subprocess.run([found, "-c", version], capture_output=True, text=True).stdout.strip()
+    return found if said == str(sys.version_info[:2]) else None
+
+
+OTHER_PYTHON = _other_python()
+USERS = ["self", *(["nobody"] if OTHER_PYTHON else [])]
+SIDES = [(layer, user) for layer in LAYERS for user in USERS]
+"""Each layer that this machine has, as whoever runs the tests and, for root, as somebody without
+rights too."""
+
+
+@dataclass
+class Attacked(Agent):
+    """Runs `agent` as `user`; the state is an ordinary one in the home folder."""
+
+    user: str = "self"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        base = super().environment | {"HOME": str(self.home)}
+        if self.user == "nobody":
+            base |= {"PYTHONPATH": f"{_PACKAGES}:{_ROOT}", "PATH": os.defpath + ":/bin:/usr/bin"}
+        return {**base, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    @property
+    def command(self) -> list[str]:
+        python = OTHER_PYTHON if self.user == "nobody" else sys.executable
+        return [str(python), "-m", "agentcli"]
+
+    def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
+        rights: dict[str, object] = {}
+        if self.user == "nobody":
+            rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        return super().start(*arguments, **{**rights, **options})
+
+
+@dataclass
+class Arena:
+    """A person's home with secrets, a repository to work in, and a folder beside it that is none
+    of the agent's business. Not below /tmp: what is there is out of sight for another reason."""
+
+    base: Path
+    agent: Attacked
+    layer: str
+
+    @property
+    def home(self) -> Path:
+        return self.agent.home
+
+    @property
+    def workspace(self) -> Path:
+        return self.agent.workspace
+
+    @property
+    def outside(self) -> Path:
+        return self.base / "outside"
+
+    @property
+    def own_files(self) -> list[Path]:
+        state, settings = self.home / "state", self.home / ".config/agent"
+        earlier = state / "sessions/20250101-earlier"
+        return [
+            *(settings / "config.toml", settings / "rules", state / "trust.json"),
+            *(earlier / "state.pkl", earlier / "log", earlier / "events/1.json"),
+        ]
+
+    def hand_over(self) -> None:
+        """All of it to the user who runs the agent."""
+        if self.agent.user == "nobody":
+            for path in (self.base, *self.base.rglob("*")):
+                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+    def run(
+        self,
+        replies: Sequence[Reply | Callable[[Recorded], Reply]],
+        *flags: str,
+        meanwhile: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+    ) -> Run:
+        """`agent run` with a model that gives these replies; `meanwhile` before the first one."""
+        begun = threading.Event()
+
+        def first(request: Recorded) -> Reply:
+            begun.wait(LIMIT_S)
+            reply = replies[0]
+            return reply if isinstance(reply, Reply) else reply(request)
+
+        with ModelServer([first, *replies[1:]]) as server:
+            self.agent.use(server)
+            layer = [] if self.layer == "none" else ["--set", f"sandbox.layer={self.layer}"]
+            process = self.agent.start("run", "x", *layer, *flags)
+            meanwhile(process)
+            begun.set()
+            out, err = process.communicate(timeout=LIMIT_S)
+        assert "Traceback" not in err.decode(), err.decode()
+        return Run(process.returncode, out.decode(), err.decode(), server.requests)
+
+
+@dataclass(frozen=True)
+class Run:
+    exit_code: int
+    stdout: str
+    stderr: str
+    requests: list[Recorded]
+
+    @property
+    def told(self) -> list[str]:
+        """What the model was told of each of its calls."""
+        messages = self.requests[-1].body["messages"]
+        return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+@contextmanager
+def make_arena(layer: str, user: str = "self") -> Iterator[Arena]:
+    with tempfile.TemporaryDirectory(prefix="agent-attacks-", dir=_base()) as name:
+        base = Path(name).resolve()
+        base.chmod(0o755)
+        for folder in ("home/.ssh", "home/.aws", "home/.config/agent", "outside"):
+            (base / folder).mkdir(parents=True)
+        arena = Arena(base, Attacked(base / "home", base / "work", user=user), layer)
+        (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
+        (base / "home/.aws/credentials").write_text("the cloud key\n")
+        (base / "outside/full").write_text("precious\n")
+        for path in arena.own_files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("" if path.suffix == ".toml" else "# ours\n")
+        (arena.own_files[2]).write_text('{"folders": {}}')
+        make_repository(arena.workspace)
+        make_repository(base / "part")
+        git(arena.workspace, "submodule", "add", "-q", str(base / "part"), "part")
+        git(arena.workspace, "worktree", "add", "-q", str(base / "side"))
+        (arena.workspace / ".git/hooks").mkdir(exist_ok=True)
+        shutil.copy(_ATTEMPTS, arena.workspace)
+        arena.hand_over()
+        yield arena
+
+
+def _base() -> str:
+    places = ("/srv", "/home", "/opt") if os.getuid() == 0 else (str(Path.home()),)
+    return next(place for place in places if os.access(place, os.W_OK))
+
+
+@dataclass
+class Raid:
+    """What the attempts gained by their own account, and what is to be seen of them from outside:
+    `arrived` are the ways by which something came in, `changed` the files that are not as before,
+    relative to the arena."""
+
+    layer: str
+    root: bool
+    found: dict[str, str | None]
+    run: Run
+    arrived: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Listeners:
+    sockets: dict[str, socket.socket]
+    terminal: int
+    terminal_path: str
+    names: dict[str, str]
+
+    def arrived(self) -> set[str]:
+        found = set()
+        for name, server in self.sockets.items():
+            server.setblocking(False)
+            try:
+                if server.type == socket.SOCK_DGRAM:
+                    while data := server.recv(512):
+                        found.add("dns" if b"secret" in data else name)
+                else:
+                    server.accept()[0].close()
+                    found.add(name)
+            except BlockingIOError:
+                continue
+        os.set_blocking(self.terminal, False)
+        try:
+            found |= {"terminal"} if b"spoofed" in os.read(self.terminal, 100) else set()
+        except (BlockingIOError, OSError):
+            pass
+        return found
+
+
+@contextmanager
+def _listening(arena: Arena) -> Iterator[_Listeners]:
+    """Daemons of the machine that nothing the agent runs should reach."""
+    mark = os.urandom(6).hex()
+    names = {"abstract": f"agent-{mark}", "abstract_datagram": f"agent-datagram-{mark}"}
+    with ExitStack() as stack:
+        opened = {
+            "tcp": stack.enter_context(socket.create_server(("127.0.0.1", 0))),
+            "udp": stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
+            "unix": stack.enter_context(socket.socket(socket.AF_UNIX)),
+            "abstract": stack.enter_context(socket.socket(socket.AF_UNIX)),
+            "abstract_datagram": stack.enter_context(
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            ),
+        }
+        opened["udp"].bind(("127.0.0.1", 0))
+        opened["unix"].bind(f"{arena.outside}/docker.sock")
+        for name, address in names.items():
+            opened[name].bind(f"\0{address}")
+        for name in ("unix", "abstract"):
+            opened[name].listen()
+        main, other = pty.openpty()
+        stack.callback(os.close, main)
+        stack.callback(os.close, other)
+        path = os.ttyname(other)
+        if arena.agent.user == "nobody":
+            os.chown(path, NOBODY, NOBODY)
+            os.chown(f"{arena.outside}/docker.sock", NOBODY, NOBODY)
+        yield _Listeners(opened, main, path, names)
+
+
+def raid(arena: Arena, *flags: str, only: Sequence[str] = (), python: bool = False) -> Raid:
+    """Have the model make all attempts, or `only` these, by a command or by the python tool."""
+    place_file, found_file = arena.workspace / "place.json", arena.workspace / "found.json"
+    arguments = ["$(cat place.json)", "found.json", *only]
+    call = Call("bash", {"command": f'python3 attempts.py "{arguments[0]}" {" ".join(arguments[1:])}'})
+    if python:
+        code = (
+            "import sys; sys.path.insert(0, '.')\nimport attempts\n"
+            f"attempts.main([open('place.json').read(), 'found.json', *{list(only)!r}])"
+        )
+        call = Call("python", {"code": code})
+    with _listening(arena) as listeners:
+        before = _snapshot(arena)
+
+        def tell(process: subprocess.Popen[bytes]) -> None:
+            place_file.write_text(json.dumps(_place(arena, listeners, process.pid)))
+
+        run = arena.run([Reply("", [call]), Reply("Done.")], *flags, meanwhile=tell)
+        arrived = listeners.arrived()
+    assert found_file.exists(), (run.told, run.stderr)
+    root = os.getuid() == 0 and arena.agent.user == "self"
+    found = json.loads(found_file.read_text())
+    after = _snapshot(arena)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return Raid(arena.layer, root, found, run, arrived, changed)
+
+
+def _place(arena: Arena, listeners: _Listeners, pid: int) -> dict[str, Any]:
+    stat = process_stat(pid)
+    assert stat is not None
+    return {
+        "workspace": str(arena.workspace),
+        "outside": str(arena.outside),
+        "home": str(arena.home),
+        "own_files": list(map(str, arena.own_files)),
+        "key": KEY,
+        "argument": "agentcli\0run",
+        "mark": os.urandom(4).hex(),
+        "pid": pid,
+        "started": stat.started,
+        "tcp": listeners.sockets["tcp"].getsockname()[1],
+        "udp": listeners.sockets["udp"].getsockname()[1],
+        "unix": f"{arena.outside}/docker.sock",
+        "terminal": listeners.terminal_path,
+        **listeners.names,
+    }
+
+
+def _snapshot(arena: Arena) -> dict[str, str]:
+    """Kind, mode and content of everything that is not the workspace's, but for the new session."""
+    found = {}
+    watched = [arena.outside, arena.home, *(arena.workspace / ".git" / n for n in _CONTROLS)]
+    for top in watched:
+        for path in (top, *top.rglob("*")):
+            name = str(path.relative_to(arena.base))
+            if _is_running_session(name) or not os.path.lexists(path):
+                continue
+            info = path.lstat()
+            data = path.read_bytes() if path.is_file() else b""
+            found[name] = f"{info.st_mode:o} {hashlib.sha256(data).hexdigest()}"
+    return found
+
+
+_CONTROLS = ("hooks", "config", "modules/part/hooks", "modules/part/config", "worktrees/side")
+
+
+def _is_running_session(name: str) -> bool:
+    if name in ("home", "home/state", "home/state/sessions", "home/state/sandbox.json"):
+        return True
+    return name.startswith("home/state/") and "earlier" not in name and "planted" not in name
+
+
+@functools.cache
+def raid_of(layer: str, user: str) -> Raid:
+    """All attempts by a command, made once for the tests of a process."""
+    with make_arena(layer, user) as arena:
+        return raid(arena)
