@@ -78,6 +78,8 @@ def bubblewrap_options(
             arguments += ["--ro-bind-data", str(_EMPTY_FDS + empty_files), place]
             empty_files += 1
     share = ("--share-net",) if network else ()
+    # The kernel's settings there are root's own files, also for a root without any powers.
+    read_only += ["--remount-ro", "/proc"]
     end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
     program_bytes = seccomp_program({AF_UNIX, AF_INET, AF_INET6})

@@ -2,7 +2,10 @@
 of system calls. Needs no other program, no namespaces and no rights; Linux 5.13 or newer.
 
 Rules only ever add to what is allowed, so what is hidden can't be read because everything around
-it is allowed one by one. Names of files can still be listed everywhere.
+it is allowed one by one. Names of files can still be listed everywhere. Of terminals only the
+command's own may be opened: others are of the same user, and what is written there acts.
+
+Root keeps no more of its powers than to write in a workspace of somebody else.
 """
 
 from __future__ import annotations
@@ -38,7 +41,14 @@ _SCOPES = 0b11
 """Abstract sockets, signals."""
 
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm", "fd")
+_DEVICE_ACCESS = _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE
+_OUTPUT = 1
+"""Descriptor that is the command's terminal, if it has one."""
+
+_PR_CAPBSET_DROP = 24
+_CAPABILITY_VERSION = 0x20080522
+_CAP_DAC_OVERRIDE, _CAP_LAST = 1, 63
 
 
 @dataclass(frozen=True)
@@ -74,10 +84,35 @@ def landlock_installer(
     filter_calls = seccomp_installer(seccomp_program(families))
 
     def install() -> None:
-        _restrict(libc, attributes, handled, rules)
+        own = [_Rule(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
+        _restrict(libc, attributes, handled, [*rules, *own])
+        _drop_capabilities(libc)
         filter_calls()
 
     return install
+
+
+def _own_terminal() -> Iterator[Path]:
+    try:
+        yield Path(os.ttyname(_OUTPUT))
+    except OSError:
+        return
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """Those of root reach around the rules: to the environment of other processes, to the name of
+    the machine, to limits. Raises OSError."""
+    for capability in range(_CAP_LAST + 1):
+        if capability != _CAP_DAC_OVERRIDE:
+            # Fails for one that the kernel does not know, and for users who have none.
+            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    held = (ctypes.c_uint32 * 6)()
+    if libc.capget(header, held):
+        raise OSError(ctypes.get_errno(), "capabilities can't be told")
+    kept = held[1] & 1 << _CAP_DAC_OVERRIDE
+    if libc.capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)):
+        raise OSError(ctypes.get_errno(), "capabilities could not be dropped")
 
 
 def scope_installer() -> Callable[[], None]:
@@ -133,7 +168,7 @@ def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, 
     for path in borders.readable:
         yield path, _READ
     for name in _DEVICES:
-        yield Path("/dev") / name, _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE
+        yield Path("/dev") / name, _DEVICE_ACCESS
     yield Path("/dev/shm"), write
     for path in (*borders.writable, *borders.mounts.values()):
         if any(hidden.is_relative_to(path) for hidden in borders.hidden):

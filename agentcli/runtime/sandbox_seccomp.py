@@ -65,12 +65,15 @@ for clone3 on clone, whose flags a filter can see."""
 _CLONE, _UNSHARE = (56, 220), (272, 97)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _PERSONALITY = (135, 92)
+_PRLIMIT = (302, 261)
 _IOCTL = (16, 29)
 
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 _NEW_TIME_NAMESPACE = 0x80
 _PERSONALITIES = (0, 0xFFFFFFFF)
+_CALLER = (0,)
+"""The process whose limits are set: others of the same user, the agent too, are none of its."""
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI types at the terminal, TIOCLINUX pastes there."""
 _SOCK_RAW, _SOCK_PACKET, _SOCK_TYPE_MASK = 3, 10, 0xF
@@ -109,6 +112,7 @@ def seccomp_program(families: Collection[int], machine: str | None = None) -> by
     code += _when_equal(_CLONE[column], _deny_bits(_NEW_NAMESPACES))
     code += _when_equal(_UNSHARE[column], _deny_bits(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE))
     code += _when_equal(_PERSONALITY[column], _allow_only(_PERSONALITIES))
+    code += _when_equal(_PRLIMIT[column], _allow_only(_CALLER))
     code += _when_equal(_IOCTL[column], _deny(1, _TERMINAL_IOCTLS))
     code += _when_equal(_SOCKET[column], [*_deny_raw(), *_allow_only(sorted(families))])
     code += _when_equal(_SOCKETPAIR[column], _allow_only((AF_UNIX,)))

@@ -137,7 +137,7 @@ def write_by_open_descriptors(place: dict[str, Any]) -> object:
     for path in glob.glob("/proc/[0-9]*/fd/*"):
         try:
             target = os.readlink(path)
-            if target.startswith((place["outside"], place["home"])):
+            if target.startswith((place["outside"], place["home"])) and "/shell/" not in target:
                 gained.append(target)
             if target.startswith("/") and os.path.isdir(path):
                 gained.append(append(f"{path}/../outside/by-descriptor"))

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
-PROMPT = r"instead\r\n(\x1b\[\d*m)?> "
+PROMPT = r"instead\r\n(\x1b\[\d*m)?>(\x1b\[\d*m)? "
 
 
 @pytest.fixture
