@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
@@ -127,8 +127,9 @@ for _name, (_step, _kind) in _ASKED_AGAIN.items():
     FAULTS |= mended(_name, _step, _kind)
 
 _STREAMED: dict[str, Any] = {"streamed": (True,)}
-_SOON = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
-_LATE = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+# Fixed dates, as tests are named by them.
+_SOON = format_datetime(datetime(2020, 11, 1, tzinfo=UTC), usegmt=True)
+_LATE = format_datetime(datetime(2090, 11, 1, tzinfo=UTC), usegmt=True)
 _BUSY = ("rate_limit_exceeded", "Rate limit reached.")
 
 
