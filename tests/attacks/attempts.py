@@ -102,7 +102,7 @@ def write_by_hard_link(place: dict[str, Any]) -> object:
 
 @attempt
 def write_by_moving_in(place: dict[str, Any]) -> object:
-    os.rename(f"{place['outside']}/full", f"{place['workspace']}/moved-in")
+    os.rename(f"{place['outside']}/movable", f"{place['workspace']}/moved-in")
     return append(f"{place['workspace']}/moved-in")
 
 
@@ -361,13 +361,11 @@ def read_other_command_lines(place: dict[str, Any]) -> object:
 @attempt
 def read_memory_of_others(place: dict[str, Any]) -> object:
     gained = []
-    for pid in {os.getppid(), place["pid"]}:
-        for line in content(f"/proc/{pid}/maps").splitlines():
-            start, end = (int(part, 16) for part in line.split()[0].split("-"))
-            with open(f"/proc/{pid}/mem", "rb") as memory:
-                memory.seek(start)
-                gained.append(len(memory.read(min(end - start, 4096))))
-    require(gained)
+    for pid in (os.getppid(), place["pid"]):
+        start, end = (int(part, 16) for part in content(f"/proc/{pid}/maps").split()[0].split("-"))
+        with open(f"/proc/{pid}/mem", "rb") as memory:
+            memory.seek(start)
+            gained.append(len(memory.read(min(end - start, 4096))))
     return gained
 
 

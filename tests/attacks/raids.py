@@ -159,7 +159,8 @@ def make_arena(layer: str, user: str = "self") -> Iterator[Arena]:
         arena = Arena(base, Attacked(base / "home", base / "work", user=user), layer)
         (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
         (base / "home/.aws/credentials").write_text("the cloud key\n")
-        (base / "outside/full").write_text("precious\n")
+        for name in ("full", "movable"):
+            (base / "outside" / name).write_text("precious\n")
         for path in arena.own_files:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("" if path.suffix == ".toml" else "# ours\n")
@@ -255,12 +256,12 @@ def _listening(arena: Arena) -> Iterator[_Listeners]:
 def raid(arena: Arena, *flags: str, only: Sequence[str] = (), python: bool = False) -> Raid:
     """Have the model make all attempts, or `only` these, by a command or by the python tool."""
     place_file, found_file = arena.workspace / "place.json", arena.workspace / "found.json"
-    arguments = ["$(cat place.json)", "found.json", *only]
-    call = Call("bash", {"command": f'python3 attempts.py "{arguments[0]}" {" ".join(arguments[1:])}'})
+    command = f'python3 attempts.py "$(cat place.json)" {found_file} {" ".join(only)}'
+    call = Call("bash", {"command": command})
     if python:
         code = (
             "import sys; sys.path.insert(0, '.')\nimport attempts\n"
-            f"attempts.main([open('place.json').read(), 'found.json', *{list(only)!r}])"
+            f"attempts.main([open('place.json').read(), {str(found_file)!r}, *{list(only)!r}])"
         )
         call = Call("python", {"code": code})
     with _listening(arena) as listeners:
