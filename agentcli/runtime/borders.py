@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentcli.borders import Borders
@@ -95,17 +96,14 @@ def find_borders(
 
 
 def _secrets(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """What of it is there now."""
+    """Also what is not there yet: it may come while the session runs."""
     places = [home / name.replace("\0", " ") for name in _names(_SECRETS_AT_HOME)]
     places += map(Path, _SYSTEM_SECRETS)
     places += sorted(_HOST_KEYS.glob("ssh_host_*_key"))
     places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]
     for place in places:
-        try:
-            if place.exists():
-                yield place.resolve()
-        except OSError:
-            continue
+        with suppress(OSError, RuntimeError):
+            yield place.resolve()
 
 
 def _names(text: str) -> list[str]:

@@ -182,11 +182,13 @@ def _make_hideable(path: Path, borders: Borders) -> None:
     """The agent's own settings and state, if a command could put them where there are none."""
     if not any(path.is_relative_to(root) for root in borders.writable):
         return
+    # Other users read the settings of the whole machine.
+    mode = 0o700 if path.is_relative_to(borders.home) else 0o755
     try:
         if path.suffix:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=mode, parents=True, exist_ok=True)
             path.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
         else:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError:
         return

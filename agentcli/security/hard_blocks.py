@@ -112,6 +112,8 @@ class HardBlocks:
         if _is_fork_bomb(text):
             return "it would start copies of itself without end (a fork bomb)"
         script = parse_script(text)
+        if not script.read:
+            return f"it can't be checked, as {script.unclear}; write long texts to files"
         expander = self._expander.at(folder).of_script(text)
         for command in script.commands:
             reason = (

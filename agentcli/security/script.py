@@ -54,3 +54,5 @@ class Script:
     verified: bool = False
     doubts: tuple[str, ...] = ()
     """Every reason why it is unclear; `unclear` is the first."""
+    read: bool = True
+    """False: too long or too deeply nested for anything in it to be known."""

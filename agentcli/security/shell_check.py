@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,22 +26,25 @@ def agree(text: str, root: Node, found: list[Token]) -> bool:
         for character in text:
             offsets.append(offsets[-1] + len(character.encode()))
         found = [Token(offsets[t.start], offsets[t.end], t.separates) for t in found]
-    ours = [t for t in found if not (t.separates and text.encode()[t.start : t.end] == b"\n")]
-    spans = [span for span in leaf_spans(root) if text.encode()[slice(*span)].strip()]
+    data = text.encode()
+    ours = [t for t in found if not (t.separates and data[t.start : t.end] == b"\n")]
+    spans = [span for span in leaf_spans(root) if data[slice(*span)].strip()]
     if spans != [(t.start, t.end) for t in ours]:
         return False
     commands = list(_command_spans(root))
-    separators = [t for t in found if t.separates]
-    merged = any(start < s.start < end for start, end in commands for s in separators)
+    separators = sorted(t.start for t in found if t.separates)
+    merged = any(
+        bisect_right(separators, start) < bisect_left(separators, end) for start, end in commands
+    )
     starts = {t.start for t in found}
     return not merged and all(start in starts for start, _ in commands) and _not_split(root)
 
 
 def _not_split(root: Node) -> bool:
     """No command begins where another one ended with only blanks between."""
-    last_end = -1
+    last_end, data = -1, root.text or b""
     for start, end in _command_spans(root):
-        between = (root.text or b"")[last_end - root.start_byte : start - root.start_byte]
+        between = data[last_end - root.start_byte : start - root.start_byte]
         if last_end >= 0 and not between.strip(b" \t"):
             return False
         last_end = end

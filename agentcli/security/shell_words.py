@@ -15,7 +15,7 @@ Unknown = Literal["", "glob", "run"]
 """Why a word isn't known: it names files, or what it stands for is decided when it runs."""
 
 _EXPANDS = re.compile(r"\$[A-Za-z0-9_{(\[*@#?!$-]")
-_BRACES = re.compile(r"\{[^\s]*(?:,|\.\.)[^\s]*\}")
+_BLANK = re.compile(r"\s")
 _HISTORY = re.compile(r"![^\s=\"(]")
 _ANSI_LETTERS = {
     "a": "\a",
@@ -92,11 +92,20 @@ def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:
             return _ansi_quoted(raw, at + 2)
         later = raw[at + 1 : at + 2] == '"' or _EXPANDS.match(raw, at)
         return "$", at + 1, "run" if later else ""
-    if character in "`()<>;&|\n \t" or _HISTORY.match(raw, at) or _BRACES.match(raw, at):
+    if character in "`()<>;&|\n \t" or _HISTORY.match(raw, at) or _expands_braces(raw, at):
         return "", at + 1, "run"
     if character in "*?" or (character == "[" and "]" in raw[at:]):
         return character, at + 1, "glob"
     return character, at + 1, ""
+
+
+def _expands_braces(raw: str, at: int) -> bool:
+    """Whether a brace expansion may begin at `at`: {a,b} or {1..3} within one word."""
+    if raw[at] != "{":
+        return False
+    blank = _BLANK.search(raw, at)
+    end = raw.rfind("}", at, blank.start() if blank else len(raw))
+    return end > 0 and (raw.find(",", at, end) > 0 or raw.find("..", at, end) > 0)
 
 
 def _escaped(raw: str, at: int) -> tuple[str, int, Unknown]:

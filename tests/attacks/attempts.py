@@ -137,7 +137,8 @@ def write_by_open_descriptors(place: dict[str, Any]) -> object:
     for path in glob.glob("/proc/[0-9]*/fd/*"):
         try:
             target = os.readlink(path)
-            if target.startswith((place["outside"], place["home"])) and "/shell/" not in target:
+            ours = target.endswith(("/lines", "/report"))
+            if target.startswith((place["outside"], place["home"])) and not ours:
                 gained.append(target)
             if target.startswith("/") and os.path.isdir(path):
                 gained.append(append(f"{path}/../outside/by-descriptor"))
@@ -198,7 +199,7 @@ def write_by_multiprocessing(place: dict[str, Any]) -> object:
 
 @attempt
 def remove(place: dict[str, Any]) -> object:
-    return os.unlink(f"{place['outside']}/full")
+    return os.unlink(f"{place['outside']}/removable")
 
 
 @attempt

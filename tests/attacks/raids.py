@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +159,7 @@ def make_arena(layer: str, user: str = "self") -> Iterator[Arena]:
         arena = Arena(base, Attacked(base / "home", base / "work", user=user), layer)
         (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
         (base / "home/.aws/credentials").write_text("the cloud key\n")
-        for name in ("full", "movable"):
+        for name in ("full", "movable", "removable"):
             (base / "outside" / name).write_text("precious\n")
         for path in arena.own_files:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,11 +253,18 @@ def _listening(arena: Arena) -> Iterator[_Listeners]:
         yield _Listeners(opened, main, path, names)
 
 
-def raid(arena: Arena, *flags: str, only: Sequence[str] = (), python: bool = False) -> Raid:
-    """Have the model make all attempts, or `only` these, by a command or by the python tool."""
+def raid(
+    arena: Arena,
+    *flags: str,
+    only: Sequence[str] = (),
+    python: bool = False,
+    wider: Mapping[str, object] | None = None,
+) -> Raid:
+    """Have the model make all attempts, or `only` these, by a command or by the python tool;
+    `wider` is what the command asks for besides."""
     place_file, found_file = arena.workspace / "place.json", arena.workspace / "found.json"
     command = f'python3 attempts.py "$(cat place.json)" {found_file} {" ".join(only)}'
-    call = Call("bash", {"command": command})
+    call = Call("bash", {"command": command, **(wider or {})})
     if python:
         code = (
             "import sys; sys.path.insert(0, '.')\nimport attempts\n"

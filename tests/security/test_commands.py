@@ -182,3 +182,15 @@ def test_bash_runs_nothing_that_was_not_found(run_markers, tmp_path, seed):
             else:
                 assert call[0] in {words[0] for words in found} | {None}, text
     assert clear > 15
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$0|" * 20_000, "rm -rf " + "{a," * 3_000, "a&&" * 10_000, "$(" * 5_000, "a;" * 10_000],
+    ids=lambda text: text[:8],
+)
+def test_what_is_made_to_be_slow_or_deep_is_read_or_refused(text):
+    """Without the limits, minutes or a RecursionError."""
+    script = parse_script(text)
+    assert script.commands or script.unclear
+    assert not is_read_only(text)

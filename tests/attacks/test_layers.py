@@ -1,0 +1,259 @@
+"""What a hostile model gains by commands and python code under each layer, as root and as a user
+without rights: judged by what it says itself and by what is to be seen from outside."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentcli.runtime.sandbox_seccomp import seccomp_installer
+from tests.attacks.groups import (
+    ESCAPES,
+    FILES,
+    GIT,
+    HARMLESS_WITHOUT_SANDBOX,
+    SECRETS,
+    in_reach,
+)
+from tests.attacks.raids import SIDES, Raid, raid, raid_of
+from tests.conftest import LIMIT_S
+from tests.runtime.sandboxes import LAYERS
+from tests.server import Call, Reply
+
+needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
+
+
+def gained(found: Raid, names: list[str]) -> dict[str, str]:
+    """What went through of `names` and is not known to."""
+    known = in_reach(found.layer, root=found.root)
+    answers = {name: found.found[name] for name in names}
+    return {name: said for name, said in answers.items() if said is not None and name not in known}
+
+
+@every_side
+@pytest.mark.parametrize(
+    "names", [FILES, GIT, SECRETS, ESCAPES], ids=["files", "git", "secrets", "escapes"]
+)
+def test_nothing_is_gained_by_commands(layer, user, names):
+    assert gained(raid_of(layer, user), names) == {}
+
+
+@every_side
+def test_nothing_outside_the_workspace_is_changed(layer, user):
+    changed = raid_of(layer, user).changed
+    if layer == "landlock":
+        # Modes can be changed, and what git runs lies in a folder that is writable as a whole.
+        changed = {name for name in changed if ".git/" not in name} - {"outside/full"}
+    assert changed == set()
+
+
+@every_side
+def test_what_is_said_to_be_in_reach_is(layer, user):
+    """No warning that isn't true: docs/safety.md names these."""
+    found = raid_of(layer, user)
+    known = in_reach(layer, root=found.root)
+    assert {name for name in known if found.found[name] is None} == set()
+
+
+@every_layer
+def test_nothing_is_gained_by_python_code(arena, layer):
+    found = raid(arena(layer), python=True)
+    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES]) == {}
+    assert found.arrived <= {"unix"} if layer == "landlock" else found.arrived == set()
+
+
+@every_layer
+def test_network_that_was_allowed_opens_nothing_else(arena, layer):
+    names = [*FILES, *GIT, *SECRETS, *ESCAPES, "tcp", "raw", "packet", "netlink", "unix_abstract"]
+    wider = {"network": True, "reason": "to fetch a package"}
+    found = raid(arena(layer), "--yolo", only=names, wider=wider)
+    assert found.found["tcp"] is not None
+    assert gained(found, [name for name in names if name != "tcp"]) == {}
+    assert "abstract" not in found.arrived
+
+
+def test_the_attempts_are_real(arena):
+    """Where nothing holds them, all but those that would harm this machine succeed."""
+    found = raid(arena("none"), "--no-sandbox", "--yolo", only=HARMLESS_WITHOUT_SANDBOX)
+    assert [name for name, said in found.found.items() if said is None] == []
+    assert found.arrived == {"tcp", "unix", "abstract", "abstract_datagram", "terminal"}
+
+
+# What came after the start
+
+
+@needs_bubblewrap
+def test_what_appears_later_is_held_as_far_as_is_said(arena):
+    """A repository that gets its `.git` and a person who makes a first key, while a session runs:
+    file tools keep to it at once, commands in the next sandbox that is made."""
+    place = arena("bubblewrap")
+    late = place.home / ".gnupg" / "key"
+
+    def appear(request: object) -> Reply:
+        late.parent.mkdir()
+        late.write_text("the late key")
+        calls = [
+            Call("read", {"path": str(late)}),
+            Call("bash", {"command": f"cat {late}", "restart": True}),
+            Call("python", {"code": f"print(open({str(late)!r}).read())"}),
+        ]
+        return Reply("", calls)
+
+    run = place.run([Reply("", [Call("bash", {"command": "true"})]), appear, Reply("Done.")])
+    assert "the late key" not in "".join(run.told), run.told
+
+
+@every_layer
+def test_writing_while_commands_turn_the_folder_round_stays_inside(arena, layer):
+    place = arena(layer)
+    turn = (
+        f"while :; do mkdir d; mv -T d d-$RANDOM; ln -s {place.outside} d; rm d; done 2>/dev/null"
+    )
+    calls = [Call("write", {"path": f"d/w{number}", "content": "x"}) for number in range(40)]
+    calls = [Call("bash", {"command": turn, "background": True}), *calls]
+    run = place.run([Reply("", calls), Reply("Done.")])
+    assert sorted(path.name for path in place.outside.iterdir()) == ["full", "movable", "removable"]
+    assert any((place.workspace / folder).glob("w*") for folder in os.listdir(place.workspace)), (
+        run.told
+    )
+
+
+# What is left behind
+
+
+def processes_with(mark: str) -> list[int]:
+    """Those that have `mark` in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark in path.read_text(errors="replace"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def gone(mark: str) -> bool:
+    """Whether all of them end; gives up after a while."""
+    deadline = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not processes_with(mark)
+
+
+LEAVE = (
+    "setsid sleep {0} & nohup sleep {0} & (trap '' TERM HUP; exec sleep {0}) & "
+    "env -i setsid sh -c 'sleep {0} & sleep {0}' & disown -a; echo left"
+)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Seconds that nothing else sleeps for."""
+    seconds = f"1{time.time_ns() % 10**9:09d}"
+    yield seconds
+    for pid in processes_with(seconds):
+        os.kill(pid, signal.SIGKILL)
+
+
+@every_layer
+def test_nothing_is_left_running_at_the_end(arena, layer, mark):
+    leave = LEAVE if layer == "bubblewrap" else LEAVE.replace("env -i ", "")
+    calls = [Call("bash", {"command": leave.format(mark)})]
+    calls += [Call("bash", {"command": f"sleep {mark}", "background": True})]
+    run = arena(layer).run([Reply("", calls), Reply("Done.")])
+    assert "left" in run.told[0]
+    assert gone(mark)
+
+
+@needs_bubblewrap
+def test_nothing_is_left_running_when_the_agent_is_killed(arena, mark):
+    def kill(request: object) -> Reply:
+        assert processes_with(mark)
+        running[0].kill()
+        return Reply("never read")
+
+    running: list[subprocess.Popen[bytes]] = []
+    call = Call("bash", {"command": LEAVE.format(mark)})
+    run = arena("bubblewrap").run([Reply("", [call]), kill], meanwhile=running.append)
+    assert run.exit_code == -signal.SIGKILL
+    assert gone(mark)
+
+
+# No layer
+
+
+def without_landlock() -> Callable[[], None]:
+    """Makes the kernel say, to whoever calls this and its children, that it has no Landlock."""
+    create_ruleset, allow, refuse = 444, 0x7FFF0000, 0x50000 | errno.ENOSYS
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, create_ruleset), (0x06, 0, 0, refuse), (0x06, 0, 0, allow)]
+    return seccomp_installer(b"".join(struct.pack("=HBBI", *one) for one in code))
+
+
+def run_bare(agent, serve, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Where there is no bwrap to be found, nor Landlock."""
+    made = Call("write", {"path": "made", "content": "x"})
+    calls = [Call("bash", {"command": "touch ran"}), made]
+    agent.use(serve([Reply("", calls), Reply("Done.")]))
+    agent.env["PATH"] = str(agent.home)
+    process = agent.start("run", "x", *flags, preexec_fn=without_landlock())
+    out, err = process.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess([], process.returncode, out.decode(), err.decode())
+
+
+@pytest.mark.parametrize("flags", [[], ["--yolo"], ["--approval", "auto-edit"]])
+def test_without_any_layer_an_unattended_run_refuses(agent, serve, flags):
+    done = run_bare(agent, serve, *flags)
+    assert done.returncode == 3, done.stderr
+    assert "no sandbox works here" in done.stderr
+    assert "--no-sandbox" in done.stderr
+    assert list(agent.workspace.iterdir()) == []
+    assert agent.sessions == []
+
+
+@pytest.mark.parametrize("layer", ["bubblewrap", "landlock", "seatbelt"])
+def test_a_named_layer_that_does_not_work_is_not_replaced(agent, serve, layer):
+    done = run_bare(agent, serve, "--set", f"sandbox.layer={layer}")
+    assert done.returncode == 3
+    assert f"the sandbox {layer} does not work here" in done.stderr
+    assert list(agent.workspace.iterdir()) == []
+
+
+def test_no_sandbox_is_said_and_takes_approvals_for_all_the_same(agent, serve):
+    done = run_bare(agent, serve, "--no-sandbox")
+    assert done.returncode == 5
+    assert "no sandbox" in done.stderr
+    assert list(agent.workspace.iterdir()) == []
+
+
+def test_a_project_can_not_take_the_sandbox_away(agent, serve):
+    (agent.workspace / ".agent").mkdir()
+    settings = '[sandbox]\nlayer = "none"\nnetwork = true\nwritable = ["/"]\n'
+    (agent.workspace / ".agent/config.toml").write_text(settings)
+    outside = agent.home / "reached"
+    call = Call("bash", {"command": f"touch {outside}"})
+    agent.use(serve([Reply("", [call]), Reply("Done.")]))
+    done = agent("run", "x")
+    assert "ignored" in done.stderr
+    assert not outside.exists()
+
+
+def test_the_filter_of_this_test_works():
+    """Else the tests above would pass for another reason."""
+    child = os.fork()
+    if child == 0:
+        without_landlock()()
+        made = ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)
+        os._exit(0 if made == -1 and ctypes.get_errno() == errno.ENOSYS else 1)
+    assert os.waitpid(child, 0)[1] == 0
