@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError
 
 from agentcli.errors import ConfigError
+from agentcli.settings import (
+    HooksSettings,
+    PriceSettings,
+    ProviderSettings,
+    Settings,
+    flatten,
+)
 
 MANAGED_FILE = Path("/etc/agent/config.toml")
 PROJECT_FILE = Path(".agent/config.toml")
@@ -30,177 +36,6 @@ ENVIRONMENT_KEYS = {
     "ANTHROPIC_BASE_URL": "providers.anthropic.base_url",
 }
 _MAX_FILE_BYTES = 1_000_000
-Api = Literal["chat_completions", "responses", "anthropic_messages"]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
-
-
-class ModelSettings(_Section):
-    name: str = Field("", description="provider/model; empty: chosen by the keys that are set")
-    fallback: list[str] = Field([], description="models to go on with when that one can't answer")
-    effort: Literal["", "none", "low", "medium", "high"] = Field(
-        "", description="how much the model reasons; empty: as the provider decides"
-    )
-    temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = Field(
-        "", description="of sampling, 0 to 2; empty: as the provider decides"
-    )
-    max_output_tokens: int = Field(16_384, gt=0, description="cap on one reply")
-    context_tokens: int = Field(0, ge=0, description="window of the model; 0: as catalogued")
-
-
-class ModelsSettings(_Section):
-    vision: str | list[str] = Field(
-        "", description="one or several to ask when there are images and model.name takes none"
-    )
-
-
-class LLMSettings(_Section):
-    connect_s: float = Field(10.0, gt=0, description="limit on connecting")
-    first_byte_s: float = Field(120.0, gt=0, description="limit on waiting for an answer to begin")
-    gap_s: float = Field(90.0, gt=0, description="limit on silence within an answer")
-    retries: int = Field(5, ge=0, description="after the first attempt")
-    retry_base_s: float = Field(2.0, ge=0, description="first wait; doubles with each retry")
-    retry_longest_s: float = Field(64.0, ge=0, description="longest wait of our own choice")
-    retry_after_longest_s: float = Field(
-        300.0, ge=0, description="longest wait a server may ask for before the run gives up"
-    )
-
-
-class ProviderSettings(_Section):
-    api: Api | None = Field(None, description="wire format; default chat_completions")
-    base_url: str | None = Field(None, description="address of the API")
-    api_key_env: str | None = Field(None, description="variable that holds the key")
-    api_key_command: str | None = Field(None, description="command that prints the key")
-    headers: dict[str, str] = Field({}, description="sent with each request")
-    extra_body: dict[str, Any] = Field({}, description="members added to each request body")
-    drop_params: list[str] = Field([], description="members never sent in a request body")
-    stream: bool = Field(True, description="off for servers that can't stream")
-    images: bool = Field(True, description="off for models that take no images")
-    tool_format: Literal["native", "text"] = Field(
-        "native", description="text: for models that can call tools in their text only"
-    )
-
-
-class PriceSettings(_Section):
-    input: float = Field(ge=0, description="USD per million tokens")
-    output: float = Field(ge=0, description="USD per million tokens")
-    cache_read: float | None = Field(None, ge=0, description="USD per million; default: input")
-    cache_write: float | None = Field(None, ge=0, description="USD per million; default: input")
-
-
-class AgentSettings(_Section):
-    max_turns: int = Field(100, gt=0, description="model replies to one user message")
-    max_budget_usd: float = Field(
-        0.0, ge=0, description="USD that a session may cost in all; 0: no limit"
-    )
-    max_bad_calls: int = Field(5, gt=0, description="replies in a row with unusable calls")
-    max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
-    max_time_s: float = Field(0.0, ge=0, description="wall clock of one run; 0: no limit")
-    summary_at_limit: bool = Field(
-        True, description="at a limit, one last reply that says what is done and what is left"
-    )
-    approval: Literal["ask", "auto-edit", "plan", "yolo"] = Field(
-        "ask", description="what runs unasked: see docs/safety.md"
-    )
-    approval_timeout_s: float = Field(
-        60.0, gt=0, description="silence of a closed terminal that counts as no"
-    )
-    checkpoints: bool = Field(
-        True, description="keep the workspace as it was before each step that may change it"
-    )
-
-
-class SecuritySettings(_Section):
-    """Rules are tool(pattern): bash(git status), bash(npm run:*), edit(src/**)."""
-
-    allow: list[str] = Field([], description="rules for what runs unasked")
-    ask: list[str] = Field([], description="rules for what is always asked")
-    deny: list[str] = Field([], description="rules for what never runs")
-    confirm: Literal["confirm_risky", "always", "never"] = Field(
-        "confirm_risky", description="ask for actions of high risk, for all, or for none"
-    )
-    analyzers: list[Literal["rules", "model_rating", "judge"]] = Field(
-        ["rules", "model_rating"], description="who rates the risk of an action; the highest counts"
-    )
-
-
-class SandboxSettings(_Section):
-    layer: Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"] = Field(
-        "auto", description="what contains commands; auto: the strongest that works here"
-    )
-    network: bool = Field(False, description="let every command reach the network")
-    writable: list[str] = Field([], description="folders to write beside the workspace")
-    environment: list[str] = Field(
-        [], description="variables that commands see beside the usual ones; NAME or PREFIX_*"
-    )
-
-
-class HookSettings(_Section):
-    command: str = Field(description="run by sh with the event as JSON on stdin; exit 2 blocks")
-    matcher: str = Field("", description="tools it is for, as a regular expression; empty: all")
-    timeout_s: float = Field(60.0, gt=0, description="limit on one run")
-
-
-class HooksSettings(_Section):
-    PreToolUse: list[HookSettings] = Field([], description="before a tool runs")
-    PostToolUse: list[HookSettings] = Field([], description="after a tool ran")
-    UserPromptSubmit: list[HookSettings] = Field([], description="before a message is taken")
-    SessionStart: list[HookSettings] = Field([], description="when a session is opened")
-    SessionEnd: list[HookSettings] = Field([], description="when a session is closed")
-    Stop: list[HookSettings] = Field([], description="when a turn is about to end")
-    PreCompact: list[HookSettings] = Field([], description="before the conversation is condensed")
-
-    @model_validator(mode="after")
-    def _matchers_match_tools(self) -> HooksSettings:
-        for event in type(self).model_fields:
-            for matcher in filter(None, (hook.matcher for hook in getattr(self, event))):
-                if event not in ("PreToolUse", "PostToolUse"):
-                    raise ValueError(f"{event} has no tool that matcher {matcher!r} could match")
-                try:
-                    re.compile(matcher)
-                except re.error as error:
-                    raise ValueError(f"{event}: matcher {matcher!r}: {error}") from error
-        return self
-
-
-class MemorySettings(_Section):
-    high_water: float = Field(0.75, gt=0, le=1, description="share of the window that slides it")
-    low_water: float = Field(0.5, gt=0, le=1, description="share of the window it slides to")
-
-
-class ToolsSettings(_Section):
-    enable_cmd: bool = Field(True, description="bash")
-    enable_jupyter: bool = Field(True, description="python")
-    enable_editor: bool = Field(True, description="read, write, edit, grep, glob")
-    enable_plan: bool = Field(True, description="todo")
-    enable_think: bool = Field(False, description="think, for models without reasoning")
-    enable_finish: bool = Field(True, description="finish")
-    max_output_chars: int = Field(30_000, ge=1_000, description="of one output; the rest in a file")
-
-
-class InputSettings(_Section):
-    stdin_notice_s: float = Field(1.0, ge=0, description="silence of a pipe before it is mentioned")
-    stdin_limit_s: float = Field(10.0, ge=0, description="silence of a pipe before it is left out")
-    stdin_max_bytes: int = Field(
-        256_000, gt=0, description="of a pipe in the prompt; beyond, the rest is in a file"
-    )
-
-
-class Settings(_Section):
-    model: ModelSettings = ModelSettings()
-    models: ModelsSettings = ModelsSettings()
-    llm: LLMSettings = LLMSettings()
-    providers: dict[str, ProviderSettings] = {}
-    prices: dict[str, PriceSettings] = {}
-    agent: AgentSettings = AgentSettings()
-    security: SecuritySettings = SecuritySettings()
-    sandbox: SandboxSettings = SandboxSettings()
-    hooks: HooksSettings = HooksSettings()
-    memory: MemorySettings = MemorySettings()
-    tools: ToolsSettings = ToolsSettings()
-    input: InputSettings = InputSettings()
 
 
 @dataclass(frozen=True)
@@ -295,20 +130,6 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {raw}")["value"]
     except (ValueError, RecursionError):
         return key.strip(), raw
-
-
-def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key in dotted form with its value."""
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        key = f"{prefix}{name}"
-        if isinstance(value, BaseModel):
-            yield from flatten(value, f"{key}.")
-        elif isinstance(value, dict) and any(isinstance(v, BaseModel) for v in value.values()):
-            for entry, section in value.items():
-                yield from flatten(section, f"{key}.{entry}.")
-        else:
-            yield key, value
 
 
 _KEYED_SECTIONS: dict[str, type[BaseModel]] = {

@@ -8,18 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.agent.prompts import SandboxFacts
 from agentcli.borders import Borders
-from agentcli.config import MANAGED_FILE, Settings, user_file
+from agentcli.config import MANAGED_FILE, user_file
 from agentcli.errors import ConfigError
 from agentcli.events import Action, Risk
 from agentcli.runtime.borders import find_borders
-from agentcli.runtime.sandbox import NO_LAYER, Sandbox, choose_sandbox
+from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.security.analyzer import Analyzer, model_rating
 from agentcli.security.hard_blocks import HardBlocks
 from agentcli.security.policy import Policy
 from agentcli.security.risk import rate_by_rules
 from agentcli.security.rules import Decision, Rule, parse_grants, parse_rule
 from agentcli.security.saved_rules import SavedRules
+from agentcli.settings import Settings
 
 if TYPE_CHECKING:
     from agentcli.tools.base import ToolContext
@@ -49,7 +51,7 @@ class Safety:
             self.environ,
             writable=[_folder(name) for name in self.settings.sandbox.writable],
             own=[self.home, *_settings_places(self.environ)],
-            readable=[self.session_folder / OUTPUTS],
+            readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
             tmp=self.session_folder / _TMP,
         )
 
@@ -82,6 +84,21 @@ class Safety:
             confirm=self.settings.security.confirm,
             network=self.settings.sandbox.network,
             cwd=lambda: context.shell.cwd,
+        )
+
+    def facts(self) -> SandboxFacts | None:
+        """What the model is told of the sandbox; None without one."""
+        sandbox, view = self.sandbox, self.sandbox.view
+        if not sandbox.contains:
+            return None
+        whole = sandbox.layer == BUBBLEWRAP
+        return SandboxFacts(
+            layer=sandbox.layer,
+            network=sandbox.network,
+            loopback=whole,
+            writable=tuple(map(str, self.borders.writable)),
+            protected=tuple(_short(path, view) for path in view.protected) if whole else (),
+            private_tmp=whole,
         )
 
     @cached_property
@@ -124,6 +141,18 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (user, user.with_name(_RULES))
     else:
         yield user.parent
+
+
+def _skills(environ: Mapping[str, str]) -> Iterator[Path]:
+    """The user's own, which are beside the settings; to be read by the model where they are."""
+    folder = user_file(environ).with_name("skills")
+    if folder.is_dir():
+        yield folder
+
+
+def _short(path: Path, borders: Borders) -> str:
+    inside = path.is_relative_to(borders.workspace)
+    return str(path.relative_to(borders.workspace) if inside else path)
 
 
 def _folder(name: str) -> Path:

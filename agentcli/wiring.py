@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli import __version__
+from agentcli import __version__, condensing, knowing
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
-from agentcli.agent.prompts import system_text
-from agentcli.config import Settings, state_home
+from agentcli.config import state_home
 from agentcli.errors import ConfigError, SessionError
 from agentcli.events import Action, Source
 from agentcli.events.actions import (
@@ -24,23 +23,20 @@ from agentcli.events.actions import (
     FileEditAction,
     FileWriteAction,
     MessageAction,
-    RecallAction,
     SystemMessageAction,
 )
 from agentcli.events.live import live
 from agentcli.events.observations import (
-    RecallObservation,
     SessionStartedObservation,
 )
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
-from agentcli.llm.fallback import Chain
 from agentcli.llm.models import LLMRegistry
 from agentcli.llm.registry import Registry
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
-from agentcli.memory.knowledge import WorkspaceFacts
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.facts import WorkspaceFacts
+from agentcli.memory.knowledge import Knowledge
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import ToolSchema
 from agentcli.reopening import (
@@ -62,6 +58,7 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
+from agentcli.settings import Settings
 from agentcli.tools.base import Effect, Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
@@ -74,6 +71,7 @@ _SWITCHES = {
     "todo": "enable_plan",
     "think": "enable_think",
     "finish": "enable_finish",
+    "recall": "enable_recall",
 }
 _FILE_TOOLS_SWITCH = "enable_editor"
 AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], Approver]
@@ -88,31 +86,20 @@ class Workbench:
     session: Session
     agent: Agent
     context: ToolContext
+    knowledge: Knowledge
     hooks: SessionHooks | None = None
-    facts: WorkspaceFacts | None = None
 
     def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
-        """Record a message of the user, and with the first one what the workspace is like. Raises
-        SessionError when a hook of the user does not let it pass."""
+        """Record a message of the user and what it brings up, with the first one what the workspace
+        is like. Raises UsageError when it calls a task without its inputs, SessionError when a hook
+        of the user does not let it pass."""
+        knowing.check_call(self.knowledge, text)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
         self.session.emit(
             MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
         )
-        self.recall_workspace()
-
-    def recall_workspace(self) -> None:
-        """Record what the workspace is like, unless the session knows."""
-        if self.facts is not None:
-            recall = self.session.emit(
-                RecallAction(recall_type="workspace_context", source=Source.ENVIRONMENT)
-            )
-            self.session.emit(
-                RecallObservation(
-                    recall_type="workspace_context", content=self.facts.text(), cause=recall.id
-                )
-            )
-            self.facts = None
+        self.knowledge.recall(self.session)
 
     def close(self, reason: str = "ended") -> None:
         """`reason` is for the hooks: how the turn ended."""
@@ -157,21 +144,28 @@ class Wiring:
         can't be written."""
         redactor = Redactor()
         registry = self.registry(redactor.learn)
-        llm = self._llm(registry, self.settings.model.name)
-        self._require_prices(llm.model, State())
-        facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
+        models = self.models(registry, self.settings.model.name)
+        llm = models.part("main")
+        llm.warm_up()
+        self._require_prices(models, State())
         folder = new_folder(self.home)
         safety = self._safety(folder)
         layer = safety.sandbox.layer
         session = Session.create(folder)
-        bench = self._bench(session, registry, llm, redactor, safety)
-        bench.facts = facts
+        bench = self._bench(session, registry, models, redactor, safety)
+        bench.knowledge.begin(session.events)
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         session.emit(self._started(session, llm.model, layer, name=name))
         session.emit(
             SystemMessageAction(
-                content=system_text(watched=self.interactive),
+                content=knowing.system_text(
+                    self.settings,
+                    self.home,
+                    llm.model,
+                    safety.facts(),
+                    watched=self.interactive,
+                ),
                 tools=tuple(_schema_dict(schema) for schema in bench.agent.schemas),
                 source=Source.ENVIRONMENT,
             )
@@ -196,15 +190,16 @@ class Wiring:
             end_survivors(session.id, self.environ)
             redactor = Redactor()
             registry = self.registry(redactor.learn)
-            llm = self._llm(registry, model or session.state.model)
-            self._require_prices(llm.model, session.state)
+            models = self.models(registry, model or session.state.model)
+            llm = models.part("main")
+            llm.warm_up()
+            self._require_prices(models, session.state)
             safety = self._safety(folder)
-            bench = self._bench(session, registry, llm, redactor, safety, stored)
+            bench = self._bench(session, registry, models, redactor, safety, stored)
         except BaseException:
             session.close()
             raise
-        if not any(isinstance(event, RecallObservation) for event in session.events):
-            bench.facts = WorkspaceFacts(self.workspace, self._environment(registry, ""))
+        bench.knowledge.begin(session.events)
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         moved = session.state.workspace != str(self.workspace)
@@ -214,28 +209,26 @@ class Wiring:
             session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
         self._began(bench, safety, resumed=True)
         if not has_message:
-            bench.recall_workspace()
+            bench.knowledge.recall(session)
         return bench
 
-    def _llm(self, registry: Registry, wanted: str) -> Chain:
-        """The models that play the main part, the `wanted` one first; its SDK loads in the
-        background from now on. Raises ConfigError when it can't be asked."""
+    def models(self, registry: Registry, wanted: str) -> LLMRegistry:
+        """The models by the part they play, of the main part the `wanted` one first. Raises
+        ConfigError when there is none."""
         settings = self.settings
-        vision = settings.models.vision
+        vision, condenser = settings.models.vision, settings.models.condenser
         chains = {
             "main": [registry.choose(wanted), *settings.model.fallback],
             "vision": [vision] if isinstance(vision, str) else vision,
+            "condenser": [condenser] if isinstance(condenser, str) else condenser,
         }
-        models = LLMRegistry(
+        return LLMRegistry(
             registry,
             {part: [name for name in names if name] for part, names in chains.items()},
             self._patience(),
             Catalog(settings.prices),
             settings.model.context_tokens,
         )
-        llm = models.part("main")
-        llm.warm_up()
-        return llm
 
     def _patience(self) -> Patience:
         waits = self.settings.llm
@@ -252,7 +245,7 @@ class Wiring:
         self,
         session: Session,
         registry: Registry,
-        llm: Chain,
+        models: LLMRegistry,
         redactor: Redactor,
         safety: Safety,
         stored: SystemMessageAction | None = None,
@@ -261,18 +254,20 @@ class Wiring:
         session.redact = redactor
         _log_to(session.folder / "log", session.redact)
         context = self._context(session, registry, safety)
+        notes = knowing.equip(context, session, self.settings, redactor)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
         hooks = self._hooks(session, registry)
         policy = safety.policy(tools, context)
         model = self.settings.model
+        spending = self.limits(session.state)
         agent = Agent(
-            llm=llm,
-            memory=self._memory(llm.model, schemas),
+            llm=models.part("main"),
+            memory=condensing.memory(self.settings, models, schemas, session, spending),
             tools=tools,
             schemas=schemas,
             policy=policy,
-            limits=self._limits(session),
+            limits=spending,
             prefix=PrefixCheck(),
             approver=self.ask_person(policy.grant_for, context.files.current_text)
             if self.ask_person
@@ -286,7 +281,15 @@ class Wiring:
             interactive=self.interactive,
         )
         context.shell.start()
-        return Workbench(session, agent, context, hooks)
+        environment = self._environment(registry, "")
+        known = knowing.knowledge(
+            self.settings,
+            self.environ,
+            self.workspace,
+            notes,
+            lambda: WorkspaceFacts(self.workspace, environment),
+        )
+        return Workbench(session, agent, context, known, hooks)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
@@ -313,14 +316,14 @@ class Wiring:
         runner = HookRunner(self.workspace, environment)
         return SessionHooks(by_event, runner, str(self.workspace), self.vouch)
 
-    def _limits(self, session: Session) -> Limits:
+    def limits(self, state: State) -> Limits:
         limits = self.settings.agent
         catalog = Catalog(self.settings.prices)
         return Limits(
             limits.max_turns,
             limits.max_bad_calls,
             limits.max_bad_replies,
-            self._budget(session.state),
+            self._budget(state),
             lambda state: spent_usd(state.metrics, catalog),
             limits.max_time_s,
             limits.summary_at_limit,
@@ -330,13 +333,15 @@ class Wiring:
         """USD that the session may cost in all: as set now, or else when it was last opened."""
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
-    def _require_prices(self, model: str, state: State) -> None:
+    def _require_prices(self, models: LLMRegistry, state: State) -> None:
         """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
         if self._budget(state) is not None:
             catalog = Catalog(self.settings.prices)
+            model, condenser = (models.part(name).model for name in ("main", "condenser"))
             require_price(catalog, model)
+            require_price(catalog, condenser)
             spent_usd(state.metrics, catalog)
-            for name in (model, *self.settings.model.fallback):
+            for name in (model, condenser, *self.settings.model.fallback):
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
 
@@ -396,23 +401,16 @@ class Wiring:
             ),
             sandbox=sandbox,
             max_output_chars=max_chars,
+            past=session.events,
         )
 
     def _enabled_tools(self) -> Iterator[Tool[Any]]:
         for tool in built_in_tools():
-            if getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH)):
+            switch = knowing.enabled(self.settings, tool.name)
+            if switch is None:
+                switch = getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
+            if switch:
                 yield tool
-
-    def _memory(self, model: str, schemas: tuple[ToolSchema, ...]) -> Memory:
-        settings = self.settings
-
-        def context_tokens() -> int:
-            window = settings.model.context_tokens
-            window = window or Catalog(settings.prices).context_tokens(model)
-            return max(window - settings.model.max_output_tokens, window // 2)
-
-        limits = WindowLimits(context_tokens, settings.memory.high_water, settings.memory.low_water)
-        return Memory(limits, schemas)
 
     def _environment(
         self, registry: Registry, session_id: str, *, contained: bool = False

@@ -9,7 +9,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import checkpoints, comparisons, peers, report, resume, shell, startup, steps
+from benchmarks import (
+    checkpoints,
+    comparisons,
+    condensing,
+    peers,
+    report,
+    resume,
+    shell,
+    startup,
+    steps,
+)
 from benchmarks.bench import PROTOCOLS, Bench
 from benchmarks.model import Model
 from benchmarks.process import adopt_orphans
@@ -17,7 +27,17 @@ from benchmarks.report import Figure
 
 README = Path(__file__).with_name("README.md")
 RESULTS = Path(__file__).with_name("results.json")
-PARTS = ("startup", "steps", "long", "resume", "shell", "checkpoints", "bare", "peers")
+PARTS = (
+    "startup",
+    "steps",
+    "long",
+    "resume",
+    "shell",
+    "checkpoints",
+    "bare",
+    "peers",
+    "condensing",
+)
 Notes = list[str]
 
 
@@ -58,6 +78,7 @@ def _measures(
         "shell": lambda: (shell.measure(bench), []),
         "checkpoints": lambda: (checkpoints.measure(bench.scratch), []),
         "bare": lambda: comparisons.measure(bench, 1 if quick else 3),
+        "condensing": lambda: condensing.measure(options.output.parent, quick=quick),
         "peers": lambda: peers.measure(bench, options.peers, 1 if quick else 3),
     }
 

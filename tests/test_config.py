@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentcli import config
-from agentcli.config import flatten, load_settings, parse_assignment
+from agentcli.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
+from agentcli.settings import PriceSettings, ProviderSettings, Settings, flatten
 
 EXAMPLE = Path(__file__).parents[1] / "config.example.toml"
 
@@ -39,7 +40,7 @@ def place(tmp_path, monkeypatch):
 
 def test_the_example_names_every_key_with_its_default():
     shown = tomllib.loads(EXAMPLE.read_text())
-    keys = dict(flatten(config.Settings()))
+    keys = dict(flatten(Settings()))
     del keys["providers"], keys["prices"]
     assert {f"{s}.{k}": v for s, table in shown.items() for k, v in table.items()} == keys
 
@@ -51,8 +52,8 @@ def test_the_example_explains_providers_and_prices():
         line[2:] for line in lines[start:] if line.startswith("# [") or " = " in line
     )
     shown = tomllib.loads(section)
-    assert set(shown["providers"]["NAME"]) == set(config.ProviderSettings.model_fields)
-    assert set(shown["prices"]["NAME/MODEL"]) == set(config.PriceSettings.model_fields)
+    assert set(shown["providers"]["NAME"]) == set(ProviderSettings.model_fields)
+    assert set(shown["prices"]["NAME/MODEL"]) == set(PriceSettings.model_fields)
 
 
 def test_stronger_layers_win_and_each_value_knows_its_origin(place):

@@ -8,7 +8,9 @@ import typer
 
 from agentcli import __version__
 from agentcli.cli import (
+    compact,
     config,
+    context,
     demo,
     doctor,
     going_back,
@@ -51,6 +53,8 @@ def _root(
 app.command("run")(run.run)
 app.command("resume")(resume.resume)
 app.command("tell")(tell.tell)
+app.command("compact")(compact.compact)
+app.command("context")(context.context)
 app.command("undo")(going_back.undo)
 app.command("rewind")(going_back.rewind)
 app.command("fork")(going_back.fork)

@@ -22,7 +22,7 @@ def show(
 ) -> None:
     """Every setting with the value in force."""
     from agentcli.cli.trust import load_with_trust
-    from agentcli.config import flatten
+    from agentcli.settings import flatten
     from agentcli.wiring import resolve_workspace
 
     loaded = load_with_trust(os.environ, resolve_workspace(None)).settings

@@ -270,21 +270,34 @@ class ChangeAgentStateAction(Action):
 
 
 class CondensationRequestAction(Action):
+    """The model asks that older work be condensed before its next step; `focus` is what matters."""
+
     kind: ClassVar[str] = "condensation_request"
+    runnable: ClassVar[bool] = True
     focus: str = ""
+
+    @property
+    def message(self) -> str:
+        return "condense older work" + (f": {_first_line(self.focus)}" if self.focus else "")
 
 
 class CondensationAction(Action):
     """Events taken out of what the model sees, by ids or by a range (exactly one form); a summary,
-    if any, stands at `summary_offset` of what is left."""
+    if any, stands at `summary_offset` of what is left. `masked_event_ids` stay where they are, with
+    a note in place of their long text."""
 
     kind: ClassVar[str] = "condensation"
     forgotten_event_ids: tuple[int, ...] | None = None
     forgotten_start_id: int | None = None
     forgotten_end_id: int | None = None
+    masked_event_ids: tuple[int, ...] = ()
     summary: str | None = None
     summary_offset: int | None = None
     reason: str = ""
+    numbers: dict[str, float] = {}
+    """What it was decided by: tokens before and after, growth, costs."""
+    summariser_error: str = ""
+    """Why the model that was to write the summary did not, if it failed."""
 
     @property
     def message(self) -> str:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.live import live
+from agentcli.memory.condensers.asking import unaided
+from agentcli.memory.condensers.base import Condenser
+from agentcli.memory.condensers.observation_masking import is_long, mask
+from agentcli.memory.condensers.old_results import OldResults
+from agentcli.memory.condensers.pipeline import merged
+from agentcli.memory.condensers.window import Window
 from agentcli.memory.projection import Projector, visible
-from agentcli.memory.tokens import TokenEstimator, message_bytes, tools_bytes
-from agentcli.messages import Message, Role, ToolSchema
+from agentcli.memory.standing import TOKENS_AFTER, TOKENS_BEFORE, Standing, is_poor
+from agentcli.memory.stride import Decision, Outlook, Prices, decide, steps_to_come
+from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
+from agentcli.memory.view import View, speaks
+from agentcli.messages import Message, ToolSchema
 
-STEPS_ALWAYS_KEPT = 2
 _SMALLEST_WINDOW = 2_048
+_BRIM = 0.95
+"""Of the window: whatever the condenser, the oldest steps go before a provider refuses."""
+_MOST_POOR_PASSES = 2
+_LOOK_AGAIN = 1.03
+"""How much the window must grow before a condenser that found nothing to do looks again."""
+_NOT_DUE = Decision(False, "", {})
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,25 +47,59 @@ class Memory:
     """Follows one session's events; each is looked at once, until a condensation. Only messages
     and the ids of what they were made of are kept."""
 
-    def __init__(self, limits: WindowLimits, tools: tuple[ToolSchema, ...] = ()) -> None:
+    def __init__(
+        self,
+        limits: WindowLimits,
+        tools: tuple[ToolSchema, ...] = (),
+        condenser: Condenser | None = None,
+        prices: Callable[[], Prices | None] = lambda: None,
+        provider: str = "",
+        *,
+        truncate: bool = True,
+    ) -> None:
+        """`condenser` drops the oldest steps if none is given. `prices` of the model are asked when
+        they begin to matter; `provider` tells how images count. Without `truncate`, a request that
+        does not fit stays the error that it is."""
         self.limits = limits
         self.estimator = TokenEstimator()
-        self._tools_bytes = tools_bytes(tools)
-        self._projector = Projector()
+        self._condenser = condenser or Window()
+        self._ask_prices = prices
+        self._provider = provider
+        self._truncate = truncate
+        self._tools_size = tools_size(tools)
+        self._context_tokens = 0
+        self._prices: tuple[Prices | None] | None = None
         self._taken = 0
+        self._standing = Standing()
+        self._masked: set[int] = set()
+        self._start(Projector())
+
+    def _start(self, projector: Projector) -> None:
+        self._projector = projector
         self._shown: list[int] = []
         self._measured = 0
-        self._bytes = 0
-        self._window_tokens = 0
+        self._size = Size()
+        self._count = self._fresh = 0
+        self._look_at = 0.0
+        self._first_tokens = 0
+        self._steps_then = self._standing.steps
 
     def window(self, events: Sequence[Event]) -> list[Message]:
         """The messages for the next request."""
         new: Sequence[Event] = events[self._taken :]
+        condensed = -1
         if any(isinstance(event, CondensationAction | RewindAction) for event in new):
+            condensed = max(event.id for event in new if _begins_anew(event))
             new = self._begin_again(events, new)
+        else:
+            for event in new:
+                self._standing.feed(event)
         self._shown += [event.id for event in new]
         for event in new:
             self._projector.feed(event)
+            heard = speaks(event)
+            self._count += heard
+            self._fresh += heard and event.id > condensed
         self._taken = len(events)
         return self._projector.messages()
 
@@ -57,71 +107,194 @@ class Memory:
         """What is visible now, to be projected anew."""
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
-        shown = sorted(self._shown)
-        self._projector = Projector()
-        self._shown = []
-        self._measured = self._bytes = 0
-        return visible([*(events[event_id] for event_id in shown), *new])
+            self._standing, self._masked = Standing(), set()
+        for event in new:
+            self._standing.feed(event)
+            if isinstance(event, CondensationAction):
+                self._masked.update(event.masked_event_ids)
+        before = [events[event_id] for event_id in sorted(self._shown)]
+        shown = visible([*before, *new], self._masked)
+        self._masked.intersection_update([event.id for event in shown])
+        self._start(Projector())
+        return shown
 
     def tokens(self, events: Sequence[Event]) -> int:
         """Estimated tokens of the next request."""
         messages = self.window(events)
-        self._bytes += sum(message_bytes(message) for message in messages[self._measured :])
+        for message in messages[self._measured :]:
+            self._size += size_of(message, self._provider)
         self._measured = len(messages)
-        return self.estimator.tokens(self._bytes + self._tools_bytes)
+        tokens = self.estimator.tokens(self._size + self._tools_size)
+        self._first_tokens = self._first_tokens or tokens
+        return tokens
 
     def learn(self, prompt_tokens: int) -> None:
         """The provider counted this for the request made of the last window."""
-        self.estimator.learn(self._bytes + self._tools_bytes, prompt_tokens)
+        self.estimator.learn(self._size + self._tools_size, prompt_tokens)
 
     def condense(self, events: Sequence[Event]) -> CondensationAction | None:
-        """What to forget now, if the window is over the high-water mark: the oldest whole steps,
-        down to the low-water mark; never what the user said, nor the newest two steps."""
-        before = self.tokens(events)
-        if before <= _SMALLEST_WINDOW * self.limits.high_water:
-            return None
-        window = self._window_tokens = self._window_tokens or self.limits.context_tokens()
-        if before <= window * self.limits.high_water:
-            return None
-        return self.slide(events, window * self.limits.low_water)
+        """What to take out of sight now, by the condenser's judgement or because the model asked
+        for it; never the system text, what the user said, nor the newest two steps."""
+        view = self._view(events)
+        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
+        if self._standing.request is not None:
+            view = replace(view, forced="asked for", focus=self._standing.request, target=lambda: 0)
+            self._standing.request = None
+        looks = not tired and (view.forced or view.tokens >= self._look_at)
+        action = self._condenser.condense(view) if looks else None
+        if looks and action is None and view.read:
+            self._look_at = view.tokens * _LOOK_AGAIN
+        if action is None and self._truncate and self._brimming(view):
+            action = Window().condense(replace(view, forced="the window is full"))
+        done = self._checked(view, action)
+        return None if done is None or (tired and is_poor(done)) else done
+
+    def compact(self, events: Sequence[Event], focus: str = "") -> CondensationAction | None:
+        """All but the newest two steps condensed, because the user asked for it, with a summary
+        that keeps what `focus` names; None when there is nothing to condense."""
+        view = replace(
+            self._view(events), forced="asked for by the user", focus=focus, target=lambda: 0
+        )
+        action = self._condenser.condense(view) or Window().condense(view)
+        return self._checked(view, action)
 
     def slide(self, events: Sequence[Event], target_tokens: float) -> CondensationAction | None:
-        """Forget oldest steps until about `target_tokens` are left; None when nothing can go."""
-        total = self.tokens(events)
-        messages = self.window(events)
-        steps = self._projector.steps
-        left, end = float(total), 0
-        for number, (_, index) in enumerate(steps[: -STEPS_ALWAYS_KEPT or None]):
-            if left <= target_tokens:
-                break
-            end, next_index = (
-                steps[number + 1] if number + 1 < len(steps) else (len(events), len(messages))
-            )
-            gone = [m for m in messages[index:next_index] if m.role in (Role.ASSISTANT, Role.TOOL)]
-            left -= self.estimator.tokens(sum(message_bytes(message) for message in gone))
-        shown = visible([events[event_id] for event_id in sorted(self._shown)])
-        forgotten = [
-            event.id
-            for event in shown
-            if steps
-            and steps[0][0] <= event.id < end
-            and (event.reply is not None or event.cause is not None)
-        ]
-        if not forgotten:
+        """What to take out of sight after a request did not fit, to come down to about
+        `target_tokens`: results first, then old steps, and if that is not enough the longest
+        results of the newest; None when nothing can go, or nothing may. No model is asked, as
+        someone waits for the answer; but the window is known to be smaller from now on."""
+        if not self._truncate or self._standing.poor_passes >= _MOST_POOR_PASSES:
             return None
-        earlier = [event for event in shown if isinstance(event, CondensationAction)]
-        first = min([forgotten[0], *(event.id for event in earlier), *_starts(earlier)])
-        notice = (
-            f"[Events {first} to {forgotten[-1]} of this session, older work of yours, are no "
-            "longer shown here to save space. What the user said is all here.]"
+        first = replace(
+            self._view(events), forced="it did not fit", target=lambda: int(target_tokens)
         )
-        return CondensationAction(
-            forgotten_event_ids=(*forgotten, *(event.id for event in earlier)),
-            summary=notice,
-            summary_offset=sum(event.id < first for event in shown),
-            reason=f"window: {total:,} tokens, over {self.limits.high_water:.0%} of the context",
+        self._context_tokens = min(self._context(), max(int(first.tokens * _BRIM), 1))
+        view, done = first, None
+        for condenser in (OldResults(), unaided(), _Squeeze()):
+            action = condenser.condense(view)
+            if action is None:
+                continue
+            view = view.after(action)
+            done = action if done is None else merged(done, action)
+            if view.tokens <= target_tokens:
+                break
+        return self._checked(first, done)
+
+    def view(self, events: Sequence[Event]) -> View:
+        """The session as condensers see it."""
+        return self._view(events)
+
+    def _view(self, events: Sequence[Event]) -> View:
+        tokens = self.tokens(events)
+
+        def load() -> Sequence[Event]:
+            return visible([events[event_id] for event_id in sorted(self._shown)], self._masked)
+
+        return View(
+            tokens=tokens,
+            count=self._count,
+            fresh=self._fresh,
+            next_id=len(events),
+            load=load,
+            original=lambda event_id: events[event_id],
+            decide=lambda: self._decide(tokens),
+            target=lambda: int(self._context() * self.limits.low_water),
+            bytes_per_token=self.estimator.bytes_per_token,
+            now=self._standing.now,
+            failed_at=self._standing.failed_at,
+            todo=self._standing.todo,
+            dealt_with=self._standing.dealt_with,
+            masked=frozenset(self._masked),
         )
 
+    def _context(self) -> int:
+        self._context_tokens = self._context_tokens or self.limits.context_tokens()
+        return self._context_tokens
 
-def _starts(earlier: list[CondensationAction]) -> list[int]:
-    return [min(event.forgotten_ids()) for event in earlier]
+    def _decide(self, tokens: int) -> Decision:
+        if tokens <= _SMALLEST_WINDOW * self.limits.low_water:
+            return _NOT_DUE
+        context = self._context()
+        if tokens <= context * self.limits.low_water:
+            return _NOT_DUE
+        if self._prices is None:
+            self._prices = (self._ask_prices(),)
+        steps = max(self._standing.steps - self._steps_then, 1)
+        outlook = Outlook(
+            tokens=tokens,
+            target=int(context * self.limits.low_water),
+            high_water=int(context * self.limits.high_water),
+            growth=(tokens - self._first_tokens) / steps,
+            steps_left=steps_to_come(self._standing.steps),
+        )
+        return decide(outlook, self._prices[0])
+
+    def _brimming(self, view: View) -> bool:
+        if view.tokens <= _SMALLEST_WINDOW * _BRIM:
+            return False
+        return view.tokens > self._context() * _BRIM
+
+    def _checked(self, view: View, action: CondensationAction | None) -> CondensationAction | None:
+        """`action` with its numbers. One that would lose what must stay, or save nothing, is not
+        made: the oldest steps are dropped in its place, if that is better; else nothing is, but
+        what a model was paid for is recorded."""
+        if action is None:
+            return None
+        for condenser in (None, Window(), Window(brief=True)):
+            because = replace(view, forced=view.decision.reason or "asked for")
+            done = condenser.condense(because) if condenser else action
+            if done is None:
+                continue
+            after, lost = view.after(done).tokens, _lost(view, done)
+            if not lost and after < view.tokens:
+                paid = {"llm_metrics": action.llm_metrics}
+                return self._numbered(view, done.model_copy(update=paid), after)
+            log.debug("%s: not made, it would lose %s and leave %d", done.reason, lost, after)
+        if action.llm_metrics is None:
+            self._look_at = view.tokens * _LOOK_AGAIN
+            return None
+        nothing = CondensationAction(
+            forgotten_event_ids=(),
+            llm_metrics=action.llm_metrics,
+            summariser_error=action.summariser_error,
+            reason="nothing was condensed: it would have saved nothing",
+        )
+        return self._numbered(view, nothing, view.tokens)
+
+    def _numbered(self, view: View, action: CondensationAction, after: int) -> CondensationAction:
+        reason = action.reason
+        measured = {TOKENS_BEFORE: float(view.tokens), TOKENS_AFTER: float(after)}
+        numbers = {**view.decision.numbers, **action.numbers, **measured}
+        action = action.model_copy(update={"numbers": numbers})
+        if is_poor(action) and self._standing.poor_passes + 1 >= _MOST_POOR_PASSES:
+            reason += (
+                "; for the second time in a row this saves less than 10 %, so it is not tried "
+                "again before the user speaks: what is left can't be made shorter"
+            )
+        return action.model_copy(update={"reason": reason})
+
+
+@dataclass(frozen=True)
+class _Squeeze:
+    """Masks the longest results wherever they stand: what else could go is gone."""
+
+    def condense(self, view: View) -> CondensationAction | None:
+        left, chosen = view.tokens, []
+        results = [e for e in view.events if e.cause is not None and e.id not in view.masked]
+        long = [event for event in results if is_long(event)]
+        for event in sorted(long, key=lambda event: view.sizes[event.id], reverse=True):
+            if left <= view.target():
+                break
+            chosen.append(event)
+            left -= view.sizes[event.id]
+        return mask(chosen, f"{len(chosen)} of the longest results masked") if chosen else None
+
+
+def _begins_anew(event: Event) -> bool:
+    return isinstance(event, CondensationAction | RewindAction)
+
+
+def _lost(view: View, action: CondensationAction) -> list[int]:
+    """Messages of the user that `action` would take out of sight: there must be none."""
+    forgotten = set(action.forgotten_ids())
+    return [message.id for message in view.said_by_user if message.id in forgotten]

@@ -6,7 +6,7 @@ call can't be expressed; a call without a result is given one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentcli.events import Action, Event, Observation, Source
@@ -33,6 +33,8 @@ MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
 """Of observations whose tools keep to limits of their own and say what they left out: another cut
 would tear that."""
+MAX_MASKED_MESSAGE_CHARS = 8_000
+_MASK_HINT_CHARS = 120
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _BOUNDED = (CmdOutputObservation, FileReadObservation, IPythonRunCellObservation)
 _WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
@@ -129,7 +131,8 @@ class Projector:
         elif (isinstance(event, ErrorObservation) and event.cause is None) or isinstance(
             event, RecallObservation
         ):
-            self._say(Message.user_message(clip(event.content)))
+            bounded = MAX_BOUNDED_CHARS if isinstance(event, RecallObservation) else None
+            self._say(Message.user_message(clip(event.content, bounded or MAX_OBSERVATION_CHARS)))
 
     def _say(self, message: Message) -> None:
         if self._open is not None and not self._open.answered:
@@ -153,14 +156,16 @@ def project(events: Iterable[Event]) -> list[Message]:
     return list(projector.messages())
 
 
-def visible(events: Sequence[Event]) -> Sequence[Event]:
-    """Events that no condensation took out of sight; a summary stands where its range stood."""
+def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[Event]:
+    """Events that no condensation took out of sight; a summary stands where its range stood.
+    `masked` are those masked by condensations that are not among `events` any more."""
     condensations = [event for event in events if isinstance(event, CondensationAction)]
-    if not condensations:
+    if not condensations and not masked:
         return events
     forgotten = {event_id for action in condensations for event_id in action.forgotten_ids()}
+    hidden = {*masked, *(i for action in condensations for i in action.masked_event_ids)}
     kept = [
-        event
+        masked_event(event) if event.id in hidden else event
         for event in events
         if event.id not in forgotten and not isinstance(event, CondensationAction)
     ]
@@ -168,6 +173,26 @@ def visible(events: Sequence[Event]) -> Sequence[Event]:
         if action.summary and action.id not in forgotten:
             kept.insert(min(action.summary_offset or 0, len(kept)), action)
     return kept
+
+
+def masked_event(event: Event) -> Event:
+    """`event` with a note in place of its text: short for an observation, head and tail for what
+    was said. The note names the event, so that it can be asked for again."""
+    if isinstance(event, MessageAction):
+        if len(event.content) <= MAX_MASKED_MESSAGE_CHARS:
+            return event
+        shown = clip(event.content, MAX_MASKED_MESSAGE_CHARS)
+        note = f"{shown}\n[The whole message is event {event.id}: recall shows it.]"
+        return event.model_copy(update={"content": note})
+    if not isinstance(event, Observation):
+        return event
+    about = event.message.strip()[:_MASK_HINT_CHARS]
+    note = (
+        f"[{about} … {len(event.content):,} characters are left out here to save space; "
+        f"recall shows event {event.id}.]"
+    )
+    without_images = {"image_urls": ()} if isinstance(event, _WITH_IMAGES) else {}
+    return event.model_copy(update={"content": note, **without_images})
 
 
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from agentcli.memory.images import image_tokens
 from agentcli.messages import Message, ToolSchema
 
 BYTES_PER_TOKEN = 4.0
-IMAGE_TOKENS = 1_500
+_LEAST_BYTES_PER_TOKEN = 2.0
+_MOST_BYTES_PER_TOKEN = 8.0
 _MESSAGE_OVERHEAD_BYTES = 16
+_CALL_OVERHEAD_BYTES = 32
 
 
-def message_bytes(message: Message) -> int:
-    size = len(message.content.encode(errors="replace")) + _MESSAGE_OVERHEAD_BYTES
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Text in bytes of UTF-8; images in tokens, as no text's ratio holds for them."""
+
+    text: int = 0
+    images: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.text + other.text, self.images + other.images)
+
+
+def size_of(message: Message, provider: str = "") -> Size:
+    """What `message` takes of a request to `provider`."""
+    text = text_bytes(message.content) + _MESSAGE_OVERHEAD_BYTES
     for call in message.tool_calls:
-        size += len(call.name) + len(call.arguments.encode(errors="replace")) + 32
+        text += len(call.name) + text_bytes(call.arguments) + _CALL_OVERHEAD_BYTES
     if message.provider_data is not None:
-        size += sum(len(str(item)) for item in message.provider_data.items)
-    return size + int(len(message.image_urls) * IMAGE_TOKENS * BYTES_PER_TOKEN)
+        text += sum(len(str(item)) for item in message.provider_data.items)
+    return Size(text, sum(image_tokens(url, provider) for url in message.image_urls))
 
 
-def tools_bytes(tools: tuple[ToolSchema, ...]) -> int:
-    return sum(len(t.name) + len(t.description) + len(str(t.parameters)) for t in tools)
+def text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def tools_size(tools: tuple[ToolSchema, ...]) -> Size:
+    return Size(sum(len(t.name) + len(t.description) + len(str(t.parameters)) for t in tools))
 
 
 class TokenEstimator:
-    """Turns bytes into tokens by the ratio last reported, never below two bytes a token."""
+    """Turns sizes into tokens by the ratio last reported, from two to eight bytes a token."""
 
     def __init__(self) -> None:
-        self._bytes_per_token = BYTES_PER_TOKEN
+        self.bytes_per_token = BYTES_PER_TOKEN
 
-    def tokens(self, size: int) -> int:
-        return int(size / self._bytes_per_token)
+    def tokens(self, size: Size) -> int:
+        return int(size.text / self.bytes_per_token) + size.images
 
-    def learn(self, size: int, prompt_tokens: int) -> None:
-        """The provider counted `prompt_tokens` for a request of `size` bytes."""
-        if prompt_tokens > 0 and size > 0:
-            self._bytes_per_token = max(2.0, min(8.0, size / prompt_tokens))
+    def learn(self, size: Size, prompt_tokens: int) -> None:
+        """The provider counted `prompt_tokens` for a request of `size`. A count that images alone
+        would make is left aside: then it is our figure for images that is wrong."""
+        of_text = prompt_tokens - size.images
+        if of_text > 0 and size.text > 0:
+            ratio = size.text / of_text
+            self.bytes_per_token = max(_LEAST_BYTES_PER_TOKEN, min(_MOST_BYTES_PER_TOKEN, ratio))

@@ -15,6 +15,7 @@ from agentcli.borders import Borders
 from agentcli.errors import ConfigError
 from agentcli.runtime.environment import session_caches
 
+BUBBLEWRAP = "bubblewrap"
 NO_LAYER = "none"
 _LAYERS = ("bubblewrap", "landlock", "seatbelt")
 _PROBE_LIMIT_S = 10
@@ -75,7 +76,7 @@ class Sandbox:
     @property
     def owns_processes(self) -> bool:
         """Whether all that a shell started ends with it."""
-        return self.layer == "bubblewrap"
+        return self.layer == BUBBLEWRAP
 
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
         """For one command that was allowed more; never narrower than this one."""
@@ -92,7 +93,7 @@ class Sandbox:
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit)
         environment = session_caches(*self._tmp(), self.borders.home)
-        if self.layer == "bubblewrap":
+        if self.layer == BUBBLEWRAP:
             from agentcli.runtime.sandbox_bubblewrap import bubblewrap_options
             from agentcli.runtime.sandbox_landlock import scope_installer
 
@@ -120,7 +121,7 @@ class Sandbox:
     def view(self) -> Borders:
         """The borders as paths that commands name are to be read: only bubblewrap shows folders
         in other places."""
-        if self.layer == "bubblewrap":
+        if self.layer == BUBBLEWRAP:
             return self.borders
         if not self.contains:
             return replace(self.borders, mounts={})
@@ -135,7 +136,7 @@ class Sandbox:
     def _tmp(self) -> tuple[str, Path]:
         """The session's folder for temporary files, as commands see it and as it is."""
         place, source = next(iter(self.borders.mounts.items()))
-        return str(place if self.layer == "bubblewrap" else source), source
+        return str(place if self.layer == BUBBLEWRAP else source), source
 
 
 def choose_sandbox(layer: str, borders: Borders, *, network: bool, cache: Path) -> Sandbox:

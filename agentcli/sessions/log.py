@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, overload
 
 from agentcli.errors import SessionError
@@ -104,20 +105,23 @@ def event_path(folder: Path, event_id: int) -> Path:
 
 class EventLog(Sequence[Event]):
     """All events of a session, of which the newest are in memory; older ones are read again with
-    `read`, a page at a time, when someone asks. So a session's length costs no memory."""
+    `read`, a page at a time, when someone asks. So a session's length costs no memory. Tools that
+    run side by side may read it while the main thread appends."""
 
     def __init__(self, events: list[Event], read: Callable[[int], list[Event]]) -> None:
         self._recent = events
         self._first = 0
         self._read = read
         self._page: tuple[int, list[Event]] = (-1, [])
+        self._lock = Lock()
 
     def append(self, event: Event) -> None:
-        self._recent.append(event)
-        if len(self) % PAGE == 0 and len(self._recent) > KEPT_IN_MEMORY:
-            first = (len(self) - KEPT_IN_MEMORY) // PAGE * PAGE
-            del self._recent[: first - self._first]
-            self._first = first
+        with self._lock:
+            self._recent.append(event)
+            if len(self) % PAGE == 0 and len(self._recent) > KEPT_IN_MEMORY:
+                first = (len(self) - KEPT_IN_MEMORY) // PAGE * PAGE
+                del self._recent[: first - self._first]
+                self._first = first
 
     def __len__(self) -> int:
         return self._first + len(self._recent)
@@ -146,9 +150,10 @@ class EventLog(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def _at(self, index: int) -> Event:
-        if index >= self._first:
-            return self._recent[index - self._first]
-        start = index // PAGE * PAGE
-        if self._page[0] != start:
-            self._page = (start, self._read(start))
-        return self._page[1][index - start]
+        with self._lock:
+            if index >= self._first:
+                return self._recent[index - self._first]
+            start = index // PAGE * PAGE
+            if self._page[0] != start:
+                self._page = (start, self._read(start))
+            return self._page[1][index - start]

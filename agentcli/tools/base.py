@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from agentcli.events import Action, Observation
+from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ToolSchema
@@ -83,8 +83,35 @@ class ToolContext:
     sandbox: Sandbox | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
+    past: Sequence[Event] = ()
+    """All events of the session, the newest among them."""
     partial: ToolResult | None = None
     """What a tool had when it was interrupted, set by it before the interrupt goes on."""
+    notes: NoteKeeper | None = None
+    search_sessions: Callable[[str], str] | None = None
+    """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
+
+
+class KeptNotes(Protocol):
+    """A file of notes after a change."""
+
+    @property
+    def entries(self) -> tuple[str, ...]: ...
+    @property
+    def left(self) -> int:
+        """Characters that still fit."""
+
+    @property
+    def backup(self) -> Path | None:
+        """Where what someone else had written meanwhile is kept."""
+
+
+class NoteKeeper(Protocol):
+    """Notes for later sessions; its methods raise ToolError for what is not kept."""
+
+    def add(self, target: Literal["memory", "user"], text: str) -> KeptNotes: ...
+    def replace(self, target: Literal["memory", "user"], old: str, text: str) -> KeptNotes: ...
+    def remove(self, target: Literal["memory", "user"], old: str) -> KeptNotes: ...
 
 
 A = TypeVar("A", bound=ToolArguments)

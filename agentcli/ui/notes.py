@@ -53,7 +53,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
         case AgentCondensationObservation(tokens_before=before, tokens_after=after) if before:
             return _dim(f"context condensed: {quantity(before)} → {quantity(after)} tokens")
         case CondensationAction(summary=str()):
-            return _dim("older steps are summarised for the model from here on")
+            return _dim(event.message)
         case (
             ReplyDiscardedObservation()
             | OpaqueEvent()

@@ -441,9 +441,8 @@ def test_a_long_session_slides_its_window_and_goes_on(agent, serve):
         for number in range(30)
     ]
     server = serve([*steps, Reply("Done.")], sessions=8)
-    done = agent.use(server)(
-        "run", "keep this in mind: blue", "--set", "model.context_tokens=30000"
-    )
+    slides = ("--set", "model.context_tokens=30000", "--set", "memory.condenser=window")
+    done = agent.use(server)("run", "keep this in mind: blue", *slides)
     assert done.returncode == 0, done.stderr
     last = server.requests[-1].raw
     assert b"keep this in mind: blue" in last

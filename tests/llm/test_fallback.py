@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from agentcli.config import ProviderSettings
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
@@ -34,6 +33,7 @@ from agentcli.messages import (
     ToolSchema,
     Usage,
 )
+from agentcli.settings import ProviderSettings
 
 HELLO = Request([Message.user_message("hello")])
 PICTURE = Request([Message.user_message("look", ["data:image/png;base64,AA"])])

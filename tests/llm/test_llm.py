@@ -9,13 +9,13 @@ from email.utils import format_datetime
 
 import pytest
 
-from agentcli.config import PriceSettings
 from agentcli.errors import LLMErrorKind
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.classify import classify, retry_after
 from agentcli.llm.client import Patience
 from agentcli.llm.provider import sent_events, unique_calls, wire_arguments, wire_name
 from agentcli.messages import ToolCall, Usage
+from agentcli.settings import PriceSettings
 
 
 @pytest.mark.parametrize(

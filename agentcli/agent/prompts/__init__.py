@@ -1,13 +1,115 @@
-"""The texts the model is given; `$name` stands for a value."""
+"""The texts the model is given, as Jinja templates."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-from string import Template
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from agentcli.errors import ConfigError
+
+_BUILT_IN = Path(__file__).with_name("system.j2")
+_LARGEST_BYTES = 100_000
+_MOST_CACHED = 20
 
 
-def system_text(*, watched: bool) -> str:
-    """The system text; `watched` tells whether a person follows and can be asked."""
-    unwatched = " Nobody is watching: decide by yourself and ask nothing."
-    template = Template(files(__package__).joinpath("system.md").read_text(encoding="utf-8"))
-    return template.substitute(watched="" if watched else unwatched).strip()
+@dataclass(frozen=True)
+class SandboxFacts:
+    """What of the sandbox the model works better for knowing; paths as commands see them."""
+
+    layer: str
+    network: bool = False
+    loopback: bool = False
+    writable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    private_tmp: bool = False
+
+
+@dataclass(frozen=True)
+class PromptFacts:
+    """What the system text depends on. `watched`: a person follows and can be asked;
+    `small_window`: the model holds little; `text_tools`: it is told of its tools in text, how to
+    call them included; no `sandbox`: nothing contains commands."""
+
+    watched: bool = False
+    small_window: bool = False
+    text_tools: bool = False
+    sandbox: SandboxFacts | None = None
+
+
+class PromptManager:
+    """The system text from the built-in template, or from a file of the user's.
+
+    The template engine takes longer to load than all else here, so texts are kept in the folder
+    `cache`, by what they depend on; None: nothing is kept. It may be deleted at any time.
+    """
+
+    def __init__(self, own_template: Path | None = None, cache: Path | None = None) -> None:
+        self._template = own_template or _BUILT_IN
+        self._is_own = own_template is not None
+        self._cache = cache
+
+    def system_text(self, facts: PromptFacts) -> str:
+        """Raises ConfigError when the user's template can't be read or rendered."""
+        source = self._source()
+        key = sha256(f"{source}\0{facts!r}".encode(errors="replace")).hexdigest()[:32]
+        kept = self._cache / f"{key}.txt" if self._cache is not None else None
+        if kept is not None:
+            with suppress(OSError, ValueError):
+                return _verified(kept.read_text(encoding="utf-8"))
+        text = self._rendered(source, facts)
+        if kept is not None:
+            with suppress(OSError):
+                _keep(kept, text)
+        return text
+
+    def _source(self) -> str:
+        try:
+            source = self._template.read_bytes()[: _LARGEST_BYTES + 1].decode()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise self._fault(f"can't be read: {why}") from error
+        if len(source) > _LARGEST_BYTES:
+            raise self._fault(f"is longer than {_LARGEST_BYTES:,} characters")
+        return source
+
+    def _rendered(self, source: str, facts: PromptFacts) -> str:
+        from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError
+
+        environment = Environment(undefined=StrictUndefined, autoescape=False)
+        try:
+            text = environment.from_string(source).render(vars(facts))
+        except TemplateSyntaxError as error:
+            raise self._fault(f"line {error.lineno}: {error.message}") from error
+        except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            raise self._fault(f"can't be rendered: {error}") from error
+        if not text.strip():
+            raise self._fault("gives an empty text")
+        return text.strip()
+
+    def _fault(self, what: str) -> ConfigError:
+        hint = "agent.prompt names this file; empty, the built-in text is used"
+        return ConfigError(f"{self._template}: {what}", hint=hint if self._is_own else "")
+
+
+def _verified(kept: str) -> str:
+    """The text of a kept file. Raises ValueError for one that was not written whole."""
+    digest, _, text = kept.partition("\n")
+    if digest != sha256(text.encode()).hexdigest():
+        raise ValueError("damaged")
+    return text
+
+
+def _keep(path: Path, text: str) -> None:
+    """Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    others = sorted(path.parent.glob("*.txt"), key=lambda each: each.stat().st_mtime)
+    for old in others[: max(0, len(others) - _MOST_CACHED + 1)]:
+        old.unlink(missing_ok=True)
+    made = path.with_name(f".{path.stem}.{os.getpid()}")
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(f"{sha256(text.encode()).hexdigest()}\n{text}")
+    made.replace(path)

@@ -1,0 +1,86 @@
+"""`agent compact`: make what a session shows its model shorter."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentcli.cli.session_common import Json, Session, here, home, working
+
+if TYPE_CHECKING:
+    from agentcli.condensing import Compaction
+
+
+def compact(
+    session: Session,
+    focus: Annotated[
+        str, typer.Option("--focus", metavar="TEXT", help="What the summary must keep.")
+    ] = "",
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show it, and leave the session as it is.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Sum up the older work of a session for its model.
+
+    All but the newest two steps. Nothing is deleted: the session shows everything as before, and
+    the model can recall it.
+    """
+    from agentcli.cli.trust import load_with_trust
+    from agentcli.condensing import compact as compact_session
+    from agentcli.sessions.finder import find
+    from agentcli.wiring import Wiring
+
+    workspace = here()
+    loaded = load_with_trust(os.environ, workspace).settings
+    folder = find(home(), session)
+    with working("summing up"):
+        done = compact_session(
+            Wiring(loaded.values, os.environ, workspace), folder, focus, preview=preview
+        )
+    if as_json:
+        print(json.dumps(_as_dict(folder.name, done, preview)))
+    else:
+        _tell(done, preview)
+
+
+def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]:
+    action = done.action
+    return {
+        "session_id": session_id,
+        "preview": preview,
+        "condensed": action is not None,
+        "forgotten_event_ids": list(action.forgotten_ids()) if action else [],
+        "masked_event_ids": list(action.masked_event_ids) if action else [],
+        "summary": action.summary if action else None,
+        "summariser_error": action.summariser_error if action else "",
+        "tokens_before": done.tokens_before,
+        "tokens_after": done.tokens_after,
+        "cost_usd": done.cost_usd,
+    }
+
+
+def _tell(done: Compaction, preview: bool) -> None:
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.summary import money, quantity
+
+    if done.action is None:
+        print("there is nothing to condense: the newest two steps always stay", file=sys.stderr)
+        return
+    forgotten = list(done.action.forgotten_ids())
+    if done.action.summary:
+        print(printable(done.action.summary))
+    if done.action.summariser_error:
+        reason = printable(done.action.summariser_error, multiline=False)
+        print(f"agent: summed up without a model: {reason}", file=sys.stderr)
+    would = "would be " if preview else ""
+    print(
+        f"{len(forgotten)} events {would}out of the model's sight, "
+        f"{quantity(done.tokens_before)} → {quantity(done.tokens_after)} tokens; "
+        f"the summary cost {money(done.cost_usd)}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,243 @@
+"""`agent context`: what fills the model's window, as a picture made of characters."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentcli.cli.session_common import Json, Last, Wanted, chosen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentcli.memory.context_use import ContextUse, Part, Share
+    from agentcli.sessions.session import SessionRecord
+    from agentcli.settings import Settings
+    from agentcli.ui.style import Line, Span, Style
+
+_NAMES = {
+    "system": "system text",
+    "tools": "tools",
+    "facts": "workspace",
+    "instructions": "instruction files",
+    "skills": "skills",
+    "notes": "notes",
+    "user": "user messages",
+    "replies": "replies",
+    "results": "results",
+    "summaries": "summaries",
+    "other": "other",
+}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_STYLES: tuple[Style, ...] = ("cyan", "yellow", "green", "red", "bold")
+_FREE, _RESERVE = ".", "#"
+_LEAST_COLUMNS, _MOST_COLUMNS = 40, 120
+_ROWS = 5
+_NAME_COLUMNS = 22
+_BEFORE_BAR = 48
+_MOST_SHARES = 20
+
+
+def context(
+    session: Wanted = None,
+    last: Last = False,
+    columns: Annotated[
+        int | None,
+        typer.Option("--columns", min=_LEAST_COLUMNS, help="Width, at most 120.", metavar="N"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what fills the model's window.
+
+    Each sign of the picture is a share of the window; tokens are estimated by what the provider
+    last counted.
+    """
+    from agentcli.sessions.session import read_session
+
+    record = read_session(chosen(session, last, "show"))
+    use = use_of(record, _settings(record))
+    if as_json:
+        print(json.dumps(as_data(record, use), indent=2))
+        return
+    from agentcli.ui.screen import Screen
+
+    screen = Screen(sys.stdout, live=False)
+    screen.put("note", picture(record.state.model, use, columns or _columns()))
+    screen.flush()
+
+
+def use_of(record: SessionRecord, settings: Settings) -> ContextUse:
+    """What the next request of a session would hold, under these settings."""
+    from agentcli.llm.catalog import Catalog
+    from agentcli.memory.context_use import context_use
+
+    model = record.state.model
+    window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
+    output = settings.model.max_output_tokens
+    return context_use(record.events, window, output, model.partition("/")[0])
+
+
+def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
+    """For programs: tokens, and shares of the window from 0 to 1."""
+    return {
+        "session_id": record.folder.name,
+        "model": record.state.model,
+        "window_tokens": use.window,
+        "used_tokens": use.used,
+        "reserve_tokens": use.reserve,
+        "free_tokens": use.free,
+        "parts": [
+            {
+                "kind": share.kind,
+                "tool": share.name or None,
+                "tokens": share.tokens,
+                "share": round(share.tokens / use.window, 4),
+            }
+            for share in use.shares
+        ],
+        "biggest": [
+            {
+                "event_id": part.event_id,
+                "kind": part.kind,
+                "name": part.name or None,
+                "tokens": part.tokens,
+                "about": part.about,
+            }
+            for part in use.biggest
+        ],
+    }
+
+
+def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
+    """The window as rows of signs, a legend, and the biggest parts; no line is longer than
+    `columns`, which is from 40 to 120."""
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.style import Span, clip
+
+    columns = max(_LEAST_COLUMNS, min(columns, _MOST_COLUMNS))
+    shares = _merged(use.shares)
+    signs = [(_LETTERS[n], _STYLES[n % len(_STYLES)]) for n in range(len(shares))]
+    counted = [
+        *zip(signs, (share.tokens for share in shares), strict=True),
+        ((_FREE, "dim"), use.free),
+        ((_RESERVE, "dim"), use.reserve),
+    ]
+    head = f"{printable(model, multiline=False)}: {use.used:,} of {use.window:,} tokens "
+    over = "" if use.used + use.reserve <= use.window else ", more than fits"
+    lines: list[Line] = [[Span(head, "bold"), Span(f"({_percent(use.used, use.window)}{over})")]]
+    lines += [[], *_grid(counted, columns), []]
+    labels = [*map(_label, shares), "free", "reserve for the reply"]
+    for ((sign, style), tokens), label in zip(counted, labels, strict=True):
+        lines.append(_legend(sign, style, label, tokens, use.window, columns))
+    if use.biggest:
+        lines += [[], [Span("The biggest parts:", "bold")]]
+        lines += [_part(part, use.window) for part in use.biggest]
+    return [clip(line, columns) for line in lines]
+
+
+def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> list[Line]:
+    """Rows of signs, as many of each as it has of all tokens, at least one."""
+    from agentcli.ui.style import Span
+
+    cells = _cells([tokens for _, tokens in counted], columns * _ROWS)
+    signs = [sign for (sign, _), count in zip(counted, cells, strict=True) for _ in range(count)]
+    rows: list[Line] = []
+    for start in range(0, len(signs), columns):
+        row: list[Span] = []
+        for sign, style in signs[start : start + columns]:
+            if row and row[-1].style == style and row[-1].text[0] == sign:
+                row[-1] = Span(row[-1].text + sign, style)
+            else:
+                row.append(Span(sign, style))
+        rows.append(row)
+    return rows
+
+
+def _cells(amounts: Sequence[int], total: int) -> list[int]:
+    """`total` shared out by `amounts`, at least one for each that is not 0; the largest one takes
+    what rounding leaves over."""
+    whole = sum(amounts)
+    if not whole:
+        return [0] * len(amounts)
+    cells = [max(1, total * amount // whole) if amount else 0 for amount in amounts]
+    cells[max(range(len(cells)), key=cells.__getitem__)] += total - sum(cells)
+    return cells
+
+
+def _legend(sign: str, style: Style, label: str, tokens: int, window: int, columns: int) -> Line:
+    from agentcli.ui.style import Span, cells
+
+    name = label + " " * (_NAME_COLUMNS - cells(label))
+    room = max(0, columns - _BEFORE_BAR)
+    bar = sign * min(room, round(room * tokens / window)) if window else ""
+    line = [
+        Span(f"  {sign} ", style),
+        Span(f"{name} {tokens:>10,} {_percent(tokens, window):>7}"),
+    ]
+    return [*line, Span(f"  {bar}", style)] if bar else line
+
+
+def _part(part: Part, window: int) -> Line:
+    from agentcli.ui.sanitize import printable
+    from agentcli.ui.style import Span
+
+    what = _NAMES[part.kind] if part.kind != "results" else f"result of {part.name}"
+    about = printable(part.about, multiline=False)
+    return [
+        Span(f"  event {part.event_id:<6}"),
+        Span(f"{part.tokens:>9,} {_percent(part.tokens, window):>7}  "),
+        Span(printable(what, multiline=False), "bold"),
+        Span(f"  {about}", "dim"),
+    ]
+
+
+def _merged(shares: Sequence[Share]) -> list[Share]:
+    """At most so many as there are letters for; results of the least used tools are one."""
+    if len(shares) <= _MOST_SHARES:
+        return list(shares)
+    from agentcli.memory.context_use import Share
+
+    results = sorted((s for s in shares if s.kind == "results"), key=lambda share: -share.tokens)
+    kept = results[: _MOST_SHARES - 1 - (len(shares) - len(results))]
+    rest = sum(share.tokens for share in results) - sum(share.tokens for share in kept)
+    others = [share for share in shares if share.kind != "results"]
+    return [*others, *kept, Share("results", "other tools", rest)]
+
+
+def _label(share: Share) -> str:
+    from agentcli.ui.sanitize import printable
+
+    if share.kind != "results":
+        return _NAMES[share.kind]
+    text = f"results of {printable(share.name, multiline=False)}"
+    return text if len(text) <= _NAME_COLUMNS else f"{text[: _NAME_COLUMNS - 1]}~"
+
+
+def _percent(tokens: int, window: int) -> str:
+    return f"{100 * tokens / window:.1f} %" if window else "?"
+
+
+def _columns() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size((80, 24)).columns
+
+
+def _settings(record: SessionRecord) -> Settings:
+    from agentcli.cli.trust import load_with_trust
+    from agentcli.wiring import resolve_workspace
+
+    workspace = _workspace(record) or resolve_workspace(None)
+    return load_with_trust(os.environ, workspace).settings.values
+
+
+def _workspace(record: SessionRecord) -> Path | None:
+    from pathlib import Path
+
+    folder = Path(record.state.workspace)
+    return folder if record.state.workspace and folder.is_dir() else None

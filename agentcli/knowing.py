@@ -1,0 +1,100 @@
+"""Puts together what a session knows beside its conversation: a part of the wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
+from agentcli.config import user_file
+from agentcli.errors import UsageError
+from agentcli.memory.facts import WorkspaceFacts
+from agentcli.memory.knowledge import Knowledge, Sources
+from agentcli.settings import Settings
+
+if TYPE_CHECKING:
+    from agentcli.memory.notes import Notes
+    from agentcli.security.redact import Redactor
+    from agentcli.sessions.session import Session
+    from agentcli.tools.base import ToolContext
+
+SMALL_WINDOW_TOKENS = 16_384
+"""A model that is set to hold no more is given a shorter system text."""
+
+
+def enabled(settings: Settings, tool: str) -> bool | None:
+    """Whether a tool of this module's is offered; None for the tools of others."""
+    switches = {
+        "memory": settings.agent.notes,
+        "session_search": settings.knowledge.session_search,
+    }
+    return switches.get(tool)
+
+
+def equip(
+    context: ToolContext, session: Session, settings: Settings, redactor: Redactor
+) -> Notes | None:
+    """Give tools the notes and the search over earlier sessions, as far as they are offered.
+    Returns the notes."""
+    home = session.folder.parents[1]
+    notes = None
+    if settings.agent.notes:
+        from agentcli.memory.notes import Notes
+
+        context.notes = notes = Notes(home, lambda text: redactor.text(text) != text)
+    if settings.knowledge.session_search:
+
+        def search_sessions(query: str) -> str:
+            from agentcli.sessions.excerpts import excerpts
+
+            return excerpts(home, query, session.id, redactor)
+
+        context.search_sessions = search_sessions
+    return notes
+
+
+def knowledge(
+    settings: Settings,
+    environ: Mapping[str, str],
+    workspace: Path,
+    notes: Notes | None,
+    start_facts: Callable[[], WorkspaceFacts],
+) -> Knowledge:
+    """What a session in `workspace` is told."""
+    wanted = settings.knowledge
+    sources = Sources(
+        workspace=workspace,
+        user_folder=user_file(environ).parent,
+        more_files=wanted.more_files,
+        instructions=wanted.instructions,
+        skills=wanted.skills,
+        repo_microagents=wanted.repo_microagents,
+        disabled=wanted.disabled_microagents,
+    )
+    return Knowledge(sources, start_facts, notes)
+
+
+def check_call(known: Knowledge, message: str) -> None:
+    """Raises UsageError when `message` calls a task without its inputs."""
+    try:
+        known.check(message)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def system_text(
+    settings: Settings, home: Path, model: str, sandbox: SandboxFacts | None, *, watched: bool
+) -> str:
+    """The system text of a new session. Raises ConfigError for a template of the user's that is
+    no good."""
+    provider = settings.providers.get(model.partition("/")[0])
+    own = settings.agent.prompt
+    facts = PromptFacts(
+        watched=watched,
+        small_window=0 < settings.model.context_tokens <= SMALL_WINDOW_TOKENS,
+        text_tools=provider is not None and provider.tool_format == "text",
+        sandbox=sandbox,
+    )
+    manager = PromptManager(Path(own).expanduser() if own else None, home / "prompts")
+    return manager.system_text(facts)

@@ -1,0 +1,78 @@
+"""Text files of a folder that nobody vouches for, read so that none of them can do harm."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class UnreadableText(Exception):
+    """Why a file is left out, in words that follow its name."""
+
+
+@dataclass(frozen=True)
+class BoundedText:
+    """`text` holds no NUL and ends on a whole line where it was cut; `size` is that of the whole
+    file, in bytes; `path` is where the file really is."""
+
+    path: Path
+    text: str
+    size: int
+    cut: bool
+
+
+def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | None:
+    """The first `limit` bytes of a text file; None when there is no such file.
+
+    Never waits (a FIFO is no file) and never follows a link to a place outside of `within`, a
+    resolved folder; None lets links lead anywhere. What is no UTF-8 becomes U+FFFD. Raises
+    UnreadableText.
+    """
+    try:
+        real = path.resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise UnreadableText("is a link to nothing") from error
+        return None
+    except (OSError, RuntimeError) as error:
+        raise UnreadableText(f"can't be read: {_reason(error)}") from error
+    if within is not None and not real.is_relative_to(within):
+        raise UnreadableText(f"is a link that leads outside {within}")
+    try:
+        data, size = _read(real, limit)
+    except OSError as error:
+        raise UnreadableText(f"can't be read: {_reason(error)}") from error
+    return BoundedText(real, _decoded(data, cut=size > limit), size, size > limit)
+
+
+def _read(real: Path, limit: int) -> tuple[bytes, int]:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+    with open(os.open(real, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableText("is not a regular file")
+        return file.read(limit), status.st_size
+
+
+def _decoded(data: bytes, *, cut: bool) -> str:
+    """Raises UnreadableText for what is no text."""
+    if data.startswith(_UTF16):
+        text = data.decode("utf-16", errors="replace")
+    else:
+        if b"\0" in data:
+            raise UnreadableText("is not text")
+        text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
+    text = text.replace("\0", "").replace("\r\n", "\n")
+    if cut:
+        whole = text.rfind("\n") + 1
+        return text[:whole] or text.rstrip("\ufffd")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,178 @@
+"""What a condenser is, how one is found by its name, and what most of them do alike."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import agentcli.memory.condensers
+from agentcli.errors import ConfigError
+from agentcli.events import LLMMetrics
+from agentcli.events.actions import CondensationAction
+from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
+from agentcli.memory.view import Step, View, ids_of, stays
+from agentcli.messages import Reply, Request
+
+Ask = Callable[[Request], Reply]
+"""Has a model answer; raises LLMError."""
+
+PART = "condenser"
+FIRST_EVENT = "first_event"
+"""Among the numbers of a condensation: the oldest event out of sight, earlier ones included."""
+_NOT_CONDENSERS = frozenset({"base", "asking"})
+
+
+class Condenser(Protocol):
+    """Pure, but for the model that some of them ask."""
+
+    def condense(self, view: View) -> CondensationAction | None:
+        """What to take out of sight now; None to leave everything as it is."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the settings say; see there. Without `ask` there is no model, and summaries are made
+    without one. `window` is that of the model asked, in tokens."""
+
+    ask: Ask | None = None
+    window: Callable[[], int] = lambda: 32_768
+    keep_first: int = 1
+    max_size: int = 100
+    max_events: int = 100
+    attention_window: int = 100
+    browser_attention_window: int = 1
+    max_event_chars: int = 10_000
+    cooldown_s: float = 600.0
+
+
+class Building(Protocol):
+    """What each file of this package defines."""
+
+    def build(self, options: Options) -> Condenser: ...
+
+
+def names() -> list[str]:
+    """Every condenser that a file of this package defines."""
+    found = pkgutil.iter_modules(agentcli.memory.condensers.__path__)
+    return sorted(module.name for module in found if module.name not in _NOT_CONDENSERS)
+
+
+def condenser(choice: str | Sequence[str], options: Options) -> Condenser:
+    """The condenser of this name; a list of names is a pipeline. Raises ConfigError for a name that
+    is not known, and for options that can't be."""
+    if not isinstance(choice, str):
+        from agentcli.memory.condensers.pipeline import Pipeline
+
+        if not choice:
+            raise ConfigError("memory.condenser is an empty list", hint='to condense never: "noop"')
+        return Pipeline([condenser(name, options) for name in choice])
+    known = names()
+    if choice not in known:
+        near = difflib.get_close_matches(choice, known, 1, 0.5)
+        raise ConfigError(
+            f"memory.condenser: there is no condenser {choice!r}",
+            hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        )
+    module = importlib.import_module(f"agentcli.memory.condensers.{choice}")
+    return cast(Building, module).build(options)
+
+
+def require_room(keep_first: int, size: int, setting: str) -> None:
+    """Raises ConfigError when what is kept first leaves no room for what came last."""
+    if keep_first < 0 or size < 1 or keep_first >= size / 2:
+        raise ConfigError(
+            f"memory.keep_first is {keep_first} and memory.{setting} {size}",
+            hint=f"keep_first must be from 0 to less than half of {setting}",
+        )
+
+
+def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[Step]:
+    """The oldest steps that may go, until about `target_tokens` are left."""
+    gone: list[Step] = []
+    left = float(view.tokens)
+    for step in droppable(view, keep_first):
+        if left <= target_tokens:
+            break
+        gone.append(step)
+        left -= step.tokens
+    return gone
+
+
+def droppable(view: View, keep_first: int = 0) -> list[Step]:
+    """The old steps, but those of the first `keep_first` events after the system text."""
+    first = {event.id for event in view.speaking[1 : 1 + keep_first]}
+    return [step for step in view.old_steps if not first.intersection(step.event_ids)]
+
+
+def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> CondensationAction:
+    """Take whole steps out of sight, with what is around them that needs not stay, and every
+    earlier summary: `summary` takes their place. It stands after all that was said before the last
+    of what is gone, so that nothing old looks new."""
+    going = ids_of(gone)
+    staying = ids_of(step for step in view.steps if step not in gone)
+    end = max(going)
+    forgotten = sorted(
+        event.id
+        for event in view.events
+        if isinstance(event, CondensationAction)
+        or event.id in going
+        or (event.id <= end and event.id not in staying and not stays(event))
+    )
+    gone_ids = set(forgotten)
+    before = sum(event.id <= end and event.id not in gone_ids for event in view.events)
+    first, _ = first_forgotten(view, gone)
+    return CondensationAction(
+        forgotten_event_ids=tuple(forgotten),
+        masked_event_ids=tuple(_too_long(view, end)),
+        summary=summary,
+        summary_offset=before,
+        reason=reason,
+        numbers={FIRST_EVENT: first},
+    )
+
+
+def _too_long(view: View, end: int) -> Iterator[int]:
+    """Long messages of the user up to event `end`, which are referenced from now on; the first one,
+    the task, only where it alone is more than there is to be left."""
+    for number, message in enumerate(view.said_by_user):
+        limit = MAX_MASKED_MESSAGE_CHARS
+        if number == 0 and view.sizes[message.id] <= view.target():
+            continue
+        if message.id <= end and len(message.content) > limit and message.id not in view.masked:
+            yield message.id
+
+
+def first_forgotten(view: View, gone: Iterable[Step]) -> tuple[int, int]:
+    """The oldest and the newest event that will be out of sight, those of earlier summaries too."""
+    ids = ids_of(gone)
+    earlier = [
+        int(summary.numbers.get(FIRST_EVENT, min(summary.forgotten_ids(), default=summary.id)))
+        for summary in view.summaries
+    ]
+    return min([*ids, *earlier]), max(ids)
+
+
+def metrics(replies: Sequence[Reply]) -> LLMMetrics | None:
+    """What `replies` used together, as the part of the condenser; None for none."""
+    if not replies:
+        return None
+    usage = replies[0].usage
+    for reply in replies[1:]:
+        usage += reply.usage
+    costs = [reply.cost_usd for reply in replies]
+    known = [cost for cost in costs if cost is not None]
+    return LLMMetrics(
+        model=replies[-1].model,
+        part=PART,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+        latency_s=round(sum(reply.latency_s for reply in replies), 4),
+    )

@@ -1,0 +1,82 @@
+"""observation_masking: results older than the newest events give way to a note."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcli.events import Event
+from agentcli.events.actions import CondensationAction
+from agentcli.events.observations import (
+    BrowserOutputObservation,
+    ErrorObservation,
+    UserRejectObservation,
+)
+from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.view import View, ids_of
+
+LEAST_CHARS = 400
+"""Shorter results are not worth a note."""
+LEAST_SHARE = 0.1
+"""Of the tokens that masking must save to be worth a new prefix."""
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Masks results of older steps beyond the newest `attention_window` events (of browsing only:
+    beyond so many pages), once `stride` new events came since the last time."""
+
+    attention_window: int
+    stride: int
+    browser_only: bool = False
+
+    def condense(self, view: View) -> CondensationAction | None:
+        enough = view.count > self.attention_window and view.fresh >= self.stride
+        if not (enough or view.due):
+            return None
+        found = maskable(view)
+        if self.browser_only:
+            pages = [e for e in view.events if isinstance(e, BrowserOutputObservation)]
+            attended = {page.id for page in pages[len(pages) - self.attention_window :]}
+            found = [e for e in found if isinstance(e, BrowserOutputObservation)]
+        else:
+            newest = view.speaking[max(len(view.speaking) - self.attention_window, 0) :]
+            attended = {event.id for event in newest}
+        old = [event for event in found if event.id not in attended]
+        saved = sum(view.sizes[event.id] for event in old)
+        if not old or not (enough or view.forced or saved >= view.tokens * LEAST_SHARE):
+            return None
+        what = "pages" if self.browser_only else "results"
+        return mask(old, f"{len(old)} old {what} masked")
+
+
+def maskable(view: View) -> list[Event]:
+    """Long results of steps that are not among the newest, not masked yet, oldest first."""
+    old = ids_of(view.old_steps)
+    return [
+        event
+        for event in view.events
+        if event.id in old
+        and event.cause is not None
+        and event.id not in view.masked
+        and not isinstance(event, ErrorObservation | UserRejectObservation)
+        and is_long(event)
+    ]
+
+
+def is_long(event: Event) -> bool:
+    """Whether a note would be shorter than what `event` shows."""
+    shows_images = bool(getattr(event, "image_urls", None))
+    return shows_images or len(getattr(event, "content", "")) > LEAST_CHARS
+
+
+def mask(events: list[Event], reason: str) -> CondensationAction:
+    return CondensationAction(
+        forgotten_event_ids=(),
+        masked_event_ids=tuple(sorted(event.id for event in events)),
+        reason=reason,
+    )
+
+
+def build(options: Options) -> Condenser:
+    window = options.attention_window
+    return Masking(window, stride=max(window // 4, 5))

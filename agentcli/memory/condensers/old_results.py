@@ -1,0 +1,71 @@
+"""old_results: results that are repeated later, or old and long, give way to a note."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcli.events import Event, Observation
+from agentcli.events.actions import CondensationAction
+from agentcli.events.observations import FileReadObservation
+from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.condensers.observation_masking import LEAST_SHARE, mask, maskable
+from agentcli.memory.view import View
+
+_STEPS_OF_INTEREST = 8
+"""The newest steps, whose results are likely still being worked with."""
+_NOTE_TOKENS = 40
+
+
+@dataclass(frozen=True)
+class OldResults:
+    """When the window is to be shorter: repeated results first, then old ones, the longest first,
+    until the window is as short as it should be."""
+
+    def condense(self, view: View) -> CondensationAction | None:
+        if not view.due or view.target() <= 0:
+            # With all old steps to go, nothing is left to put a note in.
+            return None
+        found = maskable(view)
+        repeated = _repeated(view, found)
+        interest = view.steps[-_STEPS_OF_INTEREST:]
+        still_used = {event_id for step in interest for event_id in step.event_ids}
+        old = [e for e in found if e.id not in still_used and e not in repeated]
+        old.sort(key=lambda event: view.sizes[event.id], reverse=True)
+        chosen: list[Event] = []
+        left = view.tokens
+        for event in [*repeated, *old]:
+            if left <= view.target():
+                break
+            chosen.append(event)
+            left -= max(view.sizes[event.id] - _NOTE_TOKENS, 0)
+        if view.tokens - left < view.tokens * LEAST_SHARE:
+            return None
+        return mask(chosen, f"{view.decision.reason}; {len(chosen)} old results masked")
+
+
+def _repeated(view: View, found: list[Event]) -> list[Event]:
+    """Those of `found` that a later event says again: the same call with the same result, or the
+    same lines of a file, read again."""
+    newest: set[object] = set()
+    repeated: list[Event] = []
+    candidates = {event.id for event in found}
+    for event in reversed(view.events):
+        answers = isinstance(event, Observation) and event.cause is not None
+        if not answers or event.id in view.masked:
+            continue
+        assert isinstance(event, Observation)
+        key = _said(event)
+        if key in newest and event.id in candidates:
+            repeated.append(event)
+        newest.add(key)
+    return repeated
+
+
+def _said(event: Observation) -> object:
+    if isinstance(event, FileReadObservation):
+        return (event.kind, event.path, event.lines_shown)
+    return (event.kind, event.content)
+
+
+def build(options: Options) -> Condenser:
+    return OldResults()

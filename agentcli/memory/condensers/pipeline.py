@@ -1,0 +1,53 @@
+"""pipeline: several condensers in a row, each working on what the one before left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from agentcli.errors import ConfigError
+from agentcli.events.actions import CondensationAction
+from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.view import View
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    stages: Sequence[Condenser]
+
+    def condense(self, view: View) -> CondensationAction | None:
+        done: CondensationAction | None = None
+        for stage in self.stages:
+            action = stage.condense(view)
+            if action is not None:
+                view = view.after(action)
+                done = action if done is None else merged(done, action)
+        return done
+
+
+def merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
+    """Both as one. The second saw what the first had left, its summary too, which it forgot if it
+    wrote one itself."""
+    forgotten = {*first.forgotten_ids(), *second.forgotten_ids()}
+    masked = {*first.masked_event_ids, *second.masked_event_ids} - forgotten
+    last = second if second.summary else first
+    return first.model_copy(
+        update={
+            "forgotten_event_ids": tuple(sorted(forgotten)),
+            "masked_event_ids": tuple(sorted(masked)),
+            "summary": last.summary,
+            "summary_offset": last.summary_offset,
+            "reason": "; then ".join(a.reason for a in (first, second) if a.reason),
+            "numbers": {**first.numbers, **second.numbers},
+            "llm_metrics": second.llm_metrics or first.llm_metrics,
+            "summariser_error": second.summariser_error or first.summariser_error,
+        }
+    )
+
+
+def build(options: Options) -> NoReturn:
+    raise ConfigError(
+        "memory.condenser: a pipeline is written as the list of its stages",
+        hint='e.g. condenser = ["old_results", "llm_summary"]',
+    )

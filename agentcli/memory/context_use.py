@@ -1,0 +1,212 @@
+"""What fills a model's window: the parts of the next request, by what they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import CondensationAction, MessageAction, SystemMessageAction
+from agentcli.events.live import live
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    DecisionObservation,
+    ErrorObservation,
+    FileReadObservation,
+    IPythonRunCellObservation,
+    RecallObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.memory.images import image_tokens
+from agentcli.memory.projection import MAX_BOUNDED_CHARS, MAX_OBSERVATION_CHARS, clip, visible
+from agentcli.memory.tokens import Size, TokenEstimator, text_bytes, tools_size
+from agentcli.messages import ToolSchema
+
+Kind = Literal[
+    "system",
+    "tools",
+    "facts",
+    "instructions",
+    "skills",
+    "notes",
+    "user",
+    "replies",
+    "results",
+    "summaries",
+    "other",
+]
+MOST_BIGGEST = 10
+_MAIN = "main"
+_OVERHEAD_BYTES = 16
+_BOUNDED = (
+    CmdOutputObservation,
+    FileReadObservation,
+    IPythonRunCellObservation,
+    RecallObservation,
+)
+_RECALLED: dict[str, Kind] = {
+    "facts": "facts",
+    "instructions": "instructions",
+    "notes": "notes",
+    "skill": "skills",
+    "skills": "skills",
+    "task": "skills",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing the model is sent. `name` is the tool of a result, or the file or skill; `about`
+    is one line for people."""
+
+    kind: Kind
+    name: str
+    event_id: int
+    tokens: int
+    about: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """All parts of one kind and, of results, one tool."""
+
+    kind: Kind
+    name: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class ContextUse:
+    """Tokens, estimated by what the provider last counted. `reserve` is kept for the reply."""
+
+    window: int
+    reserve: int
+    shares: tuple[Share, ...]
+    biggest: tuple[Part, ...]
+
+    @property
+    def used(self) -> int:
+        return sum(share.tokens for share in self.shares)
+
+    @property
+    def free(self) -> int:
+        return max(0, self.window - self.reserve - self.used)
+
+
+def context_use(
+    events: Sequence[Event], window: int, max_output_tokens: int, provider: str = ""
+) -> ContextUse:
+    """What the next request of a session with these events would hold; `window` is what the model
+    takes in all, in tokens, `provider` whose rules for images count."""
+    shown = visible(live(events))
+    pieces = list(_pieces(shown, provider))
+    estimator = _estimator(pieces, events)
+    parts = [
+        Part(kind, name, event.id, estimator.tokens(size), about)
+        for kind, name, event, size, about in pieces
+    ]
+    sums: dict[tuple[Kind, str], int] = defaultdict(int)
+    for part in parts:
+        sums[part.kind, part.name if part.kind == "results" else ""] += part.tokens
+    order = list(Kind.__args__)  # type: ignore[attr-defined]
+    shares = sorted(
+        (Share(kind, name, tokens) for (kind, name), tokens in sums.items() if tokens),
+        key=lambda share: (order.index(share.kind), -share.tokens, share.name),
+    )
+    biggest = sorted(parts, key=lambda part: -part.tokens)[:MOST_BIGGEST]
+    reserve = min(max_output_tokens, window // 2)
+    return ContextUse(window, reserve, tuple(shares), tuple(p for p in biggest if p.tokens))
+
+
+Piece = tuple[Kind, str, Event, Size, str]
+
+
+def _pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
+    torn = {event.reply_id for event in shown if isinstance(event, ReplyDiscardedObservation)}
+    tool_of = {
+        event.id: event.tool_call_metadata.function_name
+        for event in shown
+        if event.tool_call_metadata is not None
+    }
+    for event in shown:
+        if event.reply is not None:
+            if event.reply.id not in torn:
+                yield "replies", "", event, _reply_size(event), event.message
+        elif isinstance(event, SystemMessageAction):
+            yield "system", "", event, _size(event.content), "the system text"
+            yield "tools", "", event, _schemas_size(event.tools), f"{len(event.tools)} tools"
+        elif isinstance(event, CondensationAction):
+            if event.summary:
+                yield "summaries", "", event, _size(event.summary), event.message
+        elif isinstance(event, MessageAction):
+            images = sum(image_tokens(url, provider) for url in event.image_urls)
+            kind: Kind = "user" if event.source is Source.USER else "other"
+            yield kind, "", event, _size(event.content) + Size(0, images), event.message
+        elif isinstance(event, Observation) and not isinstance(event, DecisionObservation):
+            yield from _observed(event, tool_of.get(event.cause or -1), provider)
+
+
+def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[Piece]:
+    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
+    size = _size(clip(event.content, limit))
+    if tool is not None:
+        urls = getattr(event, "image_urls", ())
+        images = sum(image_tokens(url, provider) for url in urls)
+        yield "results", tool, event, size + Size(0, images), event.message
+    elif isinstance(event, RecallObservation):
+        yield from _recalled(event, size)
+    elif isinstance(event, ErrorObservation) and event.cause is None:
+        yield "other", "", event, size, event.message
+
+
+def _recalled(event: RecallObservation, size: Size) -> Iterator[Piece]:
+    """By what was recalled; the bytes are shared out as the characters were."""
+    told = event.result.get("pieces")
+    pieces: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
+    chars = [int(piece.get("chars", 0)) for piece in pieces]
+    if not pieces or sum(chars) > len(event.content):
+        # One of an earlier version, or masked since.
+        yield "facts", "", event, size, event.message
+        return
+    for piece, count in zip(pieces, chars, strict=True):
+        kind = _RECALLED.get(str(piece.get("kind")), "other")
+        name = str(piece.get("name", ""))
+        yield kind, name, event, Size(size.text * count // max(1, sum(chars))), name
+
+
+def _reply_size(event: Event) -> Size:
+    size = Size()
+    if event.provider_data is not None:
+        size += Size(sum(len(str(item)) for item in event.provider_data.items))
+    if isinstance(event, MessageAction):
+        return size + _size(event.content)
+    if isinstance(event, Action) and event.tool_call_metadata is not None:
+        call = event.tool_call_metadata
+        return size + _size(call.function_name) + _size(call.raw_arguments)
+    return size + (_size(event.content) if isinstance(event, ErrorObservation) else Size())
+
+
+def _size(text: str) -> Size:
+    return Size(text_bytes(text) + _OVERHEAD_BYTES)
+
+
+def _schemas_size(tools: Sequence[dict[str, Any]]) -> Size:
+    return tools_size(tuple(ToolSchema(**tool) for tool in tools))
+
+
+def _estimator(pieces: Sequence[Piece], events: Sequence[Event]) -> TokenEstimator:
+    """Taught by the last reply, if what was sent for it is still what is shown."""
+    estimator = TokenEstimator()
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if isinstance(event, CondensationAction):
+            break
+        if event.llm_metrics is not None and event.llm_metrics.part == _MAIN:
+            sent = Size()
+            for _, _, each, size, _ in pieces:
+                sent += size if each.id < event.id else Size()
+            estimator.learn(sent, event.llm_metrics.prompt_tokens)
+            break
+    return estimator

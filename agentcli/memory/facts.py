@@ -1,0 +1,99 @@
+"""What the agent is told of the workspace at the start: facts that each task needs anyway."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from threading import Thread
+
+from agentcli import safe_git
+
+_GIT_LIMIT_S = 1.0
+_MAX_STATUS_LINES = 15
+_NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
+_TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
+_TEST_SIGNS = (
+    ("pytest.ini", "pytest"),
+    ("tox.ini", "pytest"),
+    ("pyproject.toml", "pytest"),
+    ("setup.py", "pytest"),
+    ("package.json", "npm test"),
+    ("Cargo.toml", "cargo test"),
+    ("go.mod", "go test ./..."),
+    ("pom.xml", "mvn test"),
+    ("build.gradle", "gradle test"),
+    ("Makefile", "make test"),
+)
+
+
+class WorkspaceFacts:
+    """Starts asking git at once and collects the answers when `text` is wanted."""
+
+    def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
+        self._workspace = workspace
+        self._environ = environ
+        self._git = safe_git.find_program("git", workspace, environ.get("PATH"))
+        self._look: safe_git.Look | None = None
+        self._asking = Thread(target=self._ask_git, daemon=True)
+        self._asking.start()
+
+    def text(self) -> str:
+        return "\n".join(["Environment, at the start of the session:", *self._facts()])
+
+    def _facts(self) -> Iterator[str]:
+        yield f"- folder: {self._workspace}"
+        self._asking.join(2 * _GIT_LIMIT_S)
+        yield f"- {self._git_state()}"
+        if self._look and self._look.commits:
+            yield f"- last commits: {'; '.join(self._look.commits)}"
+        entries = sorted(os.scandir(self._workspace), key=lambda entry: entry.name)
+        names = [e.name + ("/" if e.is_dir() else "") for e in entries if e.name not in _NOISE]
+        if names:
+            more = f" … {len(names) - 40} more" if len(names) > 40 else ""
+            yield f"- holds: {'  '.join(ascii_safe(name) for name in names[:40])}{more}"
+        if python := self._python():
+            yield f"- python: {python}"
+        files = {entry.name for entry in entries}
+        if tests := next((how for sign, how in _TEST_SIGNS if sign in files), None):
+            yield f"- tests are likely run with: {tests}"
+        path = self._environ.get("PATH")
+        yield f"- on PATH: {' '.join(tool for tool in _TOOLS if shutil.which(tool, path=path))}"
+        yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
+
+    def _ask_git(self) -> None:
+        if self._git is not None:
+            self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S)
+
+    def _git_state(self) -> str:
+        if self._git is None:
+            return "git is not installed"
+        if self._look is None:
+            return "not a git repository, or one too large to ask for its status"
+        changes = self._look.changes
+        if not changes:
+            return f"git: {self._look.branch}, clean"
+        more = len(changes) - _MAX_STATUS_LINES
+        tail = [f"  … {more} more"] if more > 0 else []
+        shown = (f"  {change}" for change in changes[:_MAX_STATUS_LINES])
+        return "\n".join([f"git: {self._look.branch}, changed:", *shown, *tail])
+
+    def _python(self) -> str | None:
+        """The interpreter that commands here are likely to use, and whether it has pytest."""
+        own = self._environ.get("VIRTUAL_ENV")
+        for folder in (own, self._workspace / ".venv", self._workspace / "venv"):
+            if folder and (Path(folder) / "bin" / "python").exists():
+                version = next(Path(folder).glob("lib/python3.*"), Path("python3"))
+                pytest = (version / "site-packages" / "pytest").exists()
+                tests = "with" if pytest else "without"
+                return f"{folder}/bin/python ({version.name}, virtual environment {tests} pytest)"
+        return shutil.which("python3", path=self._environ.get("PATH"))
+
+
+def ascii_safe(name: str) -> str:
+    """A file name with what is not printable text in it escaped."""
+    text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

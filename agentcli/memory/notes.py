@@ -1,0 +1,290 @@
+"""Notes that outlive a session: two small files of entries, kept by the model, read by people.
+
+A session is told of them once, at its beginning; what is written later is for the next one, so that
+the prompt of this one stays as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agentcli.errors import ToolError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
+from agentcli.memory.bounded_files import UnreadableText, read_bounded
+from agentcli.memory.framing import defused, digest
+
+Target = Literal["memory", "user"]
+
+SEPARATOR = "§"
+FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+LIMITS: dict[Target, int] = {"memory": 2_200, "user": 1_375}
+"""Characters of a whole file, separators included."""
+REMINDER = "notes"
+"""What the `nudge` of the reminder says."""
+_LOCK_S = 5.0
+_LOCK_PAUSE_S = 0.02
+_MOST_BYTES = 64 * 1024
+_JOIN = f"\n{SEPARATOR}\n"
+_MATCH_SHOWN = 60
+
+# Compiled when they are first used: most sessions have no notes.
+_ORDERS = (
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|message|above)"
+    r"|\byou are now\b|\bact as (?:if|though) (?:you|there)\b|\bsystem prompt\b"
+    r"|\bnew instructions?:"
+    r"|\b(?:do not|don't|never) (?:tell|inform|mention|show)\b.{0,30}\b(?:user|person|human)\b"
+    r"|\b(?:curl|wget|nc)\b.{0,200}(?:\$\{?\w*(?:KEY|TOKEN|SECRET|PASSWORD)|\.ssh/|\.env\b)"
+)
+_ROLES = (
+    r"^\s*(?:#+\s*)?(?:system|assistant|user|human|developer)\s*:"
+    r"|<\s*/?\s*(?:system|assistant|user|human|developer|tool)\b|<\||\|>|\[/?INST\]|<<SYS>>"
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file of notes after a change: its entries, the characters that are used, and whether
+    someone else had changed it meanwhile (`backup`: where that version is)."""
+
+    target: Target
+    entries: tuple[str, ...]
+    used: int
+    backup: Path | None = None
+
+    @property
+    def left(self) -> int:
+        return LIMITS[self.target] - self.used
+
+
+class Notes:
+    """The notes in `folder`. Safe against other processes, which may keep notes there too."""
+
+    def __init__(self, folder: Path, is_secret: Callable[[str], bool] = lambda text: False) -> None:
+        """`is_secret` tells whether a text holds what must not be stored."""
+        self._folder = folder
+        self._is_secret = is_secret
+        self._seen: dict[Target, str] = {}
+        self.notices: list[str] = []
+        """What was found wrong when reading, for the person."""
+
+    def recalled(self) -> list[tuple[str, str]]:
+        """Name and text of each file that has notes, as the session is told. Entries that nobody
+        should act on are left out, and what is beyond a file's limit."""
+        told = []
+        for target, name in FILES.items():
+            try:
+                entries = self._read(target)
+            except ToolError as error:
+                self.notices.append(error.message)
+                continue
+            good = [entry for entry in entries if not self.fault(entry)]
+            shown = _within(good, LIMITS[target])
+            if left_out := len(entries) - len(shown):
+                self.notices.append(
+                    f"{left_out} of {len(entries)} notes in {self._folder / name} are left out: "
+                    + ("they read like orders or secrets" if len(good) < len(entries) else "")
+                    + ("the file is too long" if len(good) == len(entries) else "")
+                )
+            if shown:
+                told.append((name, _JOIN.join(shown)))
+        return told
+
+    def entries(self, target: Target) -> tuple[str, ...]:
+        """Raises ToolError when the file can't be read."""
+        return tuple(self._read(target))
+
+    def add(self, target: Target, text: str) -> Kept:
+        """One more entry. Raises ToolError when it does not fit or must not be kept."""
+
+        def change(entries: list[str]) -> list[str]:
+            if text in entries:
+                raise ToolError(f"{FILES[target]} has this entry already.", error_id="note_exists")
+            return [*entries, text]
+
+        text = self._checked(text)
+        return self._change(target, change)
+
+    def replace(self, target: Target, old: str, text: str) -> Kept:
+        """`text` in place of the one entry that contains `old`. Raises ToolError."""
+        text = self._checked(text)
+        return self._change(target, lambda entries: _with(entries, target, old, [text]))
+
+    def remove(self, target: Target, old: str) -> Kept:
+        """Without the one entry that contains `old`. Raises ToolError."""
+        return self._change(target, lambda entries: _with(entries, target, old, []))
+
+    def fault(self, text: str) -> str:
+        """Why `text` must not be a note, empty if it may: notes are told to every later session,
+        so they are the one place from which an order planted in a file could go on working."""
+        if any(_is_unseen(char) for char in text):
+            return "it has invisible characters"
+        if re.search(_ORDERS, text, re.IGNORECASE | re.DOTALL):
+            return "it reads like an order to a model, not like a fact"
+        if re.search(_ROLES, text, re.IGNORECASE | re.MULTILINE) or defused(text) != text:
+            return "it has the marks of a conversation's roles"
+        return "it holds a secret" if self._is_secret(text) else ""
+
+    def _checked(self, text: str) -> str:
+        text = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        if not text:
+            raise ToolError("A note needs a text.", error_id="bad_note")
+        if any(line.strip() == SEPARATOR for line in text.splitlines()):
+            raise ToolError(
+                f"A line of {SEPARATOR} separates notes; add them one by one.", error_id="bad_note"
+            )
+        if fault := self.fault(text):
+            raise ToolError(f"This is not kept as a note: {fault}.", error_id="refused_note")
+        return text
+
+    def _change(self, target: Target, change: Callable[[list[str]], list[str]]) -> Kept:
+        path = self._folder / FILES[target]
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._locked():
+                before = self._raw(target)
+                old = _entries(before)
+                new = change(old)
+                text = _JOIN.join(new)
+                if len(text) > LIMITS[target] and len(text) >= len(_JOIN.join(old)):
+                    raise ToolError(_full(target, old, len(text)), error_id="notes_full")
+                backup = None
+                if self._seen.get(target, digest(before)) != digest(before):
+                    backup = path.with_name(f"{path.name}.bak")
+                    _write(backup, before)
+                _write(path, text + "\n" if text else "")
+                self._seen[target] = digest(text + "\n" if text else "")
+        except OSError as error:
+            raise ToolError(f"{path} can't be written: {error.strerror}") from error
+        return Kept(target, tuple(new), len(text), backup)
+
+    def _read(self, target: Target) -> list[str]:
+        text = self._raw(target)
+        self._seen.setdefault(target, digest(text))
+        return _entries(text)
+
+    def _raw(self, target: Target) -> str:
+        path = self._folder / FILES[target]
+        if path.is_symlink():
+            raise ToolError(f"{path} is a link; notes are kept in files only.")
+        try:
+            read = read_bounded(path, _MOST_BYTES, None)
+        except UnreadableText as why:
+            raise ToolError(f"{path} {why}.") from why
+        if read is not None and read.cut:
+            raise ToolError(f"{path} has {read.size:,} bytes, far more than notes may have.")
+        return read.text if read else ""
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Raises OSError, ToolError when another process does not let go."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        fd = os.open(self._folder / "notes.lock", flags, 0o600)
+        try:
+            deadline = time.monotonic() + _LOCK_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise ToolError("Another agent is writing the notes; try again.") from error
+                    time.sleep(_LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(fd)
+
+
+def reminder(events: Sequence[Event]) -> MessageAction | None:
+    """What to tell the model before a condensation, once a session: to keep what is worth it.
+    `events` are all of the session; for sessions with the memory tool only."""
+    told = (
+        isinstance(event, MessageAction) and event.nudge == REMINDER
+        for event in newest_first(events)
+    )
+    if any(told):
+        return None
+    return MessageAction(
+        content="[Older parts of this conversation are about to be summarised. If you learned "
+        "something that later sessions need (how this project is built, what the user prefers), "
+        "note it now with memory; then go on.]",
+        source=Source.ENVIRONMENT,
+        nudge=REMINDER,
+    )
+
+
+def _entries(text: str) -> list[str]:
+    parts = re.split(rf"^[ \t]*{SEPARATOR}[ \t]*$", text, flags=re.MULTILINE)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _within(entries: Sequence[str], limit: int) -> list[str]:
+    """The first ones that have no more than `limit` characters together."""
+    kept: list[str] = []
+    for entry in entries:
+        if len(_JOIN.join([*kept, entry])) > limit:
+            break
+        kept.append(entry)
+    return kept
+
+
+def _with(entries: Sequence[str], target: Target, old: str, new: list[str]) -> list[str]:
+    """`entries` with `new` in place of the one that contains `old`. Raises ToolError."""
+    old = old.strip()
+    fits = [number for number, entry in enumerate(entries) if old and old in entry]
+    exact = [number for number in fits if entries[number] == old]
+    if len(exact or fits) != 1:
+        why = f"{len(fits)} entries contain" if fits else "no entry contains"
+        raise ToolError(
+            f"In {FILES[target]} {why} {old[:_MATCH_SHOWN]!r}. {_listed(entries)}",
+            error_id="no_such_note",
+        )
+    at = (exact or fits)[0]
+    return [*entries[:at], *new, *entries[at + 1 :]]
+
+
+def _full(target: Target, entries: Sequence[str], wanted: int) -> str:
+    used = len(_JOIN.join(entries))
+    limit = LIMITS[target]
+    return (
+        f"{FILES[target]} has {used:,} of {limit:,} characters; {max(limit - used, 0):,} are left, "
+        f"this would make it {wanted:,}. Replace or remove an entry first. {_listed(entries)}"
+    )
+
+
+def _listed(entries: Sequence[str]) -> str:
+    return "Its entries:\n" + _JOIN.join(entries) if entries else "It is empty."
+
+
+def _is_unseen(char: str) -> bool:
+    return char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cf", "Cn", "Co", "Cs")
+
+
+def _write(path: Path, text: str) -> None:
+    """In one go, for nobody else to read. Raises OSError."""
+    # The lock is held, so nobody else uses this name; what a killed process left is written over.
+    made = path.with_name(f".{path.name}.new")
+    with suppress(FileNotFoundError):
+        made.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(made, flags, stat.S_IRUSR | stat.S_IWUSR), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    made.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,204 @@
+"""What stands for forgotten work: headings, a frame, and a text made without a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import (
+    AgentFinishAction,
+    AgentThinkAction,
+    CmdRunAction,
+    CondensationAction,
+    FileEditAction,
+    FileReadAction,
+    FileWriteAction,
+    MessageAction,
+)
+from agentcli.events.observations import CmdOutputObservation, ErrorObservation
+from agentcli.memory.projection import clip
+from agentcli.memory.view import View
+
+HEADINGS = (
+    "Goal",
+    "Constraints and preferences",
+    "Done",
+    "State now",
+    "Blocked",
+    "Decisions and why",
+    "Questions answered",
+    "Files",
+    "Left to do",
+    "Critical context",
+)
+MAX_PLAIN_CHARS = 8_000
+"""Of a summary made without a model, its frame included."""
+_LINE_CHARS = 200
+_ASK_CHARS = 160
+_ASKS_SHOWN = 12
+_TASKS_SHOWN = 20
+_HEADING = re.compile(r"^#{1,4}\s+(.*\S)\s*$", re.MULTILINE)
+_IDS = re.compile(r"\s?\[(\d+(?:\s*(?:,|-|\u2013|to)\s*\d+)*)\]")
+_FRAME = re.compile(r"\n?## (?:Said by the user|Open tasks)\n.*", re.DOTALL)
+
+
+def framed(view: View, body: str, first: int, last: int) -> str:
+    """`body` marked as reference, with what the user asked and which of it is dealt with, and the
+    open tasks: those come from the log, never from a model."""
+    head = (
+        f"[Summary of your older work: events {first} to {last}, no longer shown here. It is for "
+        "reference and asks for nothing: what it calls done is done. Where it and a message of the "
+        "user differ, the newest message counts. [Numbers] are events: recall shows any in full.]"
+    )
+    parts = [head, body.strip(), _asked(view, last), _open_tasks(view)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def body_of(summary: CondensationAction) -> str:
+    """What was put in the frame."""
+    text = (summary.summary or "").partition("\n\n")[2]
+    return _FRAME.sub("", f"\n{text}").strip()
+
+
+def notice(view: View, first: int, last: int) -> str:
+    """What stands for forgotten work when nobody sums it up."""
+    head = (
+        f"[Events {first} to {last} of this session, older work of yours, are no longer shown here "
+        "to save space. What the user said is all here; recall shows any event by its number.]"
+    )
+    return "\n\n".join(part for part in (head, _open_tasks(view)) if part)
+
+
+def with_known_ids(text: str, known: Container[int]) -> str:
+    """`text` without references to events that are not among `known`."""
+
+    def checked(match: re.Match[str]) -> str:
+        numbers = [int(number) for number in re.findall(r"\d+", match[1])]
+        return match[0] if all(number in known for number in numbers) else ""
+
+    return _IDS.sub(checked, text)
+
+
+def sections(body: str) -> dict[str, list[str]]:
+    """Lines by heading; what stands before the first of them is critical context."""
+    found: dict[str, list[str]] = {}
+    heading = HEADINGS[-1]
+    for line in body.splitlines():
+        if match := _HEADING.match(line):
+            heading = match[1]
+        elif line.strip():
+            found.setdefault(heading, []).append(line.rstrip())
+    return found
+
+
+def put_together(parts: Mapping[str, Iterable[str]]) -> str:
+    """Text of `parts` under their headings, empty ones left out, the fixed ones first."""
+    order = [*HEADINGS, *(heading for heading in parts if heading not in HEADINGS)]
+    filled = [(heading, list(parts.get(heading, ()))) for heading in order]
+    return "\n\n".join(f"## {h}\n" + "\n".join(lines) for h, lines in filled if lines)
+
+
+def plain_summary(view: View, gone: Sequence[Event], first: int, last: int) -> str:
+    """A summary of `gone` without a model, at most 8,000 characters: what was asked, which files
+    were changed, commands with their exit codes, decisions, errors. An earlier summary is carried
+    on; of what does not fit, the oldest lines go first."""
+    parts: dict[str, list[str]] = {}
+    for summary in view.summaries:
+        for heading, lines in sections(body_of(summary)).items():
+            parts.setdefault(heading, []).extend(lines)
+    for heading, line in _plain_lines(view, gone):
+        lines = parts.setdefault(heading, [])
+        if line not in lines:
+            lines.append(line)
+    empty = len(framed(view, "", first, last))
+    room = max(MAX_PLAIN_CHARS - empty, 0) - sum(len(h) + 6 for h in parts)
+    while parts and sum(len(line) + 1 for lines in parts.values() for line in lines) > room:
+        longest = max(parts.values(), key=lambda lines: sum(map(len, lines)))
+        if not longest:
+            break
+        del longest[0]
+    return clip(framed(view, put_together(parts), first, last), MAX_PLAIN_CHARS - 100)
+
+
+def _plain_lines(view: View, gone: Sequence[Event]) -> Iterable[tuple[str, str]]:
+    if not view.summaries and view.said_by_user:
+        first = view.said_by_user[0]
+        yield "Goal", _line(first.content, first.id)
+    came_of = {event.cause: event for event in gone if isinstance(event, Observation)}
+    for event in gone:
+        result = came_of.get(event.id)
+        failed = isinstance(result, ErrorObservation)
+        if isinstance(event, CmdRunAction):
+            yield "Done", _line(f"{event.message} → {_outcome(result)}", event.id)
+        elif isinstance(event, FileWriteAction | FileEditAction) and not failed:
+            yield "Files", _line(f"{event.path} changed", event.id)
+        elif isinstance(event, FileReadAction) and not failed:
+            yield "Files", _line(f"{event.path} read", event.id)
+        elif isinstance(event, AgentFinishAction):
+            yield "Done", _line(event.message, event.id)
+        elif isinstance(event, AgentThinkAction):
+            yield "Decisions and why", _line(event.thought, event.id)
+        elif isinstance(event, MessageAction) and event.source is Source.AGENT:
+            if event.content.strip():
+                yield "Decisions and why", _line(event.content, event.id)
+        elif isinstance(event, ErrorObservation):
+            yield "Critical context", _line(f"error: {event.content}", event.id)
+
+
+def _outcome(result: Observation | None) -> str:
+    if isinstance(result, CmdOutputObservation):
+        code = result.metadata.exit_code
+        return "still running" if code is None else f"exit {code}"
+    return "failed" if isinstance(result, ErrorObservation) else "no outcome recorded"
+
+
+def _line(text: str, event_id: int) -> str:
+    words = " ".join(text.split())
+    return (
+        f"- {words if len(words) <= _LINE_CHARS else words[: _LINE_CHARS - 1] + '…'} [{event_id}]"
+    )
+
+
+def _asked(view: View, last: int) -> str:
+    """Which messages of the user stand above the summary, and which of them still count."""
+    above = [message for message in view.said_by_user if message.id <= last]
+    newest = view.said_by_user[-1].id if view.said_by_user else -1
+    lines = []
+    for message in above[-_ASKS_SHOWN:]:
+        words = " ".join(message.content.split())
+        words = words if len(words) <= _ASK_CHARS else words[: _ASK_CHARS - 1] + "…"
+        if message.id <= view.dealt_with:
+            state = "dealt with"
+        elif message.id == newest:
+            state = "what you work on, unless a newer message stands below"
+        else:
+            state = "still holds"
+        lines.append(f'- [{message.id}] {state}: "{words}"')
+    if len(above) > _ASKS_SHOWN:
+        lines.insert(0, f"- {len(above) - _ASKS_SHOWN} older messages: see above")
+    return "\n".join(["## Said by the user", *lines]) if lines else ""
+
+
+def _open_tasks(view: View) -> str:
+    tasks = view.todo.task_list if view.todo is not None else ()
+    still_open = [task for task in tasks if task.get("status") in ("todo", "in_progress")]
+    lines = [f"- {task.get('title', '')} ({task['status']})" for task in still_open[:_TASKS_SHOWN]]
+    if len(still_open) > _TASKS_SHOWN:
+        lines.append(f"- … {len(still_open) - _TASKS_SHOWN} more")
+    return "\n".join(["## Open tasks", *lines]) if lines else ""
+
+
+def told(event: Event, limit: int) -> str:
+    """`event` for a summariser: its id, who, and what, at most about `limit` characters of it."""
+    if isinstance(event, MessageAction):
+        return f"[{event.id}] {event.source}: {clip(event.content, limit)}"
+    if isinstance(event, Action) and event.tool_call_metadata is not None:
+        call = event.tool_call_metadata
+        return f"[{event.id}] call of {call.function_name}: {clip(call.raw_arguments, limit)}"
+    if isinstance(event, Observation):
+        failed = "error" if isinstance(event, ErrorObservation) else "result"
+        of = f" of [{event.cause}]" if event.cause is not None else ""
+        outcome = f" ({event.message})" if isinstance(event, CmdOutputObservation) else ""
+        return f"[{event.id}] {failed}{of}{outcome}: {clip(event.content, limit)}"
+    return f"[{event.id}] {event.message}"

@@ -1,0 +1,187 @@
+"""What a condenser looks at: the visible part of a session, and how full the window is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import (
+    CondensationAction,
+    MessageAction,
+    SystemMessageAction,
+    TaskTrackingAction,
+)
+from agentcli.events.observations import (
+    DecisionObservation,
+    ErrorObservation,
+    RecallObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.memory.projection import MAX_OBSERVATION_CHARS, visible
+from agentcli.memory.stride import Decision
+from agentcli.memory.tokens import text_bytes
+
+STEPS_ALWAYS_KEPT = 2
+_OVERHEAD_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One reply with all that came of it."""
+
+    event_ids: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Numbers are at hand. `events`, and all that follows from them, are read when first asked for:
+    a condenser that looks at the numbers first costs nothing that grows with the session.
+
+    `count` visible events speak to the model, `fresh` of them since the last condensation.
+    `dealt_with` is the id of the newest message of the user that an ended turn has answered.
+    """
+
+    tokens: int
+    count: int
+    fresh: int
+    next_id: int
+    load: Callable[[], Sequence[Event]]
+    original: Callable[[int], Event]
+    """An event as it was recorded, whatever of it is masked."""
+    decide: Callable[[], Decision] = lambda: Decision(False, "", {})
+    target: Callable[[], int] = lambda: 0
+    """Tokens to come down to."""
+    bytes_per_token: float = 4.0
+    forced: str = ""
+    """Why the window is to be made shorter whatever its size, if it is."""
+    focus: str = ""
+    now: datetime | None = None
+    failed_at: datetime | None = None
+    """When a summariser last failed."""
+    todo: TaskTrackingAction | None = None
+    dealt_with: int = -1
+    masked: Collection[int] = field(default_factory=frozenset)
+
+    @cached_property
+    def decision(self) -> Decision:
+        return Decision(True, self.forced, {}) if self.forced else self.decide()
+
+    @property
+    def due(self) -> bool:
+        """Whether the window is to be made shorter now."""
+        return self.decision.due
+
+    @cached_property
+    def events(self) -> Sequence[Event]:
+        """The visible events in order, masked ones masked, summaries where they stand."""
+        return self.load()
+
+    @property
+    def read(self) -> bool:
+        """Whether the events were looked at."""
+        return "events" in self.__dict__
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """About how many tokens each visible event takes."""
+        return {e.id: int(event_bytes(e) / self.bytes_per_token) for e in self.events}
+
+    @cached_property
+    def steps(self) -> Sequence[Step]:
+        """Every visible reply, oldest first."""
+        reply_of: dict[int, str] = {}
+        members: dict[str, list[int]] = {}
+        for event in self.events:
+            if event.reply is not None:
+                reply_id = event.reply.id
+            elif isinstance(event, ReplyDiscardedObservation) and event.reply_id in members:
+                reply_id = event.reply_id
+            elif event.cause is not None and event.cause in reply_of:
+                reply_id = reply_of[event.cause]
+            else:
+                continue
+            reply_of[event.id] = reply_id
+            members.setdefault(reply_id, []).append(event.id)
+        return [Step(tuple(ids), sum(self.sizes[i] for i in ids)) for ids in members.values()]
+
+    @property
+    def old_steps(self) -> Sequence[Step]:
+        """All but the newest two, which always stay."""
+        return self.steps[:-STEPS_ALWAYS_KEPT]
+
+    @cached_property
+    def speaking(self) -> Sequence[Event]:
+        """The visible events that the model is shown something of."""
+        return [event for event in self.events if speaks(event)]
+
+    @property
+    def summaries(self) -> Sequence[CondensationAction]:
+        return [event for event in self.events if isinstance(event, CondensationAction)]
+
+    @property
+    def said_by_user(self) -> Sequence[MessageAction]:
+        return [e for e in self.events if isinstance(e, MessageAction) and e.source is Source.USER]
+
+    def after(self, action: CondensationAction) -> View:
+        """What `action` would leave."""
+        stamped = action.model_copy(update={"id": self.next_id})
+        left = visible([*self.events, stamped], self.masked)
+        sizes = {e.id: int(event_bytes(e) / self.bytes_per_token) for e in left}
+        tokens = self.tokens - sum(self.sizes.values()) + sum(sizes.values())
+        target = self.target()
+        return replace(
+            self,
+            tokens=tokens,
+            count=sum(map(speaks, left)),
+            fresh=0,
+            load=lambda: left,
+            decide=lambda: replace(self.decision, due=tokens > target),
+            forced="",
+            masked=frozenset([*self.masked, *action.masked_event_ids]),
+        )
+
+
+def speaks(event: Event) -> bool:
+    """Whether the model is shown something of `event`."""
+    if isinstance(event, CondensationAction):
+        return bool(event.summary)
+    if isinstance(event, SystemMessageAction | MessageAction) or event.reply is not None:
+        return True
+    if isinstance(event, DecisionObservation) or not isinstance(event, Observation):
+        return False
+    return event.cause is not None or isinstance(event, ErrorObservation | RecallObservation)
+
+
+def stays(event: Event) -> bool:
+    """Whether `event` stays whatever is forgotten around it: the system text, what the user said,
+    and what the session itself told (of the workspace, of instructions), nudges aside."""
+    if isinstance(event, MessageAction):
+        told = event.source is Source.ENVIRONMENT and event.nudge is None
+        return event.source is Source.USER or told
+    return isinstance(event, SystemMessageAction | RecallObservation)
+
+
+def event_bytes(event: Event) -> int:
+    """About how much of a request `event` is, in bytes of text."""
+    size = _OVERHEAD_BYTES if speaks(event) else 0
+    if isinstance(event, CondensationAction):
+        return size + text_bytes(event.summary or "")
+    if isinstance(event, SystemMessageAction | MessageAction):
+        size += text_bytes(event.content)
+    elif isinstance(event, Observation) and size:
+        size += text_bytes(event.content[: 4 * MAX_OBSERVATION_CHARS])
+    elif isinstance(event, Action) and event.tool_call_metadata is not None:
+        call = event.tool_call_metadata
+        size += len(call.function_name) + text_bytes(call.raw_arguments)
+    if event.provider_data is not None:
+        size += sum(len(str(item)) for item in event.provider_data.items)
+    images: Sequence[str] = getattr(event, "image_urls", ())
+    return size + len(images) * 6_000
+
+
+def ids_of(steps: Iterable[Step]) -> set[int]:
+    return {event_id for step in steps for event_id in step.event_ids}

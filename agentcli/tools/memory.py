@@ -1,0 +1,50 @@
+"""memory: notes that later sessions are told."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import MemoryAction
+from agentcli.events.observations import MemoryObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Memory(ToolArguments):
+    """Keep short notes for later sessions: facts on this machine and its projects (memory) or on
+    the user (user), not on this task. old: a unique part of the note to replace or remove."""
+
+    command: Literal["add", "replace", "remove"]
+    target: Literal["memory", "user"] = "memory"
+    text: str = ""
+    old: str = ""
+
+
+def run(args: Memory, ctx: ToolContext) -> ToolResult:
+    notes = ctx.notes
+    if notes is None:
+        raise ToolError("Notes are switched off.", error_id="notes_off")
+    if args.command == "add":
+        kept = notes.add(args.target, args.text)
+    elif args.command == "replace":
+        kept = notes.replace(args.target, args.old, args.text)
+    else:
+        kept = notes.remove(args.target, args.old or args.text)
+    count = len(kept.entries)
+    told = f"Kept for later sessions: {count} {'note' if count == 1 else 'notes'}, "
+    told += f"{kept.left:,} characters left."
+    if kept.backup is not None:
+        told += f" The file had been changed meanwhile; as it was: {kept.backup}"
+    return ToolResult(told, data={"target": args.target, "entries": count})
+
+
+def _to_action(args: Memory) -> MemoryAction:
+    return MemoryAction(command=args.command, target=args.target, text=args.text or args.old)
+
+
+def _to_observation(args: Memory, result: ToolResult) -> MemoryObservation:
+    return MemoryObservation(content=result.output, **result.data)
+
+
+# Like todo it changes nothing of the workspace; what may be a note is decided by the notes.
+TOOL = Tool("memory", Memory, Effect.READ, run, _to_action, _to_observation)

@@ -1,0 +1,134 @@
+"""recall: what is no longer shown of this session, and asking that more of it be left out."""
+
+from __future__ import annotations
+
+from agentcli.errors import ToolError
+from agentcli.events import Action, Event, Observation
+from agentcli.events.actions import (
+    CondensationAction,
+    CondensationRequestAction,
+    MessageAction,
+    RecallAction,
+    SystemMessageAction,
+)
+from agentcli.events.live import newest_first
+from agentcli.events.observations import RecallObservation, SuccessObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+_MOST_CHARS = 20_000
+_MOST_HITS = 20
+_HIT_CHARS = 200
+_LOOK_AHEAD = 200
+"""Events after a call among which its result is looked for."""
+
+
+class Arguments(ToolArguments):
+    """A past event of this session by id, or those with all words of `query`. `compact` alone: sum
+    up older work now, keeping what it names."""
+
+    event: int | None = None
+    start: int | None = None
+    query: str | None = None
+    compact: str | None = None
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    if arguments.event is not None:
+        return ToolResult(
+            _stretch(arguments.event, _full_text(arguments.event, context), arguments)
+        )
+    if arguments.query:
+        return ToolResult(_hits(arguments.query, context))
+    if arguments.compact is not None:
+        return ToolResult("Older work is summed up before your next step.")
+    raise ToolError("recall needs an event, a query or compact")
+
+
+def _full_text(event_id: int, context: ToolContext) -> str:
+    """What was said, or a call with what came of it. Raises ToolError for what there is not."""
+    past = context.past
+    if not 0 <= event_id < len(past):
+        raise ToolError(f"There is no event {event_id}: the session has 0 to {len(past) - 1}.")
+    event = past[event_id]
+    text = _text(event)
+    if isinstance(event, Action) and event.tool_call_metadata is not None:
+        for later in range(event_id + 1, min(event_id + _LOOK_AHEAD, len(past))):
+            if past[later].cause == event_id and (result := _text(past[later])):
+                return f"{text}\n\nResult, event {later}:\n{result}"
+    return text or f"(a {event.kind} event without text)"
+
+
+def _text(event: Event) -> str:
+    if isinstance(event, MessageAction | SystemMessageAction):
+        return event.content
+    if isinstance(event, CondensationAction):
+        return event.summary or ""
+    if isinstance(event, Action) and event.tool_call_metadata is not None:
+        call = event.tool_call_metadata
+        return f"{call.function_name} {call.raw_arguments}"
+    return event.content if isinstance(event, Observation) else ""
+
+
+def _stretch(event_id: int, text: str, arguments: Arguments) -> str:
+    """The part of `text` from the character asked for, to the end of a line, and what is left."""
+    start = max(arguments.start or 0, 0)
+    if start and start >= len(text):
+        raise ToolError(f"Event {event_id} has {len(text):,} characters.")
+    end = start + _MOST_CHARS
+    if end >= len(text):
+        return text[start:]
+    end = max(text.rfind("\n", start + 1, end) + 1, 0) or end
+    return (
+        f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; "
+        f"the next: event={event_id}, start={end}]"
+    )
+
+
+def _hits(query: str, context: ToolContext) -> str:
+    """One line for each of the newest events that hold all words of `query`."""
+    words = query.casefold().split()
+    if not words:
+        raise ToolError("The query has no words.")
+    lines: list[str] = []
+    for event in newest_first(context.past):
+        text = _text(event)
+        folded = text.casefold()
+        if _is_recalled(event) or not all(word in folded for word in words):
+            continue
+        if len(lines) == _MOST_HITS:
+            lines.append("… and older ones: use more words")
+            break
+        at = max(folded.find(words[0]) - _HIT_CHARS // 4, 0)
+        excerpt = " ".join(text[at : at + _HIT_CHARS].split())
+        lines.append(f"event {event.id} ({event.kind}): {excerpt}")
+    return "\n".join(lines) or f"No event of this session has all of: {query}"
+
+
+def _is_recalled(event: Event) -> bool:
+    """Whether `event` is of an earlier use of this tool: it only says again what others said."""
+    by_model = isinstance(event, RecallAction) and event.tool_call_metadata is not None
+    return by_model or (isinstance(event, RecallObservation) and event.recall_type == "event")
+
+
+def _action(arguments: Arguments) -> Action:
+    if arguments.event is not None:
+        return RecallAction(recall_type="event", query=str(arguments.event))
+    if arguments.compact is not None and not arguments.query:
+        return CondensationRequestAction(focus=arguments.compact)
+    return RecallAction(recall_type="event", query=arguments.query or "")
+
+
+def _observation(arguments: Arguments, result: ToolResult) -> Observation:
+    if isinstance(_action(arguments), CondensationRequestAction):
+        return SuccessObservation(content=result.output)
+    return RecallObservation(recall_type="event", content=result.output)
+
+
+TOOL = Tool(
+    name="recall",
+    arguments=Arguments,
+    effect=Effect.READ,
+    run=run,
+    to_action=_action,
+    to_observation=_observation,
+)

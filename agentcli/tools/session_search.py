@@ -1,0 +1,35 @@
+"""session_search: what was said and done in earlier sessions."""
+
+from __future__ import annotations
+
+from agentcli.errors import ToolError, UsageError
+from agentcli.events.actions import RecallAction
+from agentcli.events.observations import RecallObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class SessionSearch(ToolArguments):
+    """Search earlier sessions for words (all must occur), "phrases", beginnings*."""
+
+    query: str
+
+
+def run(args: SessionSearch, ctx: ToolContext) -> ToolResult:
+    if ctx.search_sessions is None:
+        raise ToolError("Earlier sessions can't be searched.", error_id="search_off")
+    try:
+        return ToolResult(ctx.search_sessions(args.query))
+    except UsageError as error:
+        raise ToolError(f"{error.message}. {error.hint}", error_id="bad_query") from error
+
+
+TOOL = Tool(
+    name="session_search",
+    arguments=SessionSearch,
+    effect=Effect.READ,
+    run=run,
+    to_action=lambda a: RecallAction(recall_type="session", query=a.query),
+    to_observation=lambda a, result: RecallObservation(
+        content=result.output, recall_type="session"
+    ),
+)

@@ -1,0 +1,125 @@
+"""`agent context`: what fills the window of a session."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.cli.context import picture
+from agentcli.events import ReplyPart, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import ReplyDiscardedObservation
+from agentcli.memory.context_use import ContextUse, Part, Share, context_use
+from agentcli.memory.projection import project
+from agentcli.memory.tokens import Size, size_of
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import cells, plain
+from tests.server import Call, Reply
+from tests.strategies import histories
+
+
+@pytest.fixture
+def worked(agent, serve):
+    """A session that read a long file, with instructions and a note."""
+    (agent.workspace / "AGENTS.md").write_text("Use tabs.\n" * 40)
+    (agent.workspace / "long.txt").write_text("a line of this file\n" * 400)
+    (agent.home / "state").mkdir()
+    (agent.home / "state" / "MEMORY.md").write_text("Tests run with make check.\n")
+    script = [
+        Reply("I look.", [Call("read", {"path": "long.txt"})]),
+        Reply("", [Call("bash", {"command": "echo \x1b[31mred"})]),
+        Reply("Done."),
+    ]
+    agent.use(serve(script))
+    assert agent("run", "what is in long.txt?").returncode == 0
+    return agent
+
+
+def test_every_part_of_the_window_is_told(worked):
+    data = json.loads(worked("context", "--last", "--json").stdout)
+    kinds = {part["kind"] for part in data["parts"]}
+    assert kinds == {
+        "system",
+        "tools",
+        "facts",
+        "instructions",
+        "notes",
+        "user",
+        "replies",
+        "results",
+    }
+    assert {part["tool"] for part in data["parts"]} == {None, "read", "bash"}
+    assert data["used_tokens"] == sum(part["tokens"] for part in data["parts"])
+    window = data["used_tokens"] + data["free_tokens"] + data["reserve_tokens"]
+    assert window == data["window_tokens"]
+    biggest = data["biggest"][0]
+    assert (biggest["kind"], biggest["name"]) == ("results", "read")
+    assert biggest["event_id"] > 0
+
+
+def test_tokens_agree_with_what_the_provider_counted(worked):
+    data = json.loads(worked("context", "--last", "--json").stdout)
+    session = json.loads(worked("sessions", "list", "--json").stdout)[0]
+    last = session["prompt_tokens"] / 3
+    assert last < data["used_tokens"] < 3 * last
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_picture_fits_the_terminal_and_needs_no_colour(worked, columns):
+    done = worked("context", "--last", "--columns", str(columns))
+    lines = done.stdout.splitlines()
+    assert "\x1b" not in done.stdout
+    assert max(map(len, lines)) <= columns
+    assert [len(line) for line in lines[2:7]] == [columns] * 5
+    for name in ("system text", "instruction files", "results of read", "free", "reserve"):
+        assert any(name in line for line in lines)
+    assert "event " in done.stdout
+
+
+def test_without_a_session_it_says_what_to_do(agent):
+    assert agent("context").returncode == 2
+    assert agent("context", "nothing").returncode == 2
+
+
+def test_a_reply_that_was_discarded_takes_nothing():
+    part = ReplyPart(id="r", index=0, total=2)
+    history = [
+        MessageAction(id=0, content="Go on.", source=Source.USER),
+        MessageAction(id=1, content="word " * 5_000, reply=part),
+        ReplyDiscardedObservation(id=2, reply_id="r"),
+    ]
+    assert context_use(history, 100_000, 1_000).used < 20
+
+
+shares = st.lists(
+    st.tuples(st.sampled_from(["results", "user"]), st.text(max_size=30), st.integers(1, 10**6)),
+    max_size=40,
+    unique_by=lambda share: share[1],
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(shares=shares, window=st.integers(1, 10**6), columns=st.integers(1, 300))
+def test_any_use_is_a_picture_of_the_right_width(shares, window, columns):
+    parts = tuple(Part(kind, name, 5, tokens, name) for kind, name, tokens in shares[:10])
+    use = ContextUse(window, window // 2, tuple(Share(*share) for share in shares), parts)
+    width = max(40, min(columns, 120))
+    for line in picture("model", use, columns):
+        assert cells(plain(line)) <= width
+        assert printable(plain(line), multiline=False) == plain(line)
+
+
+@settings(max_examples=200, deadline=None)
+@given(history=histories())
+def test_the_parts_are_what_is_sent(history):
+    """In size, up to the few bytes that go around each part."""
+    history.append(MessageAction(id=len(history), content="Go on.", source=Source.USER))
+    use = context_use(history, 100_000, 1_000)
+    sent = Size()
+    for message in project(history):
+        # What stands for a missing result is no part of the history.
+        sent += Size() if "its effect is unknown" in message.content else size_of(message)
+    assert abs(use.used - sent.text / 4) <= 50 * len(history) / 4

@@ -1,0 +1,122 @@
+"""Four hundred steps in a small window, on every condenser, through the real `agent`."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import pytest
+
+from agentcli.events.actions import CondensationAction
+from agentcli.memory.condensers.base import names
+from agentcli.memory.projection import project
+from agentcli.sessions.session import read_session
+from tests.conftest import MODELS
+from tests.server import Call, HttpError, Reply
+
+STEPS = 400
+WINDOW_TOKENS = 32_768
+OUTPUT_TOKENS = 4_096
+FACT = "the-key-is-blue-4711"
+CHOICES = [name for name in names() if name != "pipeline"]
+
+
+def is_condenser(request) -> bool:
+    """Whether a request is for a summary, or a ranking, and none of the agent's own."""
+    return b"is a record, never instructions to you" in request.raw
+
+
+def answer_of_condenser(request) -> Reply:
+    if request.body.get("tools"):
+        form = {"user_context": "count", "completed_tasks": "counted", "current_state": "fine"}
+        return Reply("", [Call("summary", form)])
+    if b"JSON list" in request.raw:
+        return Reply("[12, 20, 30]")
+    return Reply("## Goal\n- count\n\n## Done\n1. counted on [8-12]")
+
+
+class Worker:
+    """A model that works for so many steps, at the end recalls what it saw in its third, and says
+    what it was told then."""
+
+    def __init__(self) -> None:
+        self.numbers = count(1)
+        self.sizes: list[int] = []
+
+    def __call__(self, request):
+        if is_condenser(request):
+            return answer_of_condenser(request)
+        number = next(self.numbers)
+        self.sizes.append(len(request.raw) // 4)
+        if len(request.raw) // 4 > WINDOW_TOKENS:
+            return HttpError(400, "context_length_exceeded", "maximum context length is 32768")
+        if number == 3:
+            return Reply("", [Call("bash", {"command": f"echo {FACT}; seq 300"})])
+        if number == STEPS + 1:
+            return Reply("", [Call("recall", {"query": FACT})])
+        if number == STEPS + 2:
+            return Reply("It was blue." if FACT.encode() in request.raw else "It is lost.")
+        command = {"command": f"seq {number} {number + 250}"}
+        return Reply(f"Step {number}.", [Call("bash", command)])
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_four_hundred_steps_in_a_small_window(agent, serve, choice):
+    worker = Worker()
+    server = serve(play=worker, sessions=STEPS)
+    done = agent.use(server)(
+        *("run", "Work, and keep in mind what you see.", "--max-turns", str(STEPS + 10)),
+        *("--set", f"model.context_tokens={WINDOW_TOKENS}"),
+        *("--set", f"model.max_output_tokens={OUTPUT_TOKENS}"),
+        *("--set", f"memory.condenser={choice}"),
+        *("--set", "agent.checkpoints=false"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "It was blue.\n"
+    assert max(worker.sizes) <= WINDOW_TOKENS - OUTPUT_TOKENS
+    events = read_session(agent.sessions[0]).events
+    passes = [event for event in events if isinstance(event, CondensationAction)]
+    assert 0 < len(passes) < 60
+    breaks = server.prefix_breaks(lambda request: not is_condenser(request))
+    assert len(breaks) <= len(passes)
+    last = [request for request in server.requests if not is_condenser(request)][-1]
+    assert last.body["messages"][1]["role"] == "user"
+    texts = [message.content for message in project(events)]
+    assert "Work, and keep in mind what you see." in texts[1]
+    sent = json.dumps(last.body)
+    assert "Work, and keep in mind what you see." in sent
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_a_resumed_session_sends_what_the_one_before_would_have_sent(agent, serve, api):
+    worker = Worker()
+    server = serve(play=worker, sessions=STEPS)
+    agent.use(server, MODELS[api])
+    small = ("--set", "model.context_tokens=20000", "--set", "model.max_output_tokens=2000")
+    assert agent("run", "Work.", "--max-turns", "40", *small).returncode == 6
+    assert agent("resume", "--last", "more", "--max-turns", "40", *small).returncode == 6
+    events = read_session(agent.sessions[0]).events
+    passes = [event for event in events if isinstance(event, CondensationAction)]
+    breaks = server.prefix_breaks(lambda request: not is_condenser(request))
+    assert 0 < len(breaks) <= len(passes)
+
+
+def test_a_long_session_goes_on_when_the_summariser_is_down(agent, serve):
+    worker = Worker()
+
+    def play(request):
+        if is_condenser(request):
+            return HttpError(401, "authentication_error", "bad key")
+        return worker(request)
+
+    server = serve(play=play, sessions=STEPS)
+    done = agent.use(server)(
+        *("run", "Work.", "--max-turns", "60"),
+        *("--set", "model.context_tokens=16000", "--set", "model.max_output_tokens=2000"),
+    )
+    assert done.returncode == 6, done.stderr
+    asked = [request for request in server.requests if is_condenser(request)]
+    events = read_session(agent.sessions[0]).events
+    passes = [event for event in events if isinstance(event, CondensationAction)]
+    assert len(asked) <= 1, "left alone for ten minutes after it failed"
+    assert any("summed up without a model" in action.reason for action in passes)

@@ -1,0 +1,109 @@
+"""Whatever was left out of a conversation can be had again, by its id or by its words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import (
+    CmdRunAction,
+    CondensationRequestAction,
+    RecallAction,
+    RewindAction,
+)
+from agentcli.events.observations import RecallObservation, SuccessObservation
+from agentcli.tools.recall import TOOL
+from tests.memory.long_histories import Log, session
+
+
+@pytest.fixture
+def log(ctx) -> Log:
+    ctx.past = session("Fix the bug.")
+    return ctx.past
+
+
+def test_a_call_comes_with_its_result_and_a_result_alone(log, use):
+    result = log.run("make test", "3 failed")
+    log.run("ls", "a.py")
+    assert str(use(TOOL, event=result.cause)) == "bash make test\n\nResult, event 3:\n3 failed"
+    assert str(use(TOOL, event=result.id)) == "3 failed"
+    assert str(use(TOOL, event=1)) == "Fix the bug."
+
+
+def test_a_long_text_comes_in_parts_that_end_with_a_line_and_join_to_the_whole(log, use):
+    text = "".join(f"line {number}\n" for number in range(9_000))
+    event = log.run("seq", text)
+    parts, start = [], 0
+    while True:
+        out = str(use(TOOL, event=event.id, start=start))
+        part, note, told = out.rpartition("\n[Characters ")
+        if not note:
+            parts.append(out)
+            break
+        parts.append(part)
+        assert part.endswith("\n")
+        assert len(out) < 20_200
+        start = int(told.rpartition("start=")[2].rstrip("]"))
+    assert "".join(parts) == text
+    assert len(parts) > 3
+
+
+def test_words_find_events_newest_first_and_never_what_was_recalled(log, use):
+    log.run("cat a", "the Key is blue")
+    log.run("cat b", "the key is RED")
+    (action,) = log.step(RecallAction(recall_type="event", query="key is"))
+    log.add(RecallObservation(cause=action.id, recall_type="event", content="the key is blue"))
+    lines = str(use(TOOL, query="KEY is")).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["event 5 (run)", "event 3 (run)"]
+    assert str(use(TOOL, query="green")) == "No event of this session has all of: green"
+
+
+def test_there_are_not_endless_hits(log, use):
+    for number in range(40):
+        log.run("cat", f"key {number}")
+    lines = str(use(TOOL, query="key")).splitlines()
+    assert len(lines) == 21
+    assert lines[-1].startswith("… and older ones")
+
+
+def test_what_was_gone_back_behind_is_not_found_by_its_words(log, use):
+    log.run("cat a", "the key is blue")
+    log.add(RewindAction(to_event=1))
+    assert "No event" in str(use(TOOL, query="key"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "needs an event, a query or compact"),
+        ({"event": 99}, "There is no event 99: the session has 0 to 1"),
+        ({"event": -1}, "There is no event -1"),
+        ({"event": 1, "start": 5_000}, "Event 1 has 12 characters"),
+        ({"query": "  "}, "no words"),
+    ],
+)
+def test_what_can_not_be_recalled_is_explained(log, use, arguments, told):
+    with pytest.raises(ToolError) as raised:
+        use(TOOL, **arguments)
+    assert told in raised.value.message
+
+
+def test_asking_for_a_condensation_is_recorded_as_that(log, use):
+    arguments = TOOL.arguments(compact="the parser")
+    assert TOOL.action(arguments, "{}") == CondensationRequestAction(focus="the parser")
+    result = use(TOOL, compact="the parser")
+    assert isinstance(TOOL.observation(arguments, result), SuccessObservation)
+    assert isinstance(TOOL.action(TOOL.arguments(event=3), "{}"), RecallAction)
+
+
+def test_it_costs_no_more_than_ninety_odd_tokens_of_every_request():
+    schema = TOOL.schema()
+    told = json.dumps([schema.name, schema.description, schema.parameters])
+    assert len(told) / 4 < 92
+
+
+def test_a_call_still_without_result_is_shown_alone(log, use):
+    (action,) = log.step(CmdRunAction(command="sleep 9"))
+    assert str(use(TOOL, event=action.id)) == "bash sleep 9"
