@@ -156,5 +156,5 @@ def test_a_project_can_set_no_prompt(agent, serve):
     (agent.workspace / ".agent").mkdir()
     (agent.workspace / ".agent" / "config.toml").write_text('[agent]\nprompt = "x.j2"\n')
     done = agent("run", "hello")
-    assert "agent.prompt is not for a project to set" in done.stderr
+    assert "ignored: agent.prompt" in done.stderr
     assert "coding assistant" in json.dumps(server.requests[0].body)
