@@ -68,7 +68,8 @@ class Session:
             self.bodies.append(raw)
         self.api = api
         number = len(self.seen)
-        command = self.command if number <= self.steps else self.last_command
+        # Each one another word, which `true` ignores: who repeats itself may be taken for stuck.
+        command = f"{self.command} {number}" if number <= self.steps else self.last_command
         if not command:
             return Reply("Done."), seen
         if number == 1:

@@ -109,7 +109,9 @@ def test_a_refused_key_is_asked_for_again_and_stays_secret(agent, serve, status)
     done = agent("run", "x", "--set", "llm.retries=0", "--set", "llm.retry_base_s=1000")
     assert (done.returncode, done.stdout) == (0, "It is [redacted], before [redacted].\n")
     assert len(server.requests) == 2
-    stored = b"".join(path.read_bytes() for path in agent.home.rglob("state/**/*.*"))
+    stored = b"".join(
+        path.read_bytes() for path in agent.home.rglob("state/**/*") if path.is_file()
+    )
     assert b"[redacted]" in stored
     assert FIRST_KEY.encode() not in stored
     assert SECOND_KEY.encode() not in stored

@@ -126,7 +126,11 @@ class Trial:
         known = self.session
         arguments = ["resume", known.name] if known else ["run", workload.TASK]
         trace = self._folder / f"trace-{len(self.runs)}"
-        ended = self._run([*arguments, "--yolo", "--set", "llm.retry_base_s=0"], disturbance, trace)
+        arguments += ["--yolo", "--set", "llm.retry_base_s=0"]
+        if isinstance(disturbance, Strike):
+            # From within the sandbox a command can't reach the process that it is to kill.
+            arguments.append("--no-sandbox")
+        ended = self._run(arguments, disturbance, trace)
         self.runs.append(ended)
         for problem in self.ledger.look(self.agent.sessions, ended.code):
             self._note(f"{problem} [{disturbance}]")

@@ -89,6 +89,7 @@ def test_the_workspace_itself_comes_back(workspace, checkpoints):
 
 
 def test_without_git_only_the_diff_is_missing(workspace, checkpoints, monkeypatch):
+    monkeypatch.setattr(os, "defpath", "/nonexistent")
     monkeypatch.setenv("PATH", "bin:/nonexistent")
     old = checkpoints.take().tree
     (workspace / "README").unlink()

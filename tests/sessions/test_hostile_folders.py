@@ -33,8 +33,8 @@ def originals(tmp_path_factory) -> dict[str, Path]:
     for name, steps in (("short", 1), ("long", 60)):
         home, workspace = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work")
         (workspace / "notes.txt").write_text("notes\n")
-        look = [Call("read", {"path": "notes.txt"})]
-        with ModelServer([Reply("", look)] * steps + [Reply("looked")]) as server:
+        looks = [Reply("", [Call("glob", {"pattern": f"{n}*"})]) for n in range(steps)]
+        with ModelServer([*looks, Reply("looked")]) as server:
             done = Agent(home, workspace).use(server)("run", "look around", "--name", name)
         assert done.returncode == 0, done.stderr
         homes[name] = home
@@ -388,8 +388,9 @@ def runs(events: dict[str, bytes]) -> int:
 @mounts
 def test_a_disk_that_fills_up(agent, serve):
     """With the room that was set aside the end is recorded; with new room it goes on."""
-    command = "echo once >> effects; seq 9000"
-    agent.use(serve([Reply("", [Call("bash", {"command": command})])] * 9 + [Reply("done")]))
+    commands = (f"echo once >> effects; seq {n} 9000" for n in range(9))
+    steps = [Reply("", [Call("bash", {"command": command})]) for command in commands]
+    agent.use(serve([*steps, Reply("done")]))
     left = in_namespace(
         agent,
         """
