@@ -68,6 +68,9 @@ class Policy:
             place, answer = None, _Answer("deny", f"its path can't be told: {error}")
         else:
             answer = self._answer(action, place, grants)
+        reason = answer.reason
+        if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
+            reason += f"; it would run in {folder}"
         writes = isinstance(action, FileWriteAction | FileEditAction)
         outside = writes and place is not None and not self.borders.may_write(place)
         return DecisionObservation(
@@ -76,7 +79,7 @@ class Policy:
             by="policy",
             rule=answer.rule,
             risk=answer.risk,
-            reason=answer.reason,
+            reason=reason,
             path=str(place) if outside else None,
         )
 
@@ -110,6 +113,14 @@ class Policy:
         """What the path of a file tool leads to in the end."""
         path = path_of(action)
         return None if path is None else Path(os.path.realpath(self.locate(path)))
+
+    def _folder_elsewhere(self, action: Action) -> str:
+        """Where a command would run, if not in the workspace: earlier ones chose it, unasked, and
+        what `rm -r build` means depends on it."""
+        if not isinstance(action, CmdRunAction) or action.job is not None or action.is_input:
+            return ""
+        folder = self.cwd()
+        return folder if folder != str(self.borders.workspace) else ""
 
     def _only_reads(self, action: Action) -> bool:
         if isinstance(action, CmdRunAction):

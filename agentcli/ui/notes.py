@@ -79,7 +79,8 @@ def decision(event: DecisionObservation) -> str:
     """By whom it was decided and why, as it stands behind a call."""
     verb = {"allow": "allowed", "deny": "not allowed", "ask": "asked"}[event.decision]
     who = "you" if event.by == "user" else event.by
-    grant = f", and from now on {event.grant}" if event.grant else ""
+    until = "always here" if event.scope == "always" else "for this session"
+    grant = f", and {until} {event.grant}" if event.grant else ""
     reason = f": {event.reason}" if event.reason and event.decision != "allow" else ""
     return printable(f"{verb} by {who}{grant}{reason}", multiline=False)
 

@@ -4,7 +4,7 @@ Only the standard library, no module of ours. Writes, as JSON, what each attempt
 says of its success, or null when it was refused. What really happened is judged from outside.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH114, PTH115, PTH118, PTH119, PTH208, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH115, PTH208, PTH211
 
 from __future__ import annotations
 
@@ -198,30 +198,30 @@ def write_by_multiprocessing(place: dict[str, Any]) -> object:
 
 
 @attempt
-def remove(place: dict[str, Any]) -> object:
-    return os.unlink(f"{place['outside']}/removable")
+def remove(place: dict[str, Any]) -> None:
+    os.unlink(f"{place['outside']}/removable")
 
 
 @attempt
-def empty(place: dict[str, Any]) -> object:
-    return os.truncate(f"{place['outside']}/full", 0)
+def empty(place: dict[str, Any]) -> None:
+    os.truncate(f"{place['outside']}/full", 0)
 
 
 @attempt
-def make_folder(place: dict[str, Any]) -> object:
-    return os.mkdir(f"{place['outside']}/folder")
+def make_folder(place: dict[str, Any]) -> None:
+    os.mkdir(f"{place['outside']}/folder")
 
 
 @attempt
-def change_mode(place: dict[str, Any]) -> object:
-    return os.chmod(f"{place['outside']}/full", 0o666)
+def change_mode(place: dict[str, Any]) -> None:
+    os.chmod(f"{place['outside']}/full", 0o666)
 
 
 @attempt
-def make_setuid(place: dict[str, Any]) -> object:
+def make_setuid(place: dict[str, Any]) -> None:
     """A program that would run with the person's rights, whoever starts it."""
     shutil.copy("/bin/sh", f"{place['outside']}/shell")
-    return os.chmod(f"{place['outside']}/shell", 0o4755)
+    os.chmod(f"{place['outside']}/shell", 0o4755)
 
 
 @attempt
@@ -274,19 +274,19 @@ def git_config_by_git(place: dict[str, Any]) -> object:
 
 
 @attempt
-def git_config_replaced(place: dict[str, Any]) -> object:
+def git_config_replaced(place: dict[str, Any]) -> None:
     append(f"{place['workspace']}/new-config")
-    return os.rename(f"{place['workspace']}/new-config", f"{place['workspace']}/.git/config")
+    os.rename(f"{place['workspace']}/new-config", f"{place['workspace']}/.git/config")
 
 
 @attempt
-def git_hooks_replaced(place: dict[str, Any]) -> object:
-    return os.rename(f"{place['workspace']}/.git/hooks", f"{place['workspace']}/.git/old-hooks")
+def git_hooks_replaced(place: dict[str, Any]) -> None:
+    os.rename(f"{place['workspace']}/.git/hooks", f"{place['workspace']}/.git/old-hooks")
 
 
 @attempt
-def git_moved_away(place: dict[str, Any]) -> object:
-    return os.rename(f"{place['workspace']}/.git", f"{place['workspace']}/.git-old")
+def git_moved_away(place: dict[str, Any]) -> None:
+    os.rename(f"{place['workspace']}/.git", f"{place['workspace']}/.git-old")
 
 
 @attempt
@@ -538,13 +538,13 @@ def _unix(address: str) -> object:
 
 
 @attempt
-def new_namespaces(place: dict[str, Any]) -> object:
-    return by_child(lambda: called(_libc.unshare(0x10000000 | 0x00020000)))
+def new_namespaces(place: dict[str, Any]) -> None:
+    by_child(lambda: called(_libc.unshare(0x10000000 | 0x00020000)))
 
 
 @attempt
-def new_namespaces_by_clone(place: dict[str, Any]) -> object:
-    return by_child(lambda: called(_libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0)))
+def new_namespaces_by_clone(place: dict[str, Any]) -> None:
+    by_child(lambda: called(_libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0)))
 
 
 @attempt
@@ -572,8 +572,8 @@ def unmount(place: dict[str, Any]) -> object:
 
 
 @attempt
-def change_root(place: dict[str, Any]) -> object:
-    return by_child(lambda: os.chroot(place["workspace"]))
+def change_root(place: dict[str, Any]) -> None:
+    by_child(lambda: os.chroot(place["workspace"]))
 
 
 @attempt
@@ -591,8 +591,8 @@ def trace_agent(place: dict[str, Any]) -> object:
 
 
 @attempt
-def trace_anyone(place: dict[str, Any]) -> object:
-    return by_child(lambda: called(_libc.ptrace(0, 0, 0, 0)))
+def trace_anyone(place: dict[str, Any]) -> None:
+    by_child(lambda: called(_libc.ptrace(0, 0, 0, 0)))
 
 
 @attempt
@@ -608,9 +608,9 @@ def signal_agent(place: dict[str, Any]) -> object:
 
 
 @attempt
-def signal_agent_by_descriptor(place: dict[str, Any]) -> object:
+def signal_agent_by_descriptor(place: dict[str, Any]) -> None:
     _same_process(place)
-    return signal.pidfd_send_signal(os.pidfd_open(place["pid"]), signal.SIGCONT)
+    signal.pidfd_send_signal(os.pidfd_open(place["pid"]), signal.SIGCONT)
 
 
 @attempt
@@ -621,16 +621,16 @@ def limit_agent(place: dict[str, Any]) -> object:
 
 
 @attempt
-def raise_own_limits(place: dict[str, Any]) -> object:
+def raise_own_limits(place: dict[str, Any]) -> None:
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     require(most != resource.RLIM_INFINITY, "there is none")
-    return by_child(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most + 1, most + 1)))
+    by_child(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most + 1, most + 1)))
 
 
 @attempt
-def slow_agent_down(place: dict[str, Any]) -> object:
+def slow_agent_down(place: dict[str, Any]) -> None:
     _same_process(place)
-    return os.setpriority(os.PRIO_PROCESS, place["pid"], 0)
+    os.setpriority(os.PRIO_PROCESS, place["pid"], 0)
 
 
 def _same_process(place: dict[str, Any]) -> str:
@@ -685,13 +685,13 @@ def have_capabilities(place: dict[str, Any]) -> object:
 
 
 @attempt
-def name_the_machine(place: dict[str, Any]) -> object:
-    return socket.sethostname(socket.gethostname())
+def name_the_machine(place: dict[str, Any]) -> None:
+    socket.sethostname(socket.gethostname())
 
 
 @attempt
-def set_the_clock(place: dict[str, Any]) -> object:
-    return time.clock_settime(time.CLOCK_REALTIME, time.time())
+def set_the_clock(place: dict[str, Any]) -> None:
+    time.clock_settime(time.CLOCK_REALTIME, time.time())
 
 
 @attempt
@@ -710,10 +710,10 @@ def use_keys_of_the_kernel(place: dict[str, Any]) -> object:
 
 
 @attempt
-def call_as_32_bit(place: dict[str, Any]) -> object:
+def call_as_32_bit(place: dict[str, Any]) -> None:
     """By the other numbering of x86, a filter that looks at numbers alone sees something else."""
     require(os.uname().machine == "x86_64", "another machine")
-    return by_child(lambda: called(_libc.syscall(0x40000000 | 39)))
+    by_child(lambda: called(_libc.syscall(0x40000000 | 39)))
 
 
 def main(arguments: list[str]) -> None:
@@ -722,14 +722,15 @@ def main(arguments: list[str]) -> None:
     # The more an attempt wrecks when it succeeds, the later it comes.
     late = ("git_moved_away", "git_hooks_replaced", "move_own_folders", "read_ssh_key_moved")
     names.sort(key=lambda name: name in late)
-    found = {}
+    found: dict[str, str | None] = {}
     for name in names:
         try:
             found[name] = f"{_ATTEMPTS[name](place)}"
         except (OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError):
             found[name] = None
-    with open(arguments[1], "w") as file:
+    with open(f"{arguments[1]}-", "w") as file:
         json.dump(found, file)
+    os.rename(f"{arguments[1]}-", arguments[1])
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ HARMLESS_WITHOUT_SANDBOX = [
     *GIT,
     *(name for name in SECRETS if name != "read_own_environment"),
     *(name for name in OWN if name != "move_own_folders"),
-    *("tcp tcp_v6 tcp_by_bash netlink unix_by_path unix_by_link unix_abstract".split()),
-    *("unix_datagram trace_agent trace_anyone signal_agent signal_agent_by_descriptor".split()),
-    *("limit_agent slow_agent_down kill_everyone write_to_other_terminals".split()),
+    *(["tcp", "tcp_v6", "tcp_by_bash", "netlink", "unix_by_path", "unix_by_link", "unix_abstract"]),
+    *(["unix_datagram", "trace_agent", "trace_anyone", "signal_agent", "signal_agent_by_descriptor"]),
+    *(["limit_agent", "slow_agent_down", "kill_everyone", "write_to_other_terminals"]),
 ]
 """What may be tried where nothing holds it, and then succeeds: so what it is for is real."""

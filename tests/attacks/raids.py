@@ -259,9 +259,10 @@ def raid(
     only: Sequence[str] = (),
     python: bool = False,
     wider: Mapping[str, object] | None = None,
+    waits: bool = False,
 ) -> Raid:
     """Have the model make all attempts, or `only` these, by a command or by the python tool;
-    `wider` is what the command asks for besides."""
+    `wider` is what the command asks for besides; `waits`: the next one waits for its end."""
     place_file, found_file = arena.workspace / "place.json", arena.workspace / "found.json"
     command = f'python3 attempts.py "$(cat place.json)" {found_file} {" ".join(only)}'
     call = Call("bash", {"command": command, **(wider or {})})
@@ -277,7 +278,9 @@ def raid(
         def tell(process: subprocess.Popen[bytes]) -> None:
             place_file.write_text(json.dumps(_place(arena, listeners, process.pid)))
 
-        run = arena.run([Reply("", [call]), Reply("Done.")], *flags, meanwhile=tell)
+        end = Call("bash", {"command": f"until [ -e {found_file} ]; do sleep 0.05; done"})
+        calls = [call, end] if waits else [call]
+        run = arena.run([Reply("", calls), Reply("Done.")], *flags, meanwhile=tell)
         arrived = listeners.arrived()
     assert found_file.exists(), (run.told, run.stderr)
     root = os.getuid() == 0 and arena.agent.user == "self"

@@ -197,7 +197,12 @@ def test_nothing_is_left_running_when_the_agent_is_killed(arena, mark):
 def without_landlock() -> Callable[[], None]:
     """Makes the kernel say, to whoever calls this and its children, that it has no Landlock."""
     create_ruleset, allow, refuse = 444, 0x7FFF0000, 0x50000 | errno.ENOSYS
-    code = [(0x20, 0, 0, 0), (0x15, 0, 1, create_ruleset), (0x06, 0, 0, refuse), (0x06, 0, 0, allow)]
+    code = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, create_ruleset),
+        (0x06, 0, 0, refuse),
+        (0x06, 0, 0, allow),
+    ]
     return seccomp_installer(b"".join(struct.pack("=HBBI", *one) for one in code))
 
 

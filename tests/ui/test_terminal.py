@@ -199,17 +199,25 @@ def test_a_task_list_is_a_list_of_boxes(show):
 
 def test_what_the_user_decided_stands_with_the_call(show):
     show(run(0, "make"), DecisionObservation(cause=0, decision="ask", by="policy"))
-    show(DecisionObservation(cause=0, decision="allow", by="user", grant="all commands"))
+    grant = {"grant": "bash(make)", "scope": "session"}
+    show(DecisionObservation(cause=0, decision="allow", by="user", **grant))
     show(ran(0, "ok"), run(1, "rm -rf x"))
     show(DecisionObservation(cause=1, decision="deny", by="user", reason="keep it"))
     assert show(UserRejectObservation(cause=1, reason="keep it")) == looks(
         """
         • bash    $ make
-            exit 0 · 0.1 s · allowed by you, and from now on all commands
+            exit 0 · 0.1 s · allowed by you, and for this session bash(make)
             ok
         ✗ bash    $ rm -rf x · not allowed by you: keep it
         """
     )
+
+
+def test_what_was_allowed_for_good_is_told_apart_from_what_was_for_the_session(show):
+    show(run(0, "make"))
+    allowed = DecisionObservation(cause=0, decision="allow", by="user")
+    show(allowed.model_copy(update={"grant": "bash(make)", "scope": "always"}))
+    assert "allowed by you, and always here bash(make)" in show(ran(0, "ok"))
 
 
 def test_a_result_out_of_order_stays_with_its_call(show):
