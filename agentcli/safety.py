@@ -17,6 +17,7 @@ from agentcli.runtime.borders import find_borders
 from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.security.analyzer import Analyzer, model_rating
 from agentcli.security.hard_blocks import HardBlocks
+from agentcli.security.judge import Judge
 from agentcli.security.policy import Policy
 from agentcli.security.risk import rate_by_rules
 from agentcli.security.rules import Decision, Rule, parse_grants, parse_rule
@@ -68,7 +69,9 @@ class Safety:
             "all your rights: --no-sandbox --yolo",
         )
 
-    def policy(self, tools: ToolCollection, context: ToolContext) -> Policy:
+    def policy(
+        self, tools: ToolCollection, context: ToolContext, ask_judge: Callable[[str], str]
+    ) -> Policy:
         """Raises ConfigError for a rule that is none."""
         borders = self.sandbox.view
         blocks = HardBlocks(borders, lambda: context.shell.cwd, self.environ)
@@ -79,7 +82,7 @@ class Safety:
             rules=(*self._rules(), *self.saved_rules.load(self.workspace)),
             effect_of=tools.effect,
             locate=context.files.locate,
-            rate=Analyzer(list(self._analyzers(context))).rate,
+            rate=Analyzer(list(self._analyzers(context, ask_judge))).rate,
             blocked=blocks,
             confirm=self.settings.security.confirm,
             network=self.settings.sandbox.network,
@@ -120,7 +123,9 @@ class Safety:
             for text in texts:
                 yield parse_rule(text, decision, f"security.{decision}")
 
-    def _analyzers(self, context: ToolContext) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
+    def _analyzers(
+        self, context: ToolContext, ask_judge: Callable[[str], str]
+    ) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
         for name in self.settings.security.analyzers:
             if name == "rules":
 
@@ -130,6 +135,8 @@ class Safety:
                 yield rules
             elif name == "model_rating":
                 yield model_rating
+            else:
+                yield Judge(ask_judge)
 
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -32,6 +32,9 @@ class ModelsSettings(_Section):
     condenser: str | list[str] = Field(
         "", description="one or several to sum up older work; empty: as model.name"
     )
+    judge: str | list[str] = Field(
+        "", description="one or several to rate risks; empty: as model.name; see security.analyzers"
+    )
     vision: str | list[str] = Field(
         "", description="one or several to ask when there are images and model.name takes none"
     )
@@ -170,7 +173,7 @@ class MemorySettings(_Section):
     max_events: int = Field(100, gt=0, description="events that recent and amortized leave alone")
     attention_window: int = Field(100, ge=0, description="newest events that are not masked")
     browser_attention_window: int = Field(1, ge=0, description="newest pages that are not masked")
-    max_event_chars: int = Field(10_000, ge=200, description="of an event, to the summariser")
+    max_event_chars: int = Field(2_000, ge=200, description="of an event, to the summariser")
     cooldown_s: float = Field(600.0, ge=0, description="without the summariser after it failed")
     enable_history_truncation: bool = Field(
         True, description="make a request that does not fit shorter; off: it is an error"

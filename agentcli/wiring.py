@@ -30,6 +30,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import Notice
+from agentcli.judging import ask_judge
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
 from agentcli.llm.models import LLMRegistry
@@ -216,12 +217,10 @@ class Wiring:
         """The models by the part they play, of the main part the `wanted` one first. Raises
         ConfigError when there is none."""
         settings = self.settings
-        vision, condenser = settings.models.vision, settings.models.condenser
-        chains = {
-            "main": [registry.choose(wanted), *settings.model.fallback],
-            "vision": [vision] if isinstance(vision, str) else vision,
-            "condenser": [condenser] if isinstance(condenser, str) else condenser,
-        }
+        chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
+        for part in type(settings.models).model_fields:
+            names = getattr(settings.models, part)
+            chains[part] = [names] if isinstance(names, str) else names
         return LLMRegistry(
             registry,
             {part: [name for name in names if name] for part, names in chains.items()},
@@ -258,9 +257,9 @@ class Wiring:
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
         hooks = self._hooks(session, registry)
-        policy = safety.policy(tools, context)
         model = self.settings.model
         spending = self.limits(session.state)
+        policy = safety.policy(tools, context, ask_judge(models, session, spending))
         agent = Agent(
             llm=models.part("main"),
             memory=condensing.memory(self.settings, models, schemas, session, spending),
@@ -337,11 +336,11 @@ class Wiring:
         """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
         if self._budget(state) is not None:
             catalog = Catalog(self.settings.prices)
-            model, condenser = (models.part(name).model for name in ("main", "condenser"))
-            require_price(catalog, model)
-            require_price(catalog, condenser)
+            asked = [models.part(name).model for name in ("main", "condenser", "judge")]
+            for name in asked:
+                require_price(catalog, name)
             spent_usd(state.metrics, catalog)
-            for name in (model, condenser, *self.settings.model.fallback):
+            for name in (*asked, *self.settings.model.fallback):
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
 

@@ -19,6 +19,7 @@ from agentcli.events.observations import (
     HookObservation,
 )
 from agentcli.events.progress import Notice, Status
+from agentcli.interrupts import heard_again
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -142,8 +143,9 @@ class SessionHooks:
     def ended(self, session: Session, reason: str) -> None:
         """The session is about to be closed; an interrupt ends the hook that runs, and only it."""
         try:
-            for _ in self._ask(session, END, {"reason": reason}):
-                pass
+            with heard_again():
+                for _ in self._ask(session, END, {"reason": reason}):
+                    pass
         except TurnInterrupted:
             session.notify(Notice(f"the {END} hook was interrupted"))
 

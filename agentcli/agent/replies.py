@@ -61,7 +61,7 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
     data = reply.provider_data if usable else None
     numbered[0] = numbered[0].model_copy(
         update={
-            "llm_metrics": _metrics(reply),
+            "llm_metrics": LLMMetrics.of(reply),
             "provider_data": data and OpaqueReplyData(provider=data.provider, items=data.items),
         }
     )
@@ -174,18 +174,3 @@ def _fault(reply: Reply) -> str:
     if not reply.text.strip() and not reply.tool_calls:
         return "Your reply was empty. Go on with the task, or say what you found."
     return ""
-
-
-def _metrics(reply: Reply) -> LLMMetrics:
-    usage = reply.usage
-    return LLMMetrics(
-        model=reply.model,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        cost_usd=reply.cost_usd,
-        latency_s=round(reply.latency_s, 4),
-        time_to_first_token_s=round(reply.time_to_first_token_s, 4),
-    )

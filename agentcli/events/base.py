@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcli.events.versions import EVENT_VERSION, upgraded, version_of
+from agentcli.messages import Reply
 
 
 class Source(StrEnum):
@@ -61,6 +62,22 @@ class LLMMetrics(_Value):
     cost_usd: float | None = None
     latency_s: float = 0.0
     time_to_first_token_s: float = 0.0
+
+    @classmethod
+    def of(cls, reply: Reply, part: str = "main") -> LLMMetrics:
+        usage = reply.usage
+        return cls(
+            model=reply.model,
+            part=part,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            cost_usd=reply.cost_usd,
+            latency_s=round(reply.latency_s, 4),
+            time_to_first_token_s=round(reply.time_to_first_token_s, 4),
+        )
 
 
 class OpaqueReplyData(_Value):

@@ -240,6 +240,16 @@ class DecisionObservation(Observation):
         return f"{self.decision} by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
+class RiskJudgedObservation(Observation):
+    """A model was asked how risky an action is; `content` is what it said."""
+
+    kind: ClassVar[str] = "risk_judged"
+
+    @property
+    def message(self) -> str:
+        return f"judged: {self.content}"
+
+
 class HookObservation(Observation):
     """A hook ran and had something to say or went wrong; `content` is what it said. `event` names
     the moment, as in the settings; `exit_code` None: it ran out of time or could not be started."""
@@ -358,6 +368,7 @@ register(
     SessionStartedObservation,
     CheckpointObservation,
     DecisionObservation,
+    RiskJudgedObservation,
     HookObservation,
     ReplyDiscardedObservation,
     ModelSwitchedObservation,

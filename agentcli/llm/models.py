@@ -12,7 +12,7 @@ from agentcli.llm.provider import Provider
 from agentcli.llm.registry import Registry
 from agentcli.llm.router import Router
 
-PARTS = ("main", "condenser", "vision", "editor", "delegate", "title")
+PARTS = ("main", "condenser", "judge", "vision", "editor", "delegate", "title")
 
 
 class LLMRegistry:

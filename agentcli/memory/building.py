@@ -12,6 +12,8 @@ from agentcli.memory.stride import Prices
 from agentcli.messages import ToolSchema, Usage
 
 _SAMPLE_TOKENS = 1_000
+_COST_AWARE = "default"
+"""The condenser that chooses how much to leave by its cost; the others keep to low_water."""
 
 
 class MemoryOptions(Protocol):
@@ -92,7 +94,12 @@ def build_memory(
         ),
     )
     return Memory(
-        WindowLimits(context_tokens, options.high_water, options.low_water),
+        WindowLimits(
+            context_tokens,
+            options.high_water,
+            options.low_water,
+            lean=options.condenser == _COST_AWARE,
+        ),
         tools,
         chosen,
         _prices_of(catalog, models),

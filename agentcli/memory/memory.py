@@ -17,12 +17,14 @@ from agentcli.memory.condensers.pipeline import merged
 from agentcli.memory.condensers.window import Window
 from agentcli.memory.projection import Projector, visible
 from agentcli.memory.standing import TOKENS_AFTER, TOKENS_BEFORE, Standing, is_poor
-from agentcli.memory.stride import Decision, Outlook, Prices, decide, steps_to_come
+from agentcli.memory.stride import Decision, Outlook, Prices, decide, steps_to_come, target_tokens
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
 from agentcli.memory.view import View, speaks
 from agentcli.messages import Message, ToolSchema
 
 _SMALLEST_WINDOW = 2_048
+_WORTH_TOKENS = 20_000
+"""A prompt below this is left alone while it fits: what is saved is not worth the forgetting."""
 _BRIM = 0.95
 """Of the window: whatever the condenser, the oldest steps go before a provider refuses."""
 _MOST_POOR_PASSES = 2
@@ -41,6 +43,8 @@ class WindowLimits:
     context_tokens: Callable[[], int]
     high_water: float = 0.75
     low_water: float = 0.5
+    lean: bool = False
+    """Come down to what is likely needed, where that is less than the low-water mark."""
 
 
 class Memory:
@@ -72,6 +76,7 @@ class Memory:
         self._taken = 0
         self._standing = Standing()
         self._masked: set[int] = set()
+        self._grown = self._grown_steps = 0
         self._start(Projector())
 
     def _start(self, projector: Projector) -> None:
@@ -105,6 +110,10 @@ class Memory:
 
     def _begin_again(self, events: Sequence[Event], new: Sequence[Event]) -> Sequence[Event]:
         """What is visible now, to be projected anew."""
+        if self._first_tokens:
+            now = self.estimator.tokens(self._size + self._tools_size)
+            self._grown += max(now - self._first_tokens, 0)
+            self._grown_steps += self._standing.steps - self._steps_then
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
             self._standing, self._masked = Standing(), set()
@@ -198,7 +207,7 @@ class Memory:
             load=load,
             original=lambda event_id: events[event_id],
             decide=lambda: self._decide(tokens),
-            target=lambda: int(self._context() * self.limits.low_water),
+            target=lambda: self._target(tokens),
             bytes_per_token=self.estimator.bytes_per_token,
             now=self._standing.now,
             failed_at=self._standing.failed_at,
@@ -211,20 +220,33 @@ class Memory:
         self._context_tokens = self._context_tokens or self.limits.context_tokens()
         return self._context_tokens
 
+    def _target(self, tokens: int) -> int:
+        most = int(self._context() * self.limits.low_water)
+        if not self.limits.lean:
+            return most
+        staying = self.estimator.tokens(Size(self._standing.staying_bytes) + self._tools_size)
+        return target_tokens(staying, self._growth(tokens), most)
+
+    def _growth(self, tokens: int) -> float:
+        """Tokens a step, condensations aside, since this process looks at the session."""
+        grown = self._grown + tokens - self._first_tokens
+        return grown / max(self._grown_steps + self._standing.steps - self._steps_then, 1)
+
     def _decide(self, tokens: int) -> Decision:
         if tokens <= _SMALLEST_WINDOW * self.limits.low_water:
             return _NOT_DUE
         context = self._context()
-        if tokens <= context * self.limits.low_water:
+        target, high_water = self._target(tokens), int(context * self.limits.high_water)
+        least = min(_WORTH_TOKENS, high_water) if self.limits.lean else 0
+        if tokens <= max(target, least):
             return _NOT_DUE
         if self._prices is None:
             self._prices = (self._ask_prices(),)
-        steps = max(self._standing.steps - self._steps_then, 1)
         outlook = Outlook(
             tokens=tokens,
-            target=int(context * self.limits.low_water),
-            high_water=int(context * self.limits.high_water),
-            growth=(tokens - self._first_tokens) / steps,
+            target=target,
+            high_water=high_water,
+            growth=self._growth(tokens),
             steps_left=steps_to_come(self._standing.steps),
         )
         return decide(outlook, self._prices[0])

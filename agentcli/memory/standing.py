@@ -13,6 +13,7 @@ from agentcli.events.actions import (
     TaskTrackingAction,
 )
 from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.memory.view import event_bytes, stays
 
 TOKENS_BEFORE = "tokens_before"
 TOKENS_AFTER = "tokens_after"
@@ -36,9 +37,13 @@ class Standing:
     poor_passes: int = 0
     request: str | None = None
     newest_message: int = -1
+    staying_bytes: int = 0
+    """Of what stays in sight whatever goes."""
 
     def feed(self, event: Event) -> None:
         self.now = event.timestamp
+        if stays(event) and getattr(event, "recall_type", "") != "event":
+            self.staying_bytes += event_bytes(event)
         if event.reply is not None and event.reply.index == 0:
             self.steps += 1
         if isinstance(event, TaskTrackingAction) and event.command == "plan":

@@ -31,6 +31,11 @@ SUMMARY_TOKENS = 2_000
 """About what a summary has: written by one model, then read by the other."""
 
 
+STEPS_IN_SIGHT = 10
+"""Of the newest steps, what a condensation leaves. More of them are read again with every request,
+which costs more than recalling the little of them that is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """A session as it stands: tokens of the next request, what a condensation would leave of them,
@@ -61,11 +66,13 @@ def decide(outlook: Outlook, prices: Prices | None) -> Decision:
     more than the condensation costs. Pure."""
     unit = prices or USUAL_PRICES
     saved_tokens = max(outlook.tokens - outlook.target, 0)
-    cost = outlook.target * unit.cache_write
-    if outlook.summarised:
-        cost += saved_tokens * unit.prompt + SUMMARY_TOKENS * unit.output
+    # What is left is written anew in place of being read. What goes is summed up once, whenever
+    # that is: it makes a condensation dearer, but the stride no longer.
+    fixed = outlook.target * max(unit.cache_write - unit.cache_read, 0.0)
+    fixed += SUMMARY_TOKENS * unit.output if outlook.summarised else 0.0
+    cost = fixed + (saved_tokens * unit.prompt if outlook.summarised else 0.0)
     saving = saved_tokens * unit.cache_read * outlook.steps_left
-    stride = best_stride(cost, unit.cache_read, outlook.growth)
+    stride = best_stride(fixed, unit.cache_read, outlook.growth)
     numbers = {
         "tokens": outlook.tokens,
         "target": outlook.target,
@@ -85,6 +92,11 @@ def decide(outlook: Outlook, prices: Prices | None) -> Decision:
         words = f"a shorter prompt of some {outlook.target:,} tokens pays from here on"
         return Decision(True, words, numbers)
     return Decision(False, "", numbers)
+
+
+def target_tokens(staying: int, growth: float, most: int) -> int:
+    """What to come down to: what stays in any case and about the newest steps, `most` at most."""
+    return min(most, int(staying + STEPS_IN_SIGHT * max(growth, 0.0)))
 
 
 def best_stride(cost: float, cache_read: float, growth: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agentcli.config import MemorySettings
+from agentcli.settings import MemorySettings
 from agentcli.events.actions import CondensationAction
 from agentcli.memory.building import Models, build_memory
 from agentcli.memory.condensers import default, llm_summary

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.server import Call, Reply
@@ -79,3 +81,15 @@ def test_hard_blocks_hold_in_every_mode(agent, serve, flags):
     agent.use(server)("run", *flags, "x")
     assert (agent.home / "precious").exists()
     assert str(server.requests[-1].body).count("Not allowed") == len(calls)
+
+
+def test_a_model_may_judge_the_risk(agent, serve):
+    steps = [Reply("", [Call("bash", {"command": "touch made"})])]
+    server = serve([*steps, Reply("high: it is not asked for"), Reply("Then not.")], sessions=3)
+    done = agent.use(server)("run", "--set", 'security.analyzers=["judge"]', "x")
+    assert done.returncode == 5, done.stderr
+    assert "it is not asked for" in done.stderr
+    assert not (agent.workspace / "made").exists()
+    assert "touch made" in str(server.requests[1].body["messages"])
+    cost = json.loads(agent("sessions", "show", "--last", "--cost", "--json").stdout)
+    assert "judge" in str(cost)

@@ -41,7 +41,7 @@ def test_before_the_mark_it_is_due_once_the_steps_to_come_pay_for_it():
 
 
 def test_without_a_cache_shorter_strides_pay():
-    small = replace(EARLY, tokens=60_000)
+    small = replace(EARLY, tokens=45_000)
     assert not decide(small, CACHED).due
     assert decide(small, UNCACHED).due
 
