@@ -43,6 +43,17 @@ def end() -> None:
     _ending = True
 
 
+@contextmanager
+def heard_again() -> Iterator[None]:
+    """Within it a signal interrupts though the outcome is decided: around what may take long."""
+    global _ending
+    before, _ending = _ending, False
+    try:
+        yield
+    finally:
+        _ending = before
+
+
 def _on_signal(number: int, frame: FrameType | None) -> None:
     code = _EXIT_CODES[signal.Signals(number)]
     reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)

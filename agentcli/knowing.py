@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.config import user_file
 from agentcli.errors import UsageError
+from agentcli.events import Event
+from agentcli.events.actions import MessageAction
 from agentcli.memory.facts import WorkspaceFacts
 from agentcli.memory.knowledge import Knowledge, Sources
+from agentcli.messages import ToolSchema
 from agentcli.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,6 +76,15 @@ def knowledge(
         disabled=wanted.disabled_microagents,
     )
     return Knowledge(sources, start_facts, notes)
+
+
+def last_notes(schemas: Sequence[ToolSchema]) -> Callable[[Sequence[Event]], MessageAction | None]:
+    """What the model is told before older work is condensed: for those that can take notes."""
+    if not any(schema.name == "memory" for schema in schemas):
+        return lambda events: None
+    from agentcli.memory.notes import reminder
+
+    return reminder
 
 
 def check_call(known: Knowledge, message: str) -> None:

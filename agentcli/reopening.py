@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentcli.agent.prompts import SandboxFacts
 from agentcli.agent.replies import verdict
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
@@ -79,6 +80,27 @@ def last_folder(past: Sequence[Event], workspace: str) -> str | None:
         elif isinstance(event, CmdOutputObservation):
             folder = event.metadata.cwd or folder
     return folder if at == workspace and folder and Path(folder).is_dir() else None
+
+
+def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
+    """What the model must know where another layer contains its commands than when the session was
+    left, as its system text stays as it was; else empty."""
+    starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
+    before = next((start.sandbox for start in starts), None)
+    layer = now.layer if now else "none"
+    if before in (None, layer):
+        return ""
+    if now is None:
+        return (
+            "[Commands now run without a sandbox, with all rights of the user; what is said of one "
+            "above no longer holds.]"
+        )
+    where = f"write to {', '.join(now.writable)} only" if now.writable else "write nowhere"
+    network = "can reach the network" if now.network else "have no network"
+    return (
+        f"[Commands now run in a sandbox ({layer}): they {where} and {network}; what is said above "
+        "of where they run no longer holds.]"
+    )
 
 
 def last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:

@@ -46,6 +46,7 @@ from agentcli.reopening import (
     last_folder,
     require_work,
     stored_schemas,
+    told_of_sandbox,
 )
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
@@ -204,10 +205,13 @@ class Wiring:
         for subscriber in subscribers(session):
             session.subscribe(subscriber)
         moved = session.state.workspace != str(self.workspace)
+        contained = told_of_sandbox(session.events, safety.facts())
         session.emit(self._started(session, llm.model, safety.sandbox.layer, resumed=True))
         if moved:
             told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
             session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+        if contained:
+            session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
         self._began(bench, safety, resumed=True)
         if not has_message:
             bench.knowledge.recall(session)
@@ -260,6 +264,14 @@ class Wiring:
         model = self.settings.model
         spending = self.limits(session.state)
         policy = safety.policy(tools, context, ask_judge(models, session, spending))
+        environment = self._environment(registry, "")
+        known = knowing.knowledge(
+            self.settings,
+            self.environ,
+            self.workspace,
+            notes,
+            lambda: WorkspaceFacts(self.workspace, environment),
+        )
         agent = Agent(
             llm=models.part("main"),
             memory=condensing.memory(self.settings, models, schemas, session, spending),
@@ -274,20 +286,14 @@ class Wiring:
             checkpointer=self._checkpointer(session, tools, context),
             hooks=hooks,
             save_rule=safety.save_rule,
+            recall=known.recall,
+            last_notes=knowing.last_notes(schemas),
             max_output_tokens=model.max_output_tokens,
             effort=model.effort or None,
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
         context.shell.start()
-        environment = self._environment(registry, "")
-        known = knowing.knowledge(
-            self.settings,
-            self.environ,
-            self.workspace,
-            notes,
-            lambda: WorkspaceFacts(self.workspace, environment),
-        )
         return Workbench(session, agent, context, known, hooks)
 
     def _safety(self, folder: Path) -> Safety:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from agentcli.errors import LLMError
 from agentcli.events import Action, Event, Observation, Progress, Risk
-from agentcli.events.actions import CondensationAction
+from agentcli.events.actions import CondensationAction, MessageAction
 from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
@@ -39,6 +39,9 @@ class LLM(Protocol):
 class Memory(Protocol):
     def window(self, events: Sequence[Event]) -> list[Message]: ...
     def condense(self, events: Sequence[Event]) -> CondensationAction | None: ...
+    def due(self, events: Sequence[Event]) -> bool:
+        """Whether the window is to become shorter now."""
+
     def learn(self, prompt_tokens: int) -> None: ...
     def slide(self, events: Sequence[Event], target_tokens: float) -> CondensationAction | None: ...
     def tokens(self, events: Sequence[Event]) -> int: ...
@@ -120,6 +123,9 @@ class Hooks(Protocol):
     def before(self, session: Session, action: Action) -> str:
         """Why `action` must not run, recorded as a decision; empty when it may."""
 
+    def submitting(self, session: Session, text: str) -> str:
+        """Why a message of the person is not taken; empty when it is."""
+
     def after(self, session: Session, action: Action, observation: Observation) -> None:
         """`observation` was recorded."""
 
@@ -179,6 +185,10 @@ class Agent:
     approver: Approver | None = None
     checkpointer: Checkpointer | None = None
     hooks: Hooks | None = None
+    recall: Callable[[Session], None] = lambda session: None
+    """Records what the newest messages of the person bring up."""
+    last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None
+    """What the model is told before the conversation is condensed, if it is to be told."""
     save_rule: Callable[[str], None] = lambda rule: None
     """Keeps a rule beyond this session."""
     max_output_tokens: int = 16_384

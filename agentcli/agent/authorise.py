@@ -36,7 +36,7 @@ def allowed(agent: Agent, session: Session, action: Action) -> bool:
         )
     if decision.decision == "deny":
         session.emit(decision)
-        return _refuse(session, action, decision.reason, f"Not allowed: {decision.reason}.")
+        return _refuse(session, action, decision.reason, _refusal(decision))
     if agent.hooks is not None and (why := agent.hooks.before(session, action)):
         return _refuse(session, action, why, f"A hook of the user refused this: {why}")
     if decision.decision == "ask":
@@ -70,10 +70,18 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
     if grant and approval.scope == "always":
         agent.save_rule(grant)
     if not approval.allowed:
-        said = f" They said: {approval.reason}" if approval.reason else ""
-        _refuse(session, action, approval.reason, f"The user did not allow this.{said}")
+        said = f"They said: {approval.reason}" if approval.reason else "Do not do it another way."
+        _refuse(session, action, approval.reason, f"The user did not allow this. {said}")
     session.change_state(AgentState.RUNNING)
     return approval.allowed
+
+
+def _refusal(decision: DecisionObservation) -> str:
+    """What the model is told of an action that the policy denies."""
+    told = f"Not allowed: {decision.reason}."
+    if decision.unattended:
+        return f"{told} Do without it, and say at the end what it was needed for."
+    return told
 
 
 def _refuse(session: Session, action: Action, reason: str, told: str) -> bool:

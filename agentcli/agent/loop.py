@@ -12,6 +12,7 @@ from agentcli.agent.agent import Agent, Ending, TurnResult
 from agentcli.agent.asking import ask
 from agentcli.agent.authorise import allowed, batches
 from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
+from agentcli.agent.making_room import hear, make_room
 from agentcli.agent.replies import last_answer, verdict
 from agentcli.agent.stuck import check
 from agentcli.agent.summing_up import go_on, sum_up
@@ -50,7 +51,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
             act(agent, session)
             if agent.limits.reached(session.state, countdown):
                 # What was to come after a turn that a limit ended would never come otherwise.
-                session.take_letters("queue")
+                hear(agent, session, "queue")
             while True:
                 act(agent, session)
                 if ending := over(agent, session) or held_up(agent, session, countdown):
@@ -73,9 +74,9 @@ def act(agent: Agent, session: Session) -> None:
 
 def over(agent: Agent, session: Session) -> Ending | None:
     """How the model ends the turn, unless the person or a hook has something to say to that."""
-    session.take_letters("steer")
+    hear(agent, session, "steer")
     ending = verdict(session.events, interactive=agent.interactive)
-    if ending is None or session.take_letters("queue"):
+    if ending is None or hear(agent, session, "queue"):
         return None
     if agent.hooks is not None and agent.hooks.stopping(session, ending):
         return None
@@ -97,7 +98,5 @@ def held_up(agent: Agent, session: Session, countdown: Countdown | None) -> Endi
 def think(agent: Agent, session: Session) -> None:
     """Ask the model and record what it says and wants to do."""
     go_on(session)
-    condensation = agent.memory.condense(session.events)
-    if condensation and (agent.hooks is None or agent.hooks.compacting(session)):
-        session.emit(condensation)
+    make_room(agent, session)
     ask(agent, session)

@@ -38,6 +38,7 @@ CYCLES = ((2, 3), (3, 3))
 """Steps of a cycle, and how often it is gone through."""
 WAITING = 20
 """What waits for something outside may be repeated so often with an unchanged result."""
+_RULES = frozenset({"same_result", "same_error", "same_words", "cycle", "condensations"})
 _TAIL = 300
 """Events; so many are in memory. 40 steps of waiting with a text and a decision each fit."""
 _STOPPED_AFTER = 12
@@ -173,7 +174,7 @@ def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
             steps.pop(event.reply_id, None)
         elif isinstance(event, MessageAction):
             after_words = after_words or event.source is Source.USER
-            if event.nudge is not None:
+            if event.nudge is not None and event.nudge in _RULES:
                 tail.nudged.add(event.nudge)
                 tail.fresh = len(steps)
                 tail.condensations, tail.adjacent = 0, False

@@ -59,7 +59,7 @@ def context(
     """
     from agentcli.sessions.session import read_session
 
-    record = read_session(chosen(session, last, "show"))
+    record = read_session(chosen(session, last, "context"))
     use = use_of(record, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))

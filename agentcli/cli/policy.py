@@ -216,11 +216,15 @@ def _rules_in_file(path: Path) -> Iterator[Rule]:
     from agentcli.security.rules import parse_rule
 
     try:
-        section = tomllib.loads(path.read_text("utf-8")).get("security", {})
+        section = tomllib.loads(path.read_text("utf-8")).get("security")
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    if section is None:
+        raise ConfigError(
+            f"{path} has no table [security]", hint='e.g. [security] allow = ["bash(make:*)"]'
+        )
     for decision in ("deny", "ask", "allow"):
         texts = section.get(decision, []) if isinstance(section, dict) else []
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

@@ -54,7 +54,7 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
     if session is not None:
         return find(home(), session)
     if not last:
-        raise UsageError("which session?", hint=f"agent sessions {command} --last, or an id")
+        raise UsageError("which session?", hint=f"agent {command} --last, or an id")
     return newest(home(), here())
 
 

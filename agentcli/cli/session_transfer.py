@@ -34,7 +34,7 @@ def export_session(
     from agentcli.sessions.session import read_session
 
     chosen_format = format_named("json" if as_json else form)
-    record = read_session(chosen(session, last, "export"))
+    record = read_session(chosen(session, last, "sessions export"))
     pieces = chosen_format.write(trajectory_of(record, redactor()))
     if output is None:
         _write_to_stdout(pieces)

@@ -136,7 +136,7 @@ def show(
     from agentcli.events import event_to_dict
     from agentcli.sessions.session import read_session
 
-    folder = chosen(session, last, "show")
+    folder = chosen(session, last, "sessions show")
     if cost:
         show_cost(folder, as_json=as_json)
         return

@@ -49,7 +49,10 @@ def trust(
     store = _store(os.environ)
     if list_all:
         return _list(store, as_json)
-    workspace = resolve_workspace(folder)
+    try:
+        workspace = resolve_workspace(folder)
+    except ConfigError as error:
+        raise UsageError(error.message, hint="see: agent trust --help") from error
     if revoke:
         return _revoke(store, workspace, as_json)
     found = fingerprint(workspace)
@@ -130,7 +133,7 @@ def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
             "",
             *_told(found, standing),
             "",
-            "Do you trust this folder? Until you do, these take no effect.",
+            "Do you trust it? Until you do, only what is stricter than your settings holds.",
             "  y      yes, as it is now",
             "  n      no, not this time",
             "  never  no, and do not ask again",
@@ -139,7 +142,11 @@ def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
         while True:
             # What was typed before the question can't have been meant as an answer.
             termios.tcflush(fd, termios.TCIFLUSH)
-            line = _read_line(fd)
+            try:
+                line = _read_line(fd)
+            except BaseException:
+                tty.write(b"\n")
+                raise
             if line is None:
                 return "no"
             match line.strip().lower():

@@ -78,6 +78,7 @@ class Outcome:
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
+        self.renderer.expect(session.pending_actions())
         self._json = self._writer(session.id)
         told = [self.renderer, self._json] if self._json else [self.renderer]
         return [*told, self._counter]
@@ -138,7 +139,7 @@ class Outcome:
             usage=done.usage,
             cost_usd=done.cost_usd,
             files_changed=_files_changed(session, done),
-            resume_command=f"agent resume {session.id}" if session else "",
+            resume_command=_resume_command(session),
             answer=result.answer if result else "",
             error=redact(error.message if error else ending.content if failed and ending else ""),
             hint=redact(error.hint if error else ending.hint if ending else ""),
@@ -201,7 +202,16 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
         how = result.ending.reason
         return outcome.finish(result)
     finally:
-        bench.close(how)
+        try:
+            bench.close(how)
+        finally:
+            with suppress(OSError):
+                outcome.renderer.close()
+
+
+def _resume_command(session: Session | None) -> str:
+    """Empty for a session that was refused its task: it has nothing to go on with."""
+    return f"agent resume {session.id}" if session and session.state.title else ""
 
 
 def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:

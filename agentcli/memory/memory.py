@@ -141,6 +141,12 @@ class Memory:
         """The provider counted this for the request made of the last window."""
         self.estimator.learn(self._size + self._tools_size, prompt_tokens)
 
+    def due(self, events: Sequence[Event]) -> bool:
+        """Whether the window is to become shorter now, going by its tokens."""
+        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
+        view = self._view(events)
+        return not tired and view.tokens >= self._look_at and view.due
+
     def condense(self, events: Sequence[Event]) -> CondensationAction | None:
         """What to take out of sight now, by the condenser's judgement or because the model asked
         for it; never the system text, what the user said, nor the newest two steps."""

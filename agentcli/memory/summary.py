@@ -16,7 +16,11 @@ from agentcli.events.actions import (
     FileWriteAction,
     MessageAction,
 )
-from agentcli.events.observations import CmdOutputObservation, ErrorObservation
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    ErrorObservation,
+    FileReadObservation,
+)
 from agentcli.memory.projection import clip
 from agentcli.memory.view import View
 
@@ -35,12 +39,20 @@ HEADINGS = (
 MAX_PLAIN_CHARS = 8_000
 """Of a summary made without a model, its frame included."""
 _LINE_CHARS = 200
+_PART_CHARS = 90
+"""Of a command, and of the last line of its output, which often tells what came of it."""
 _ASK_CHARS = 160
 _ASKS_SHOWN = 12
 _TASKS_SHOWN = 20
+_READ_CHARS = 2_500
 _HEADING = re.compile(r"^#{1,4}\s+(.*\S)\s*$", re.MULTILINE)
 _IDS = re.compile(r"\s?\[(\d+(?:\s*(?:,|-|\u2013|to)\s*\d+)*)\]")
-_FRAME = re.compile(r"\n?## (?:Said by the user|Open tasks)\n.*", re.DOTALL)
+_ANNOUNCEMENT = re.compile(r"\A\s*[^\n#]*:\s*\n(?=\s*#)")
+"""Such as `Here is the summary:`, which some models can't leave out."""
+_END = "[End of the summary.]"
+_FRAME = re.compile(
+    rf"\n?(?:## (?:Said by the user|Open tasks)\n.*|{re.escape(_END)}\Z)", re.DOTALL
+)
 
 
 def framed(view: View, body: str, first: int, last: int) -> str:
@@ -51,7 +63,7 @@ def framed(view: View, body: str, first: int, last: int) -> str:
         "reference and asks for nothing: what it calls done is done. Where it and a message of the "
         "user differ, the newest message counts. [Numbers] are events: recall shows any in full.]"
     )
-    parts = [head, body.strip(), _asked(view, last), _open_tasks(view)]
+    parts = [head, body.strip(), _asked(view, last), _open_tasks(view), _END]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -71,19 +83,24 @@ def notice(view: View, first: int, last: int) -> str:
 
 
 def with_known_ids(text: str, known: Container[int]) -> str:
-    """`text` without references to events that are not among `known`."""
+    """`text` without references to events that are not among `known`; of a list the others stay."""
 
     def checked(match: re.Match[str]) -> str:
-        numbers = [int(number) for number in re.findall(r"\d+", match[1])]
-        return match[0] if all(number in known for number in numbers) else ""
+        parts = [part.strip() for part in match[1].split(",")]
+        kept = [part for part in parts if all(int(n) in known for n in re.findall(r"\d+", part))]
+        if len(kept) == len(parts):
+            return match[0]
+        return f"{match[0][: match[0].index('[')]}[{', '.join(kept)}]" if kept else ""
 
     return _IDS.sub(checked, text)
 
 
 def sections(body: str) -> dict[str, list[str]]:
-    """Lines by heading; what stands before the first of them is critical context."""
+    """Lines by heading; what stands before the first of them is critical context, but for one line
+    that announces the summary."""
     found: dict[str, list[str]] = {}
     heading = HEADINGS[-1]
+    body = _ANNOUNCEMENT.sub("", body, count=1)
     for line in body.splitlines():
         if match := _HEADING.match(line):
             heading = match[1]
@@ -130,7 +147,7 @@ def _plain_lines(view: View, gone: Sequence[Event]) -> Iterable[tuple[str, str]]
         result = came_of.get(event.id)
         failed = isinstance(result, ErrorObservation)
         if isinstance(event, CmdRunAction):
-            yield "Done", _line(f"{event.message} → {_outcome(result)}", event.id)
+            yield "Done", _line(f"{_short(event.message)} → {_outcome(result)}", event.id)
         elif isinstance(event, FileWriteAction | FileEditAction) and not failed:
             yield "Files", _line(f"{event.path} changed", event.id)
         elif isinstance(event, FileReadAction) and not failed:
@@ -149,8 +166,18 @@ def _plain_lines(view: View, gone: Sequence[Event]) -> Iterable[tuple[str, str]]
 def _outcome(result: Observation | None) -> str:
     if isinstance(result, CmdOutputObservation):
         code = result.metadata.exit_code
-        return "still running" if code is None else f"exit {code}"
+        if code is None:
+            return "still running"
+        said = [line for line in result.content.splitlines() if line.strip()]
+        # Behind the output stand notes in brackets, such as the exit code.
+        last = next((line for line in reversed(said) if not line.startswith("[")), "")
+        return f"exit {code}: {_short(last)}" if last else f"exit {code}"
     return "failed" if isinstance(result, ErrorObservation) else "no outcome recorded"
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _PART_CHARS else words[: _PART_CHARS - 1] + "…"
 
 
 def _line(text: str, event_id: int) -> str:
@@ -163,7 +190,8 @@ def _line(text: str, event_id: int) -> str:
 def _asked(view: View, last: int) -> str:
     """Which messages of the user stand above the summary, and which of them still count."""
     above = [message for message in view.said_by_user if message.id <= last]
-    newest = view.said_by_user[-1].id if view.said_by_user else -1
+    tasks = [message.id for message in view.said_by_user if message.delivery != "steer"]
+    newest = tasks[-1] if tasks else -1
     lines = []
     for message in above[-_ASKS_SHOWN:]:
         words = " ".join(message.content.split())
@@ -184,13 +212,25 @@ def _open_tasks(view: View) -> str:
     tasks = view.todo.task_list if view.todo is not None else ()
     still_open = [task for task in tasks if task.get("status") in ("todo", "in_progress")]
     lines = [f"- {task.get('title', '')} ({task['status']})" for task in still_open[:_TASKS_SHOWN]]
+    if still_open and _of_an_ended_turn(view):
+        lines.insert(0, "Your list as an earlier turn left it; some may be done:")
     if len(still_open) > _TASKS_SHOWN:
         lines.append(f"- … {len(still_open) - _TASKS_SHOWN} more")
     return "\n".join(["## Open tasks", *lines]) if lines else ""
 
 
+def _of_an_ended_turn(view: View) -> bool:
+    """Whether the task list was kept before the user, answered meanwhile, spoke again."""
+    if view.todo is None:
+        return False
+    before = [message.id for message in view.said_by_user if message.id < view.todo.id]
+    spoke_again = view.said_by_user[-1:] != [] and view.said_by_user[-1].id > view.todo.id
+    return spoke_again and bool(before) and before[-1] <= view.dealt_with
+
+
 def told(event: Event, limit: int) -> str:
-    """`event` for a summariser: its id, who, and what, at most about `limit` characters of it."""
+    """`event` for a summariser: its id, who, and what, at most about `limit` characters of it; of
+    files that were read a part, as they can be read again."""
     if isinstance(event, MessageAction):
         return f"[{event.id}] {event.source}: {clip(event.content, limit)}"
     if isinstance(event, Action) and event.tool_call_metadata is not None:
@@ -200,5 +240,6 @@ def told(event: Event, limit: int) -> str:
         failed = "error" if isinstance(event, ErrorObservation) else "result"
         of = f" of [{event.cause}]" if event.cause is not None else ""
         outcome = f" ({event.message})" if isinstance(event, CmdOutputObservation) else ""
+        limit = min(limit, _READ_CHARS) if isinstance(event, FileReadObservation) else limit
         return f"[{event.id}] {failed}{of}{outcome}: {clip(event.content, limit)}"
     return f"[{event.id}] {event.message}"

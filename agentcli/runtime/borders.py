@@ -113,8 +113,10 @@ def _names(text: str) -> list[str]:
 def _socket_paths(value: str) -> Iterator[Path]:
     """Of `/path`, `unix:///path`, `unix:path=/path,guid=…`, `/path,pid,number`."""
     for part in value.replace("unix:path=", "").replace("unix://", "").split(","):
-        if part.startswith("/") and Path(part).is_socket():
-            yield Path(part)
+        # That of another user, after `su`, is nothing that commands could reach.
+        with suppress(OSError):
+            if part.startswith("/") and Path(part).is_socket():
+                yield Path(part)
 
 
 def _programs_in_tmp(environ: Mapping[str, str], tmp: Path) -> Iterator[Path]:

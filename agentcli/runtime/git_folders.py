@@ -80,7 +80,9 @@ def _pointed_folder(dot_git: Path) -> Path | None:
 def _submodules(folder: Path) -> Iterator[Path]:
     """Their names may hold slashes, so they are looked for at any depth."""
     count = 0
-    for place, names, files in os.walk(folder / "modules"):
+    top = folder / "modules"
+    # Links lead to places that are nobody's to open.
+    for place, names, files in os.walk(top) if not top.is_symlink() else ():
         if "HEAD" in files and "objects" in names:
             yield Path(place)
             names[:] = ["modules"] if "modules" in names else []
@@ -90,8 +92,10 @@ def _submodules(folder: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
+    if folder.is_symlink():
+        return []
     try:
-        return sorted(folder.iterdir())
+        return sorted(path for path in folder.iterdir() if not path.is_symlink())
     except OSError:
         return []
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,9 +105,9 @@ def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
 def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
     """The mounts in the order in which they must be made."""
     real = [_Mount(path, path, writable=True) for path in _present(borders.writable)]
-    real += [
-        _Mount(path.parent, path.parent, writable=True) for path in _present(borders.protected)
-    ]
+    guarded = [path for path in _present(borders.protected) if path.parent.resolve() == path.parent]
+    fixed = _between(borders.writable, [*guarded, *_present(borders.hidden)])
+    real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(borders.readable)]
     real += [_Mount(path, path, writable=True) for path in folders]
     replaced = [_Mount(path, None, writable=True) for path in _emptied()]
@@ -114,7 +115,7 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     if network and (target := _RESOLVER.resolve()).exists():
         real.append(_Mount(target, target, writable=False))
     shown = {mount.path: mount for mount in [*replaced, *real]}
-    for path in _present(borders.protected):
+    for path in _closed(guarded, borders.writable):
         if _shows_real(path, shown):
             shown[path] = _Mount(path, path, writable=False)
     hidden = [*borders.hidden, *_listening_sockets(borders)]
@@ -122,6 +123,36 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
         if path not in shown and _shows_real(path, shown):
             shown[path] = _Mount(path, None, writable=False, is_folder=path.is_dir())
     return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
+
+
+def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:
+    """The folders on the way from each of the `roots` to each of the `paths` in it: mounted on
+    themselves they can't be moved away, to have others put in their place."""
+    return {
+        above
+        for path in paths
+        for root in roots
+        if path.is_relative_to(root)
+        for above in path.parents
+        if above != root and above.is_relative_to(root) and above.is_dir()
+    }
+
+
+def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
+    """What must be read-only to protect `guarded`. A link can't be covered, and what it leads to
+    is for its maker to choose: the folder that it lies in is closed, and its target if commands
+    could write there."""
+    for path in guarded:
+        if not path.is_symlink():
+            yield path
+            continue
+        if path.parent not in roots:
+            yield path.parent
+        target = path.resolve()
+        if target.exists() and any(
+            target != root and target.is_relative_to(root) for root in roots
+        ):
+            yield target
 
 
 def _shows_real(path: Path, shown: dict[Path, _Mount]) -> bool:
@@ -152,30 +183,46 @@ def _listening_sockets(borders: Borders) -> Iterator[Path]:
     """Of daemons that have one outside the usual places; not those in the workspace, which its
     own servers make."""
     try:
-        lines = _UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]
+        lines = os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:]
     except OSError:
         return
-    places = []
-    for line in lines:
-        fields = line.split(None, 7)
-        if len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & _LISTENS:
-            places.append(Path(fields[7]))
-    for place in dict.fromkeys(places[:_MOST_SOCKETS]):
-        path = place.resolve()
-        if path.is_socket() and not any(path.is_relative_to(root) for root in borders.writable):
-            yield path
+    found = 0
+    for place in dict.fromkeys(filter(None, map(_listening_place, lines))):
+        # What we may not look at is out of reach for commands as well.
+        with suppress(OSError):
+            path = place.resolve()
+            if path.is_socket() and not any(
+                map(path.is_relative_to, (*borders.writable, *_EMPTIED))
+            ):
+                yield path
+                found += 1
+        if found == _MOST_SOCKETS:
+            return
+
+
+def _listening_place(line: str) -> Path | None:
+    """Of a line of the kernel's list. Names stand there as their owners chose them, newlines and
+    all, so a line may be any text."""
+    fields = line.split(None, 7)
+    if len(fields) < 8 or not fields[7].startswith("/") or "\0" in fields[7]:
+        return None
+    try:
+        return Path(fields[7]) if int(fields[3], 16) & _LISTENS else None
+    except ValueError:
+        return None
 
 
 def _make_protectable(path: Path) -> None:
     if path.name not in ("hooks", "config") or not is_git_folder(path.parent):
         return
-    try:
+    if path.parent.resolve() != path.parent:
+        return
+    with suppress(OSError):
         if path.name == "hooks":
             path.mkdir(exist_ok=True)
         else:
-            path.touch()
-    except OSError:
-        return
+            # A link may lead out of the workspace, to a file that isn't there yet.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
 
 
 def _make_hideable(path: Path, borders: Borders) -> None:

@@ -9,7 +9,8 @@ from typing import TypeVar
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 
 WITHHELD = "[redacted]"
-"""Stored in place of a value that looks like a secret by the variable's name."""
+"""Stored in place of a value that looks like a secret by the variable's name. What masks secrets
+in events writes the same."""
 _LONGEST_VALUE = 32_768
 _MOST_CHANGES = 200
 

@@ -23,6 +23,11 @@ _OTHER_CHARS = 240
 _LOOKED_AT = 40
 """Events that are read on either side for so many that say something."""
 _MARK = "→"
+_ABOUT_THE_SESSION = frozenset(
+    {"agent_state_changed", "change_agent_state", "checkpoint", "condensation"}
+)
+"""Events that say nothing new of the work: states, and summaries of what stands there anyway. They
+are shown when they are what was found."""
 
 
 def excerpts(home: Path, query: str, own_session: str, redact: Callable[[Any], Any]) -> str:
@@ -57,7 +62,7 @@ def _lines(folder: Path, hit: Hit) -> Iterator[str]:
     """Raises SessionError for a session that is another user's or gone."""
     require_own(folder)
     before = _said(folder, range(hit.event_id - 1, -1, -1), AROUND)[::-1]
-    here = _said(folder, range(hit.event_id, hit.event_id + 1), 1)
+    here = _said(folder, range(hit.event_id, hit.event_id + 1), 1, left_out=frozenset())
     after = _said(folder, range(hit.event_id + 1, hit.event_id + 1 + _LOOKED_AT), AROUND)
     middle = [*before, *here, *after]
     known = {event_id for event_id, _, _ in middle}
@@ -76,18 +81,24 @@ def _lines(folder: Path, hit: Hit) -> Iterator[str]:
     yield "</past_session>"
 
 
-def _said(folder: Path, ids: range, most: int) -> list[tuple[int, str, str]]:
+def _said(
+    folder: Path, ids: range, most: int, left_out: frozenset[str] = _ABOUT_THE_SESSION
+) -> list[tuple[int, str, str]]:
     """The first so many events among `ids` that say something: id, who speaks, text."""
     said: list[tuple[int, str, str]] = []
     for event_id in ids[:_LOOKED_AT]:
         records, _ = read_events(folder / "events", [event_id])
         found = searchable(records[0]) if records else None
-        if found is not None:
+        if found is not None and _name(records[0]) not in left_out:
             kind, text = found
             said.append((event_id, kind, text.replace("</past_session", "<\\/past_session")))
             if len(said) == most:
                 break
     return said
+
+
+def _name(record: dict[str, Any]) -> str:
+    return str(record.get("action", record.get("observation")))
 
 
 def _count(folder: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
+from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
 from agentcli.sessions.held_text import HeldText, NoSecrets, Redactor
@@ -237,14 +237,21 @@ class Session:
             self._failed = full
         raise full
 
-    def take_letters(self, delivery: inbox.Delivery) -> int:
-        """Make events of the messages in the inbox that are to be delivered so; how many."""
+    def take_letters(
+        self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
+    ) -> int:
+        """Make events of the messages in the inbox that are to be delivered so; how many. One that
+        `refuse` has a reason against is dropped, and the person told why."""
         waiting = [letter for letter in inbox.letters(self.folder) if letter.delivery == delivery]
         if not waiting:
             return 0
         known = list(inbox.taken_before(self.events, waiting))
+        refused = 0
         for letter in waiting:
-            if letter not in known:
+            if letter not in known and (why := refuse(letter.text)):
+                self.notify(Notice(f"the message {letter.text[:40]!r} is not taken: {why}"))
+                refused += 1
+            elif letter not in known:
                 self.emit(
                     MessageAction(
                         content=letter.text,
@@ -254,7 +261,7 @@ class Session:
                     )
                 )
             inbox.remove(self.folder, letter)
-        return len(waiting) - len(known)
+        return len(waiting) - len(known) - refused
 
     def notify(self, progress: Progress) -> None:
         """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""

@@ -179,7 +179,7 @@ def _is_faulty(action: Action) -> bool:
 
 def _explain(tool: Tool[Any], error: ValidationError) -> str:
     faults = "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+        ": ".join(filter(None, (".".join(map(str, fault["loc"])), _plain(fault["msg"]))))
         for fault in error.errors()[:5]
     )
     fields = ", ".join(
@@ -187,3 +187,8 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
         for name, info in tool.arguments.model_fields.items()
     )
     return f"{tool.name} was called wrongly: {faults}. Its arguments are: {fields}."
+
+
+def _plain(message: str) -> str:
+    """Of a fault that a tool found itself, its own words."""
+    return message.removeprefix("Value error, ")

@@ -13,6 +13,7 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
 from agentcli.runtime.files import TextFile, os_errors_told, undo_text
+from agentcli.runtime.variables import WITHHELD
 from agentcli.runtime.walk import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import numbered, split_lines
@@ -207,6 +208,11 @@ def _not_found(shown: str, text: str, old: str) -> str:
     without_numbers = re.sub(r"(?m)^ *\d+\t", "", old)
     if without_numbers != old and without_numbers in text:
         return f"{head} because it has line numbers in front of its lines: leave them out."
+    if WITHHELD in old and WITHHELD not in text:
+        return (
+            f"{head}: {WITHHELD} stands for a secret that is not shown to you. "
+            "Edit the text beside it, in an old_str without it."
+        )
     unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
     if unescaped != old and unescaped in text:
         return f'{head} because it is escaped once too often (\\n, \\t or \\" for the characters).'

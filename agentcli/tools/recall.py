@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentcli.errors import ToolError
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import (
@@ -12,7 +14,13 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.live import newest_first
-from agentcli.events.observations import RecallObservation, SuccessObservation
+from agentcli.events.observations import (
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    RecallObservation,
+    SuccessObservation,
+)
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 _MOST_CHARS = 20_000
@@ -54,8 +62,24 @@ def _full_text(event_id: int, context: ToolContext) -> str:
     if isinstance(event, Action) and event.tool_call_metadata is not None:
         for later in range(event_id + 1, min(event_id + _LOOK_AHEAD, len(past))):
             if past[later].cause == event_id and (result := _text(past[later])):
-                return f"{text}\n\nResult, event {later}:\n{result}"
+                aged = _aged(past[later], past)
+                return f"{text}\n\nResult, event {later}:{aged}\n{result}"
+    if aged := _aged(event, past):
+        return f"{aged.strip()}\n{text}"
     return text or f"(a {event.kind} event without text)"
+
+
+def _aged(event: Event, past: Sequence[Event]) -> str:
+    """A note when this session changed a file after `event` had read it."""
+    if not isinstance(event, FileReadObservation):
+        return ""
+    for later in newest_first(past):
+        if later.id <= event.id:
+            break
+        changed = isinstance(later, FileEditObservation | FileWriteObservation)
+        if changed and later.path == event.path:
+            return f" [as it was then; event {later.id} changed the file since]"
+    return ""
 
 
 def _text(event: Event) -> str:
@@ -93,19 +117,30 @@ def _hits(query: str, context: ToolContext) -> str:
     for event in newest_first(context.past):
         text = _text(event)
         folded = text.casefold()
-        if _is_recalled(event) or not all(word in folded for word in words):
+        if _says_again(event) or not all(word in folded for word in words):
             continue
         if len(lines) == _MOST_HITS:
             lines.append("… and older ones: use more words")
             break
-        at = max(folded.find(words[0]) - _HIT_CHARS // 4, 0)
-        excerpt = " ".join(text[at : at + _HIT_CHARS].split())
-        lines.append(f"event {event.id} ({event.kind}): {excerpt}")
+        who = event.source if isinstance(event, MessageAction) else event.kind
+        lines.append(f"event {event.id} ({who}): {_excerpt(text, folded.find(words[0]))}")
     return "\n".join(lines) or f"No event of this session has all of: {query}"
 
 
-def _is_recalled(event: Event) -> bool:
-    """Whether `event` is of an earlier use of this tool: it only says again what others said."""
+def _excerpt(text: str, found: int) -> str:
+    """One line of `text` around a place in it; begins with a whole word."""
+    start = max(found - _HIT_CHARS // 4, 0)
+    if start:
+        start = min(text.find(" ", start - 1, found) + 1 or found, found)
+    line = " ".join(text[start : start + _HIT_CHARS].split())
+    return f"… {line}" if start else line
+
+
+def _says_again(event: Event) -> bool:
+    """Whether `event` is a summary, or of an earlier use of this tool: it only says again what
+    others said."""
+    if isinstance(event, CondensationAction):
+        return True
     by_model = isinstance(event, RecallAction) and event.tool_call_metadata is not None
     return by_model or (isinstance(event, RecallObservation) and event.recall_type == "event")
 

@@ -27,7 +27,8 @@ class Arguments(ToolArguments):
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
     open_tasks = [task for task in arguments.tasks if task.status in ("todo", "in_progress")]
-    return ToolResult(f"{len(arguments.tasks)} tasks, {len(open_tasks)} open")
+    count = len(arguments.tasks)
+    return ToolResult(f"{count} task{'s' * (count != 1)}, {len(open_tasks)} open")
 
 
 def _items(arguments: Arguments) -> tuple[dict[str, str], ...]:

@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Iterator
 from difflib import SequenceMatcher, unified_diff
 
+from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
 from agentcli.runtime.files import TextFile, os_errors_told
+from agentcli.runtime.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -36,14 +38,20 @@ def run(args: Write, ctx: ToolContext) -> ToolResult:
     if exists:
         before = ctx.files.read_text(path)
         ctx.files.check(path, before.digest)
+        if args.content.count(WITHHELD) > before.text.count(WITHHELD):
+            raise ToolError(
+                f"{WITHHELD} in content stands for a secret in {shown} that is not shown to you; "
+                "writing it would destroy the secret. Use edit on the other lines."
+            )
     digest = ctx.files.write(path, args.content, before)
     ctx.files.seen(path, digest)
     old = before.text if before else ""
     new = args.content.replace("\r\n", "\n") if before else args.content
     count = len(split_lines(new))
-    answer = f"Created {shown}: {count} lines."
+    size = f"{count} line{'s' * (count != 1)}"
+    answer = f"Created {shown}: {size}."
     if before:
-        answer = f"Replaced {shown}: {count} lines{_summary(old, new)}."
+        answer = f"Replaced {shown}: {size}{_summary(old, new)}."
     problem = introduced_error(shown, old, new)
     return ToolResult(
         f"{answer}\n{problem}" if problem else answer,

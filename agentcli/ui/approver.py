@@ -8,11 +8,13 @@ import select
 import sys
 import termios
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
 from agentcli.events.base import Risk
@@ -114,6 +116,9 @@ class TerminalApprover:
                 return self._converse(fd, action, self._question(fd, action, reason, risk, place))
         except _Closed as closed:
             return Approval(False, reason=f"no answer: {closed}")
+        except (TurnInterrupted, KeyboardInterrupt):
+            _write(fd, "\n")
+            raise
         finally:
             os.close(fd)
 
@@ -194,6 +199,9 @@ def _hanging(text: str, width: int, before: str = "  ", *, style: Style = "") ->
 
 def _understand(line: str) -> Approval | None:
     text = printable(line, multiline=False).strip()
+    if any(unicodedata.category(char) == "Cc" for char in line.strip().replace("\t", " ")):
+        # A key such as an arrow was meant to move, not to answer.
+        return None
     if text.lower() in _KEYS:
         allowed, scope = _KEYS[text.lower()]
         return Approval(allowed, scope)

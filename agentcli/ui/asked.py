@@ -95,6 +95,8 @@ def _edit(action: FileEditAction, current: str | None) -> list[Text]:
         return [*texts(action.path), Text(""), *_diff(current, new or "")]
     if new is None and action.old_str is None:
         return head
+    if current is not None and action.old_str and current.count(action.old_str) == 1:
+        return [*head, *_diff(current, current.replace(action.old_str, new or ""))]
     return [*head, *_diff(action.old_str, new or "")]
 
 
@@ -118,4 +120,4 @@ def _diff(old: str | None, new: str) -> Iterator[Text]:
 
 def _unified(old: str, new: str) -> list[str]:
     rows = list(difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=3))[2:]
-    return rows[1:] if rows[:1] and rows[0].startswith(("@@ -1,", "@@ -0,")) else rows
+    return rows[1:] if rows[:1] and rows[0].startswith(("@@ -1,", "@@ -0,", "@@ -1 ")) else rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 from agentcli.events import Action, Observation
@@ -126,7 +127,7 @@ class CallBoard:
         width = cells(plain(status))
         room = screen.width - cells(plain(self._line(action, icon, [])))
         if width > screen.width // 2 and width + 3 > room:
-            status, below = [], [status]
+            status, below = [], _filled(status, screen.width - 4)
         screen.put("call", [self._line(action, icon, status)], whole=False)
         screen.put("call", indent(self._rest_of(action)))
         screen.put("call", indent(below))
@@ -165,6 +166,14 @@ class CallBoard:
         if not self._verbose:
             return []
         return [[Span(line)] for line in printable(call_text(action).strip()).split("\n")[1:]]
+
+
+def _filled(status: list[Span], width: int) -> list[Line]:
+    """On as many rows as `width` asks for, in the style that the status ends with."""
+    text = plain(status)
+    if cells(text) <= width:
+        return [status]
+    return [[Span(row, status[-1].style)] for row in textwrap.wrap(text, max(width, 20))]
 
 
 def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outcome:

@@ -83,6 +83,11 @@ class TerminalRenderer:
         self._drawn_at = 0.0
         self._error_shown = ""
         self._unshown = ""
+        self._expected: list[Action] = []
+
+    def expect(self, calls: Iterable[Action]) -> None:
+        """Calls that an earlier process left waiting: each gets its line when it comes up again."""
+        self._expected = list(calls)
 
     def on_event(self, event: Event) -> None:
         if self._quiet:
@@ -142,6 +147,10 @@ class TerminalRenderer:
 
     def _take(self, event: Event) -> None:
         now = self._clock()
+        if isinstance(event, Observation) and any(a.id == event.cause for a in self._expected):
+            for action in self._expected:
+                self._calls.add(action, now)
+            self._expected.clear()
         match event:
             case MessageAction():
                 self._message(event)

@@ -10,7 +10,7 @@ change_mode make_setuid write_start_files write_system write_kernel_settings
 """.split()  # noqa: SIM905
 GIT = """
 git_hook git_config git_config_by_git git_config_replaced git_hooks_replaced git_moved_away
-git_common_folder git_submodule_hook git_submodule_config
+git_common_folder git_submodule_hook git_submodule_config git_folders_replaced
 """.split()  # noqa: SIM905
 SECRETS = """
 read_ssh_key read_ssh_key_by_link read_ssh_key_by_hard_link read_ssh_key_moved
@@ -48,8 +48,9 @@ HARMLESS_WITHOUT_SANDBOX = [
     *GIT,
     *(name for name in SECRETS if name != "read_own_environment"),
     *(name for name in OWN if name != "move_own_folders"),
-    *(["tcp", "tcp_v6", "tcp_by_bash", "netlink", "unix_by_path", "unix_by_link", "unix_abstract"]),
-    *(["unix_datagram", "trace_agent", "trace_anyone", "signal_agent", "signal_agent_by_descriptor"]),
-    *(["limit_agent", "slow_agent_down", "kill_everyone", "write_to_other_terminals"]),
+    *("tcp", "tcp_v6", "tcp_by_bash", "netlink", "unix_by_path", "unix_by_link"),
+    *("unix_abstract", "unix_datagram", "trace_agent", "trace_anyone", "signal_agent"),
+    *("signal_agent_by_descriptor", "limit_agent", "slow_agent_down", "kill_everyone"),
+    "write_to_other_terminals",
 ]
 """What may be tried where nothing holds it, and then succeeds: so what it is for is real."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ KEY = "sk-test-0123456789abcdef"
 """As `Agent.use` sets it."""
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
-_ATTEMPTS = Path(__file__).with_name("attempts.py")
+_ATTEMPTS = Path(__file__).with_name("attempts")
 
 
 def _other_python() -> str | None:
@@ -170,7 +170,8 @@ def make_arena(layer: str, user: str = "self") -> Iterator[Arena]:
         git(arena.workspace, "submodule", "add", "-q", str(base / "part"), "part")
         git(arena.workspace, "worktree", "add", "-q", str(base / "side"))
         (arena.workspace / ".git/hooks").mkdir(exist_ok=True)
-        shutil.copy(_ATTEMPTS, arena.workspace)
+        no_cache = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(_ATTEMPTS, arena.workspace / "attempts", ignore=no_cache)
         arena.hand_over()
         yield arena
 
@@ -215,10 +216,8 @@ class _Listeners:
             except BlockingIOError:
                 continue
         os.set_blocking(self.terminal, False)
-        try:
+        with suppress(OSError):
             found |= {"terminal"} if b"spoofed" in os.read(self.terminal, 100) else set()
-        except (BlockingIOError, OSError):
-            pass
         return found
 
 
@@ -243,6 +242,7 @@ def _listening(arena: Arena) -> Iterator[_Listeners]:
             opened[name].bind(f"\0{address}")
         for name in ("unix", "abstract"):
             opened[name].listen()
+        _daemon_of_others(arena, stack)
         main, other = pty.openpty()
         stack.callback(os.close, main)
         stack.callback(os.close, other)
@@ -251,6 +251,19 @@ def _listening(arena: Arena) -> Iterator[_Listeners]:
             os.chown(path, NOBODY, NOBODY)
             os.chown(f"{arena.outside}/docker.sock", NOBODY, NOBODY)
         yield _Listeners(opened, main, path, names)
+
+
+def _daemon_of_others(arena: Arena, stack: ExitStack) -> None:
+    """It listens where the user may not look, by a name that breaks the kernel's list of sockets
+    into lines of its own making. Only where root runs the tests is it somebody else's."""
+    folder = arena.base / "closed"
+    (folder / "a\n1 2 3 zz 5 6 7 ").mkdir(mode=0o700, parents=True)
+    folder.chmod(0o700)
+    for name in ("agent", "a\n1 2 3 zz 5 6 7 /b"):
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(f"{folder}/{name}")
+        server.listen()
+    arena.agent.env["SSH_AUTH_SOCK"] = f"{folder}/agent"
 
 
 def raid(
@@ -264,7 +277,7 @@ def raid(
     """Have the model make all attempts, or `only` these, by a command or by the python tool;
     `wider` is what the command asks for besides; `waits`: the next one waits for its end."""
     place_file, found_file = arena.workspace / "place.json", arena.workspace / "found.json"
-    command = f'python3 attempts.py "$(cat place.json)" {found_file} {" ".join(only)}'
+    command = f'python3 -m attempts "$(cat place.json)" {found_file} {" ".join(only)}'
     call = Call("bash", {"command": command, **(wider or {})})
     if python:
         code = (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.runtime import processes
+from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
@@ -336,3 +337,22 @@ def test_a_mistake_in_a_hook_is_told_before_anything_runs(agent, serve, hook, se
     assert done.returncode == 3
     assert said in done.stderr
     assert agent.sessions == []
+
+
+def test_a_hook_at_the_end_of_a_session_can_be_interrupted(agent, serve, hook):
+    """The answer is out by then, so the exit code stays what it was."""
+    hook("SessionEnd", "echo > begun.tmp; mv begun.tmp begun; sleep 1000")
+    process = agent.use(serve([Reply("Done.")])).start("run", "x")
+    wait_for(agent.workspace / "begun", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out) == (0, b"Done.\n")
+    assert b"the SessionEnd hook was interrupted" in err
+
+
+def test_a_session_whose_first_message_was_refused_is_not_offered_for_resuming(agent, serve, hook):
+    hook("UserPromptSubmit", "echo not this >&2; exit 2")
+    done = agent.use(serve())("run", "x")
+    assert done.returncode == 1
+    assert "not this" in done.stderr
+    assert "agent resume" not in done.stderr

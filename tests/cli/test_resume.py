@@ -126,3 +126,15 @@ def test_a_hole_in_the_middle_is_named_and_nothing_is_written(agent, serve):
     shown = agent("sessions", "show", "--last")
     assert "start" in shown.stdout
     assert "000000003.json is missing" in shown.stderr
+
+
+def test_the_model_is_told_when_another_sandbox_holds_than_before(agent, serve):
+    server = serve([Reply("One."), Reply("Two."), Reply("Three.")])
+    agent.use(server)
+    agent("run", "x")
+    agent("run", "-c", "--no-sandbox", "y")
+    assert "now run without a sandbox" in json.dumps(server.requests[1].body)
+    agent("run", "-c", "z")
+    told = json.dumps(server.requests[2].body)
+    assert told.count("now run in a sandbox") == 1
+    assert f"write to {agent.workspace} only" in told

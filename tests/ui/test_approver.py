@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import agentcli.ui.approver as approver_module
+from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import (
     BrowseURLAction,
     CmdRunAction,
@@ -102,6 +104,7 @@ def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **o
         (b"n\n", Approval(False)),
         (b"use pip instead\n", Approval(False, reason="use pip instead")),
         ("schöner wär's\n".encode(), Approval(False, reason="schöner wär's")),
+        (b"use\tpip\n", Approval(False, reason="use pip")),
     ],
 )
 def test_answers(person, typed, approval):
@@ -229,6 +232,31 @@ def test_an_edit_is_a_diff(person):
     ask(person, b"n\n", action=action)
     assert "  │ a.py\n" in person.screen
     assert "  │  x = 1\n  │- y = 2\n  │+ y = 3␣\n" in person.screen
+
+
+@pytest.mark.parametrize("typed", [b"\x0cok\n", b"\x1b[Ay\n", b"\x0cwords\n"])
+def test_a_key_that_was_no_letter_makes_no_answer(person, typed):
+    """Left raw, as some programs leave it, a terminal passes such keys on."""
+    assert ask(person, typed, b"n\n") == Approval(False)
+    assert "or a few words" in person.screen
+
+
+def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch):
+    def interrupted(fd, timeout_s):
+        raise TurnInterrupted("interrupted", 130)
+
+    monkeypatch.setattr(approver_module, "_read_line", interrupted)
+    with pytest.raises(TurnInterrupted):
+        TerminalApprover(person.path, color=False).ask(LS, "")
+    assert os.read(person.master, 100_000).decode().endswith("> \r\n")
+
+
+def test_an_edit_shows_where_in_the_file_it_is(person):
+    text = "".join(f"line {n}\n" for n in range(40))
+    action = FileEditAction(path="a", old_str="line 20", new_str="other")
+    ask(person, b"n\n", action=action, current_text={"a": text}.get)
+    assert "  │@ line 18\n  │  line 17\n" in person.screen
+    assert "  │- line 20\n  │+ other\n" in person.screen
 
 
 def test_a_write_over_a_file_shows_what_changes(person):

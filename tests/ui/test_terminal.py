@@ -220,6 +220,29 @@ def test_what_was_allowed_for_good_is_told_apart_from_what_was_for_the_session(s
     assert "allowed by you, and always here bash(make)" in show(ran(0, "ok"))
 
 
+def test_a_call_that_waited_for_an_answer_is_shown_when_it_gets_one_from_a_later_process(show):
+    show.renderer.expect([run(0, "make"), run(1, "ls")])
+    assert show() == ""
+    show(DecisionObservation(cause=0, decision="ask", by="policy"))
+    show(DecisionObservation(cause=0, decision="allow", by="user"))
+    assert show(ran(0, "ok"), ran(1, "a.py")) == looks(
+        """
+        • bash    $ make · exit 0 · 0.1 s · allowed by you
+            ok
+        • bash    $ ls · exit 0 · 0.1 s
+            a.py
+        """
+    )
+
+
+def test_a_long_reason_keeps_its_margin(show):
+    reason = "because " * 30
+    show(run(0, "make"), DecisionObservation(cause=0, decision="deny", by="user", reason=reason))
+    rows = show(UserRejectObservation(cause=0, reason=reason)).split("\n")
+    assert len(rows) > 3
+    assert all(row.startswith("    ") for row in rows[1:])
+
+
 def test_a_result_out_of_order_stays_with_its_call(show):
     show(read(0, "a.py"), read(1, "b.py"), was_read(1, "b.py"))
     assert show(was_read(0)).split("\n") == [

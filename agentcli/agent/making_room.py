@@ -1,0 +1,35 @@
+"""What comes before the conversation is condensed, and what the person says meanwhile."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentcli.agent.agent import Agent
+from agentcli.sessions.session import Session
+
+
+def make_room(agent: Agent, session: Session) -> None:
+    """Condense the conversation where that is due. Before the first time the model may note what it
+    wants to keep, and a hook may put it off."""
+    due = agent.memory.due(session.events)
+    if due and (reminder := agent.last_notes(session.events)):
+        session.emit(reminder)
+        return
+    if due and not _may(agent, session):
+        return
+    condensation = agent.memory.condense(session.events)
+    if condensation and (due or _may(agent, session)):
+        session.emit(condensation)
+
+
+def hear(agent: Agent, session: Session, delivery: Literal["steer", "queue"]) -> bool:
+    """Whether the person said something to be delivered so; what it brings up is recorded too."""
+    refuse = agent.hooks.submitting if agent.hooks is not None else lambda session, text: ""
+    heard = session.take_letters(delivery, lambda text: refuse(session, text)) > 0
+    if heard:
+        agent.recall(session)
+    return heard
+
+
+def _may(agent: Agent, session: Session) -> bool:
+    return agent.hooks is None or agent.hooks.compacting(session)

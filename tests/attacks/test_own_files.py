@@ -1,0 +1,135 @@
+"""The agent's settings, saved rules, trust and sessions are nothing for what it runs: not to be
+read, not to be changed, in no mode."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.groups import OWN, in_reach
+from tests.attacks.raids import SIDES, Arena, raid_of
+from tests.runtime.sandboxes import LAYERS
+from tests.server import Call, Reply
+
+every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
+
+
+@every_side
+def test_commands_can_neither_read_nor_change_them(layer, user):
+    found = raid_of(layer, user)
+    known = in_reach(layer, root=found.root)
+    assert {name for name in OWN if found.found[name] is not None} - known == set()
+    assert {name for name in found.changed if name.startswith("home/")} == set()
+
+
+def own(place: Arena) -> dict[str, str]:
+    """All that is the agent's but the session that runs, with what it holds."""
+    files = [path for path in place.own_files if path.exists()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def file_calls(path: Path) -> list[Call]:
+    text = {"old_str": "ours", "new_str": "theirs"}
+    return [
+        Call("read", {"path": str(path)}),
+        Call("write", {"path": str(path), "content": "theirs"}),
+        Call("edit", {"path": str(path), **text}),
+        Call("grep", {"pattern": "ours", "path": str(path)}),
+        Call("read", {"path": f"../work/../{path.relative_to(path.parents[-3])}"}),
+    ]
+
+
+@pytest.mark.parametrize("flags", [[], ["--yolo"], ["--yolo", "--no-sandbox"]], ids=" ".join)
+def test_file_tools_can_neither_read_nor_change_them(arena, flags):
+    place = arena("none" if "--no-sandbox" in flags or not LAYERS else LAYERS[0])
+    (place.workspace / "link").symlink_to(place.home)
+    calls = [call for path in place.own_files for call in file_calls(path)]
+    calls += [
+        Call("read", {"path": "link/.config/agent/rules"}),
+        Call("write", {"path": "link/.config/agent/rules", "content": "allow bash"}),
+        Call("write", {"path": str(place.home / ".config/agent/new"), "content": "x"}),
+        Call("write", {"path": str(place.home / "state/sessions/new/x"), "content": "x"}),
+    ]
+    before = own(place)
+    run = place.run([Reply("", calls), Reply("Done.")], *flags)
+    assert own(place) == before
+    assert not (place.home / ".config/agent/new").exists()
+    assert not (place.home / "state/sessions/new").exists()
+    assert not any("# ours" in told for told in run.told), run.told
+
+
+PLAIN = """
+rm -rf {state}
+mv {state} {state}2
+echo 'allow bash' >> {settings}/rules
+printf 'allow bash' | tee -a {settings}/rules
+cp payload {settings}/config.toml
+ln -sf /tmp/x {settings}/config.toml
+sed -i s/ours/theirs/ {settings}/rules
+cd {settings} && echo 'allow bash' > rules
+cd {settings} && rm -f rules
+sh -c 'echo allow bash > {settings}/rules'
+env HOME={home} sh -c 'echo allow bash > ~/.config/agent/rules'
+echo 'allow bash' > ~/.config/agent/rules
+echo 'allow bash' > $HOME/.config/agent/rules
+echo 'allow bash' > "${{HOME}}"/.config/agent/rules
+D={settings}; echo 'allow bash' > $D/rules
+echo 'allow bash' > {home}/.conf*/agent/rules
+echo 'allow bash' > {home}/.config/agen[t]/rules
+echo 'allow bash' > {home}/.config/{{agent,other}}/rules
+truncate -s 0 {sessions}/20250101-earlier/state.pkl
+find {state} -name '*.pkl' -delete
+find {state} -type f -exec rm {{}} +
+ls {state} | xargs -I% rm -rf {state}/%
+dd if=/dev/null of={sessions}/20250101-earlier/state.pkl
+rsync -a --delete empty/ {state}/
+install -m 644 payload {settings}/rules
+tar -C {settings} -xf payload.tar
+chmod -R 777 {state}
+python3 -c "open('{settings}/rules','w')"
+perl -pi -e s/ours/theirs/ {settings}/rules
+git config --file {settings}/config.toml a.b c
+curl -o {settings}/rules http://127.0.0.1:9/
+bash -c "$(printf 'echo x > %s' {settings}/rules)"
+eval "echo x > {settings}/rules"
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("unsandboxed", [False, True])
+def test_commands_that_plainly_change_them_never_run(arena, unsandboxed):
+    """With all of the person's rights, everything allowed, and no sandbox."""
+    place = arena("none")
+    names = {
+        "home": place.home,
+        "state": place.home / "state",
+        "sessions": place.home / "state/sessions",
+        "settings": place.home / ".config/agent",
+    }
+    (place.workspace / "payload").write_text("theirs")
+    (place.workspace / "empty").mkdir()
+    asks = {"unsandboxed": True, "reason": "to help"} if unsandboxed else {}
+    calls = [Call("bash", {"command": line.format(**names), **asks}) for line in PLAIN]
+    before = own(place)
+    run = place.run([Reply("", calls), Reply("Done.")], "--yolo", "--no-sandbox")
+    assert own(place) == before
+    ran = [
+        call.arguments["command"]  # type: ignore[index]
+        for call, told in zip(calls, run.told, strict=True)
+        if "Not allowed" not in told
+    ]
+    assert ran == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_python_and_background_jobs_can_not_change_them(arena, layer):
+    place = arena(layer)
+    target = place.home / ".config/agent/rules"
+    hidden = "".join(f"\\x{byte:02x}" for byte in str(target).encode())
+    code = f"open('{hidden}', 'a').write('theirs')"
+    job = {"command": f"printf theirs >> $'{hidden}'", "background": True}
+    before = own(place)
+    calls = [Call("python", {"code": code}), Call("bash", job), Call("bash", {"command": "wait"})]
+    place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    assert own(place) == before

@@ -1,0 +1,158 @@
+"""Ordinary work goes on inside: what the sandbox keeps from attackers it keeps from nobody else."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.attacks.raids import Arena
+from tests.conftest import LIMIT_S
+from tests.runtime.sandboxes import LAYERS, git
+from tests.server import Call, ModelServer, Reply
+
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program}")
+
+
+def works(place: Arena, *commands: str) -> list[str]:
+    """What the commands say; each must succeed, unasked."""
+    calls = [Call("bash", {"command": f"{command} && echo WORKED"}) for command in commands]
+    run = place.run([Reply("", calls), Reply("Done.")])
+    assert [told for told in run.told if not told.rstrip().endswith("WORKED")] == []
+    return run.told
+
+
+@every_layer
+def test_git(arena, layer):
+    place = arena(layer)
+    for role in ("AUTHOR", "COMMITTER"):
+        place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
+    works(
+        place,
+        "echo new > file && git add file",
+        "git commit -qm 'from inside'",
+        "git switch -qc side-branch && git commit -q --allow-empty -m 'on a branch'",
+        "git switch -q - && git merge -q side-branch",
+        "git worktree add -q --detach tree && git -C tree log --oneline",
+        "git worktree remove tree",
+        "git stash list && git status --short && git gc -q && git fsck",
+    )
+    assert "from inside" in git(place.workspace, "log", "--format=%s")
+
+
+@needs_bubblewrap
+def test_tests_with_a_server_of_their_own(arena):
+    place = arena("bubblewrap")
+    (place.workspace / "test_server.py").write_text(
+        "import http.server, threading, unittest, urllib.request\n"
+        "class Serves(unittest.TestCase):\n"
+        "    def test_it(self):\n"
+        "        handler = http.server.SimpleHTTPRequestHandler\n"
+        "        with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:\n"
+        "            threading.Thread(target=server.serve_forever, daemon=True).start()\n"
+        "            url = f'http://127.0.0.1:{server.server_port}/first'\n"
+        "            self.assertEqual(urllib.request.urlopen(url).read(), b'1\\n')\n"
+        "            server.shutdown()\n"
+    )
+    works(place, "python3 -m unittest -v test_server 2>&1")
+
+
+@every_layer
+@needs("npm")
+def test_npm_init(arena, layer):
+    place = arena(layer)
+    works(place, "npm init -y >/dev/null", "npm pkg set scripts.test='echo tested' && npm test")
+    assert (place.workspace / "package.json").exists()
+
+
+@every_layer
+@needs("cargo")
+def test_cargo_build(arena, layer):
+    place = arena(layer)
+    # cargo is found by a home folder that is not the one of this test.
+    home = Path.home()
+    place.agent.env |= {"RUSTUP_HOME": f"{home}/.rustup", "CARGO_HOME": f"{home}/.cargo"}
+    works(place, "cargo init -q --vcs none --name sample .", "cargo build -q --offline")
+    assert (place.workspace / "target/debug/sample").exists()
+
+
+@every_layer
+@needs("uv")
+def test_uv(arena, layer):
+    works(arena(layer), "uv venv --offline -q env", "env/bin/python -c 'print(1)'")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[str]:
+    """Where pip finds a package of ours, and nothing else."""
+    folder = tmp_path / "simple" / "sample"
+    folder.mkdir(parents=True)
+    info = "sample-1.0.dist-info"
+    with zipfile.ZipFile(folder / "sample-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("sample.py", "print('installed')\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple/"
+        server.shutdown()
+
+
+@every_layer
+def test_a_package_is_installed_once_the_network_was_approved(arena, index, layer):
+    """First without: the model reads what to ask for. Then a person says yes."""
+    place = arena(layer)
+    venv = f"{sys.executable} -m venv env"
+    subprocess.run(venv.split(), cwd=place.workspace, check=True)
+    install = f"env/bin/pip install -q --retries 0 --index-url {index} sample"
+    wanted = {"command": install, "network": True, "reason": "it needs the package sample"}
+    script = [
+        Reply("", [Call("bash", {"command": install})]),
+        Reply("", [Call("bash", wanted)]),
+        Reply("", [Call("bash", {"command": "env/bin/python -c 'import sample'"})]),
+        Reply("Done."),
+    ]
+    with ModelServer(script) as server:
+        place.agent.use(server)
+        command = [*place.agent.command, "run", "x", "--set", f"sandbox.layer={layer}"]
+        child = pexpect.spawn(
+            command[0],
+            command[1:],
+            cwd=str(place.workspace),
+            env={**place.agent.environment, "TERM": "dumb", "COLUMNS": "100"},
+            dimensions=(50, 100),
+            timeout=LIMIT_S,
+            encoding="utf-8",
+        )
+        asked = 0
+        while child.expect(["> $", pexpect.EOF]) == 0:
+            asked += 1
+            child.sendline("y")
+        child.close()
+        told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert "network: true" in told[0] or "ERROR" in told[0]
+    assert told[2] == "installed"
+    assert asked >= 1
+    assert os.path.isdir(place.workspace / "env")  # noqa: PTH112
