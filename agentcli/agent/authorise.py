@@ -70,7 +70,7 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
     if grant and approval.scope == "always":
         agent.save_rule(grant)
     if not approval.allowed:
-        said = f"They said: {approval.reason}" if approval.reason else "Do not do it another way."
+        said = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
         _refuse(session, action, approval.reason, f"The user did not allow this. {said}")
     session.change_state(AgentState.RUNNING)
     return approval.allowed

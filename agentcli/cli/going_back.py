@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,7 +105,7 @@ def fork(
     from agentcli.ui.sanitize import printable
 
     try:
-        target = folder and Path(os.path.abspath(folder.expanduser()))
+        target = folder and folder.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--dir {folder}: {error}") from error
     with working("copying"):

@@ -42,17 +42,13 @@ def trust(
     """
     from agentcli.errors import ConfigError, UsageError
     from agentcli.security.trust import fingerprint
-    from agentcli.wiring import resolve_workspace
 
     if show + revoke + list_all > 1:
         raise UsageError("--show, --revoke and --list: one of them")
     store = _store(os.environ)
     if list_all:
         return _list(store, as_json)
-    try:
-        workspace = resolve_workspace(folder)
-    except ConfigError as error:
-        raise UsageError(error.message, hint="see: agent trust --help") from error
+    workspace = _existing(folder)
     if revoke:
         return _revoke(store, workspace, as_json)
     found = fingerprint(workspace)
@@ -78,6 +74,16 @@ def trust(
     elif not agreed:
         print(f"{_line(str(workspace))} is not trusted")
     return 0 if agreed else 1
+
+
+def _existing(folder: str | None) -> Path:
+    from agentcli.errors import ConfigError, UsageError
+    from agentcli.wiring import resolve_workspace
+
+    try:
+        return resolve_workspace(folder)
+    except ConfigError as error:
+        raise UsageError(error.message, hint="see: agent trust --help") from error
 
 
 @dataclass(frozen=True)

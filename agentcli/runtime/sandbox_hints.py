@@ -26,24 +26,31 @@ _RIGHTS_FAILURES = re.compile(
 )
 
 
-def refused_by_sandbox(output: str, exit_code: int | None, sandbox: Sandbox | None) -> str:
+def refused_by_sandbox(
+    output: str, exit_code: int | None, sandbox: Sandbox | None, *, from_python: bool = False
+) -> str:
     """A hint for the model when a command failed as commands do that the sandbox refuses
-    something; "" otherwise. `output` is what it wrote."""
+    something; "" otherwise. `output` is what it wrote; `from_python`: code of the python tool did,
+    which can't ask for more."""
     if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
         return ""
     end = output[-4000:]
     if not sandbox.network and _NETWORK_FAILURES.search(end):
         return (
             "the sandbox has no network; if the command needs it, "
-            "repeat it with network: true and a reason"
+            f"{_again(from_python)} with network: true and a reason"
         )
     rights = sandbox.layer != "bubblewrap" and _RIGHTS_FAILURES.search(end)
     if rights or _FILE_FAILURES.search(end) or _names_hidden(end, sandbox.borders):
         return (
             "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
-            "if the command needs more, repeat it with unsandboxed: true and a reason"
+            f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
         )
     return ""
+
+
+def _again(from_python: bool) -> str:
+    return "do it in bash" if from_python else "repeat it"
 
 
 def _names_hidden(text: str, borders: Borders) -> bool:

@@ -23,7 +23,16 @@ from agentcli.events.observations import DecisionObservation
 from agentcli.security import grants as granting
 from agentcli.security.command_rules import allowing, forbidding, possible
 from agentcli.security.commands import Script, SimpleCommand, is_read_only, parse_script
-from agentcli.security.rules import Rule, first, matches, parse_grants, path_of, tool_name
+from agentcli.security.rules import (
+    UNSANDBOXED,
+    Rule,
+    first,
+    matches,
+    parse_grants,
+    path_of,
+    split_grants,
+    tool_name,
+)
 from agentcli.security.shell_words import decode, tokens
 
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
@@ -87,11 +96,15 @@ class Policy:
         """The narrowest rule worth saving for `action`; several joined by "; " for a compound
         command, "" when none would be safe."""
         try:
-            return granting.grant_for(
+            grant = granting.grant_for(
                 action, self.locate, self.borders.workspace, self._redirect_rule(action)
             )
         except (ToolError, OSError):
             return ""
+        if self._leaves_sandbox(action):
+            rules = (f"{UNSANDBOXED}{rule.removeprefix('bash')}" for rule in split_grants(grant))
+            return "; ".join(rules)
+        return grant
 
     def _answer(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Answer:
         if reason := self.blocked(action):
@@ -147,8 +160,16 @@ class Policy:
     ) -> Rule | None:
         rules = first(self.rules, decision)
         if script is not None:
-            return forbidding(_for_bash(rules), script)
+            return forbidding(self._about(action, rules), script)
         return next((rule for rule in rules if self._matches(rule, action)), None)
+
+    def _about(self, action: Action, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        """The rules that may forbid this command."""
+        tools = ("bash", UNSANDBOXED) if self._leaves_sandbox(action) else ("bash",)
+        return tuple(rule for rule in rules if rule.tool in tools)
+
+    def _leaves_sandbox(self, action: Action) -> bool:
+        return isinstance(action, CmdRunAction) and action.unsandboxed and self.contained
 
     def _matches(self, rule: Rule, action: Action) -> bool:
         return matches(rule, action, self.locate, self.borders.workspace, self.borders.home)
@@ -162,7 +183,7 @@ class Policy:
         """A script that can't be judged whole is asked when a rule may forbid a part of it, in
         every mode: nobody can tell whether it falls under the rule."""
         if script is not None and isinstance(action, CmdRunAction):
-            denying = _for_bash(first(self.rules, "deny"))
+            denying = self._about(action, first(self.rules, "deny"))
             if rule := possible(denying, script, action.command):
                 why = script.unclear or "not every word of it is known before it runs"
                 told = f"the rule {rule} may deny it: {why}"
@@ -179,8 +200,9 @@ class Policy:
         if isinstance(action, CmdRunAction):
             if script is None or action.is_input or self._names_hidden(action):
                 return None
+            wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
             found = allowing(
-                _for_bash(rules),
+                tuple(rule for rule in rules if rule.tool == wanted),
                 script,
                 self._redirect_rule(action),
                 str(self.borders.workspace),
@@ -265,10 +287,6 @@ class Policy:
         risk, why = self.rate(action)
         told = f"{reason}; risk high: {why}" if risk >= Risk.HIGH and why else reason
         return _Answer("ask", told, rule, risk)
-
-
-def _for_bash(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    return tuple(rule for rule in rules if rule.tool == "bash")
 
 
 def _what(action: Action) -> str:

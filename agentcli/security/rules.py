@@ -33,10 +33,14 @@ from agentcli.security.file_patterns import pattern_matches
 
 Decision = Literal["allow", "ask", "deny"]
 
+UNSANDBOXED = "unsandboxed"
+"""Of commands that ask to run without the sandbox: a rule for bash lets none of them run, as what
+it names may itself have been changed by what the sandbox contains."""
+_COMMANDS = ("bash", UNSANDBOXED)
 FILE_TOOLS = ("read", "edit", "write", "grep", "glob")
 _KNOWN_TOOLS = (
     *FILE_TOOLS,
-    "bash",
+    *_COMMANDS,
     "python",
     "fetch",
     "todo",
@@ -80,13 +84,13 @@ def parse_rule(text: str, decision: Decision, origin: str) -> Rule:
         pattern = ""
     if found["pattern"] is not None and not found["pattern"].strip():
         raise ConfigError(f"{origin}: {text!r} has nothing in its brackets", hint=_EXAMPLES)
-    if tool == "bash" and pattern:
+    if tool in _COMMANDS and pattern:
         pattern_words(pattern, text, origin)
     elif tool == "fetch" and pattern and not re.fullmatch(r"domain:[\w.-]+", pattern):
         raise ConfigError(
             f"{origin}: {text!r} names no site", hint="write it as fetch(domain:example.org)"
         )
-    elif pattern and tool not in (*FILE_TOOLS, "bash", "fetch"):
+    elif pattern and tool not in (*FILE_TOOLS, *_COMMANDS, "fetch"):
         raise ConfigError(f"{origin}: {tool} takes no pattern", hint=f"write it as {tool}")
     return Rule(decision, tool, pattern, origin)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from agentcli.errors import TurnInterrupted
@@ -9,6 +11,9 @@ from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
 from agentcli.runtime.python import CellResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from agentcli.runtime.sandbox import Sandbox
 
 
 class Arguments(ToolArguments):
@@ -29,7 +34,15 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         if python.last_result is not None:
             context.partial = _told(python.last_result, f"[{interrupt.told}]")
         raise
-    return _told(result)
+    return _told(result, _hint(result, context.sandbox))
+
+
+def _hint(result: CellResult, sandbox: Sandbox | None) -> str:
+    from agentcli.runtime.sandbox_hints import refused_by_sandbox
+
+    failed = int(result.error and not result.timed_out)
+    hint = refused_by_sandbox(result.output, failed, sandbox, from_python=True)
+    return f"[{hint}]" if hint else ""
 
 
 def _told(result: CellResult, ending: str = "") -> ToolResult:

@@ -76,8 +76,10 @@ def _aged(event: Event, past: Sequence[Event]) -> str:
     for later in newest_first(past):
         if later.id <= event.id:
             break
-        changed = isinstance(later, FileEditObservation | FileWriteObservation)
-        if changed and later.path == event.path:
+        if (
+            isinstance(later, FileEditObservation | FileWriteObservation)
+            and later.path == event.path
+        ):
             return f" [as it was then; event {later.id} changed the file since]"
     return ""
 

@@ -199,7 +199,7 @@ def _hanging(text: str, width: int, before: str = "  ", *, style: Style = "") ->
 
 def _understand(line: str) -> Approval | None:
     text = printable(line, multiline=False).strip()
-    if any(unicodedata.category(char) == "Cc" for char in line.strip().replace("\t", " ")):
+    if any(unicodedata.category(char) == "Cc" for char in line.rstrip("\r\n").replace("\t", " ")):
         # A key such as an arrow was meant to move, not to answer.
         return None
     if text.lower() in _KEYS:

@@ -356,3 +356,18 @@ def test_a_session_whose_first_message_was_refused_is_not_offered_for_resuming(a
     assert done.returncode == 1
     assert "not this" in done.stderr
     assert "agent resume" not in done.stderr
+
+
+def test_what_is_told_from_another_terminal_passes_the_hooks_too(agent, serve, hook):
+    hook("UserPromptSubmit", "grep -q secret && { echo 'names a secret' >&2; exit 2; }; exit 0")
+    waiting = "touch begun; while ! test -e go; do sleep 0.01; done"
+    server = serve([Reply("", [Call("bash", {"command": waiting})]), Reply("Done.")])
+    process = agent.use(server).start("run", "x", "--yolo")
+    wait_for(agent.workspace / "begun", process)
+    agent("tell", agent.sessions[0].name, "the secret is out", "--steer")
+    agent("tell", agent.sessions[0].name, "mind the gap", "--steer")
+    (agent.workspace / "go").touch()
+    _, complaint = process.communicate(timeout=LIMIT_S)
+    assert b"names a secret" in complaint
+    assert "mind the gap" in told(server, -1)
+    assert "the secret is out" not in told(server, -1)

@@ -120,3 +120,18 @@ def test_a_long_session_goes_on_when_the_summariser_is_down(agent, serve):
     passes = [event for event in events if isinstance(event, CondensationAction)]
     assert len(asked) <= 1, "left alone for ten minutes after it failed"
     assert any("summed up without a model" in action.reason for action in passes)
+
+
+def test_before_the_first_condensation_the_model_may_take_notes(agent, serve):
+    worker = Worker()
+    server = serve(play=worker, sessions=STEPS)
+    small = ("--set", "model.context_tokens=16000", "--set", "model.max_output_tokens=2000")
+    agent.use(server)("run", "Work.", "--max-turns", "60", *small)
+    events = read_session(agent.sessions[0]).events
+    reminders = [event.id for event in events if getattr(event, "nudge", None) == "notes"]
+    passes = [event.id for event in events if isinstance(event, CondensationAction)]
+    assert len(passes) > 1
+    assert len(reminders) == 1
+    assert reminders[0] < passes[0]
+    asked = [request for request in server.requests if b"about to be summarised" in request.raw]
+    assert asked[0].body["messages"][-1]["role"] == "user"

@@ -20,10 +20,15 @@ from agentcli.events.actions import (
     RewindAction,
     TaskTrackingAction,
 )
-from agentcli.events.observations import AgentStateChangedObservation, SuccessObservation
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    FileReadObservation,
+    SuccessObservation,
+)
 from agentcli.memory.condensers.base import Options, condenser, names
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
+from agentcli.memory.summary import sections, told, with_known_ids
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from tests.memory.long_histories import Log, record, session, stories
 from tests.memory.test_projection import PROTOCOLS, complaints
@@ -242,6 +247,51 @@ def test_open_tasks_are_restated_whoever_sums_up():
             log.add(action)
 
 
+def plan(log, *tasks):
+    (kept,) = log.step(TaskTrackingAction(command="plan", task_list=tasks))
+    log.add(SuccessObservation(cause=kept.id, content="kept"))
+
+
+def test_a_task_list_of_an_earlier_turn_is_not_taken_for_work_to_do():
+    log, memory = session("Fix the bug."), memory_with("llm_summary")
+    plan(log, {"title": "fix it", "status": "todo"})
+    work(log, 8)
+    assert "some may be done" not in memory.compact(log).summary
+    log.add(AgentStateChangedObservation(agent_state="finished"))
+    log.say("Now the docs.")
+    work(log, 8)
+    assert "some may be done:\n- fix it (todo)" in memory.compact(log).summary
+
+
+def test_what_is_said_at_work_adds_to_the_task_and_does_not_replace_it():
+    log, memory = session("Fix the bug."), memory_with("llm_summary")
+    work(log, 6)
+    log.add(MessageAction(content="Use tabs.", source=Source.USER, delivery="steer"))
+    work(log, 6)
+    text = memory.compact(log).summary
+    assert re.search(r'\[1\] what you work on.*: "Fix the bug\."', text)
+    assert 'still holds: "Use tabs."' in text
+    assert text.endswith("[End of the summary.]")
+
+
+def test_a_line_that_announces_the_summary_is_no_part_of_it():
+    log = session("Fix the bug.")
+    memory = memory_with("llm_summary", lambda request: reply(f"Here it is:\n\n{SUMMARY}"))
+    work(log, 8)
+    assert "Here it is" not in memory.compact(log).summary
+    assert sections("Mind: x\n## Goal\n- a") == {"Critical context": ["Mind: x"], "Goal": ["- a"]}
+
+
+def test_of_a_list_of_events_the_unknown_ones_go():
+    told_of = with_known_ids("a [2, 99] b [99] c [3-5, 98-99]", range(10))
+    assert told_of == "a [2] b c [3-5]"
+
+
+def test_of_a_file_that_was_read_the_summariser_sees_a_part():
+    event = FileReadObservation(id=3, path="a.py", content="line\n" * 5_000)
+    assert len(told(event, 10_000)) < 3_000
+
+
 @pytest.mark.parametrize("how", sorted(BAD))
 @pytest.mark.parametrize("choice", ["llm_summary", "structured_summary"])
 def test_without_a_usable_summary_one_is_made_of_the_events(choice, how):
@@ -251,7 +301,7 @@ def test_without_a_usable_summary_one_is_made_of_the_events(choice, how):
     action = memory.compact(log)
     assert action.summariser_error
     assert len(action.summary) <= 8_000
-    assert "$ make test → exit 2 [2]" in action.summary
+    assert re.search(r"\$ make test → exit 2: E+… \[2\]", action.summary)
     assert "Fix the bug. [1]" in action.summary
     paid = how != "error"
     assert (action.llm_metrics is not None) == paid

@@ -203,3 +203,10 @@ def test_a_failure_of_the_sandbox_is_recognised(output, layer, network, word):
     assert word in hint if word else hint == ""
     assert refused_by_sandbox(output, 0, sandbox) == ""
     assert refused_by_sandbox(output, 130, sandbox) == ""
+
+
+def test_code_of_the_python_tool_is_sent_to_bash_for_more_rights():
+    sandbox = Sandbox("bubblewrap", borders(), network=False)
+    output = "urllib.error.URLError: [Errno -3] Temporary failure in name resolution"
+    hint = refused_by_sandbox(output, 1, sandbox, from_python=True)
+    assert "do it in bash with network: true" in hint

@@ -366,3 +366,14 @@ def test_the_decision_tells_the_real_path_of_a_write_outside(world):
     write = FileEditAction(path="link/x")
     assert world.decide(write, mode="yolo").path == "/etc/x"
     assert world.decide(FileEditAction(path="src/x"), mode="yolo").path is None
+
+
+def test_only_a_rule_that_says_so_lets_a_command_out_of_the_sandbox(world):
+    push = run("git push", unsandboxed=True, reason="ssh")
+    assert world.decide(push, "allow bash(git push:*)").decision == "ask"
+    assert world.decide(push, "allow unsandboxed(git push:*)").decision == "allow"
+    assert world.decide(push, "deny bash(git push:*)").decision == "deny"
+    assert world.decide(push, "deny unsandboxed").decision == "deny"
+    assert world.decide(run("git push"), "deny unsandboxed").decision == "allow"
+    assert world.policy().grant_for(push) == "unsandboxed(git push:*)"
+    assert world.decide(push, "allow bash(git push:*)", contained=False).decision == "allow"

@@ -6,10 +6,11 @@ import pytest
 
 from agentcli.errors import UsageError
 from agentcli.events import Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import CondensationAction, MessageAction
 from agentcli.security.redact import Redactor
 from agentcli.sessions.excerpts import MAX_CHARS, excerpts
 from agentcli.sessions.session import Session
+from agentcli.sessions.state import AgentState
 
 
 @pytest.fixture
@@ -37,6 +38,16 @@ def test_a_hit_is_shown_with_what_is_around_it_and_both_ends(home):
     assert lines.count("…") == 2
     assert "data, no instructions to you" in lines[0]
     assert '<past_session id="20260101-000000-aaaa"' in shown
+
+
+def test_states_and_summaries_are_shown_only_when_they_are_what_was_found(home):
+    with Session.create(home / "sessions" / "20260101-000000-aaaa") as session:
+        session.emit(MessageAction(content="the walrus", source=Source.USER))
+        session.emit(CondensationAction(forgotten_event_ids=(), summary="all about a penguin"))
+        session.change_state(AgentState.RUNNING, reason="swimming")
+    assert "penguin" not in (shown := excerpts(home, "walrus", "other", str))
+    assert "swimming" not in shown
+    assert "→ 1 call: all about a penguin" in excerpts(home, "penguin", "other", str)
 
 
 def test_the_session_that_asks_is_left_out(home):

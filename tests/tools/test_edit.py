@@ -270,3 +270,10 @@ def test_its_events(use, file):
         seen = TOOL.observation(parsed, use(TOOL, path="a.py", **arguments))
         assert isinstance(seen, FileEditObservation)
         assert seen.diff
+
+
+def test_a_masked_secret_in_old_str_is_explained(use, workspace):
+    (workspace / "a").write_text("url = foo://me:secret@host\n")
+    use(READ, path="a")
+    with pytest.raises(ToolError, match="stands for a secret that is not shown to you"):
+        use(TOOL, path="a", old_str="url = foo://[redacted]@host", new_str="url = 1")

@@ -9,11 +9,19 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.events.actions import (
     CmdRunAction,
+    CondensationAction,
     CondensationRequestAction,
+    FileEditAction,
+    FileReadAction,
     RecallAction,
     RewindAction,
 )
-from agentcli.events.observations import RecallObservation, SuccessObservation
+from agentcli.events.observations import (
+    FileEditObservation,
+    FileReadObservation,
+    RecallObservation,
+    SuccessObservation,
+)
 from agentcli.tools.recall import TOOL
 from tests.memory.long_histories import Log, session
 
@@ -58,6 +66,32 @@ def test_words_find_events_newest_first_and_never_what_was_recalled(log, use):
     lines = str(use(TOOL, query="KEY is")).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["event 5 (run)", "event 3 (run)"]
     assert str(use(TOOL, query="green")) == "No event of this session has all of: green"
+
+
+def test_summaries_are_not_found_and_who_spoke_is_told(log, use):
+    log.say("the key is green")
+    log.add(CondensationAction(forgotten_event_ids=(1,), summary="the key is green, they said"))
+    assert str(use(TOOL, query="key green")) == "event 2 (user): the key is green"
+
+
+def test_an_excerpt_begins_with_a_whole_word(log, use):
+    log.run("cat", f"{'walrus ' * 40}key")
+    assert "(run): … walrus walrus" in str(use(TOOL, query="key"))
+
+
+def test_what_was_read_is_marked_when_the_file_was_changed_since(log, use):
+    def read():
+        (action,) = log.step(FileReadAction(path="a.py"))
+        return log.add(FileReadObservation(cause=action.id, content="1\told", path="a.py"))
+
+    first = read()
+    (action,) = log.step(FileEditAction(path="a.py", command="str_replace"))
+    edit = log.add(FileEditObservation(cause=action.id, content="Edited", path="a.py", digest="d"))
+    second = read()
+    note = f"[as it was then; event {edit.id} changed the file since]"
+    assert str(use(TOOL, event=first.id)) == f"{note}\n1\told"
+    assert f"Result, event {first.id}: {note}\n1\told" in str(use(TOOL, event=first.cause))
+    assert str(use(TOOL, event=second.id)) == "1\told"
 
 
 def test_there_are_not_endless_hits(log, use):

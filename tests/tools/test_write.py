@@ -29,7 +29,18 @@ def test_a_file_is_replaced_after_it_was_read(use, workspace):
 
 def test_what_was_written_may_be_written_again(use):
     use(TOOL, path="a", content="1\n")
-    assert use(TOOL, path="a", content="1\n").output == "Replaced a: 1 lines, as before."
+    assert use(TOOL, path="a", content="1\n").output == "Replaced a: 1 line, as before."
+
+
+def test_a_masked_secret_is_not_written_over_the_real_one(use, workspace):
+    """What is read shows secrets as [redacted]; written back whole, the file would lose them."""
+    (workspace / ".env").write_text("KEY=real\nPORT=1\n")
+    use(READ, path=".env")
+    with pytest.raises(ToolError, match="would destroy the secret"):
+        use(TOOL, path=".env", content="KEY=[redacted]\nPORT=2\n")
+    assert (workspace / ".env").read_text() == "KEY=real\nPORT=1\n"
+    use(TOOL, path="mask.py", content="MASK = '[redacted]'\n")
+    use(TOOL, path="mask.py", content="MASK = '[redacted]' \n")
 
 
 def test_a_file_that_was_not_read_or_has_changed_is_kept(use, workspace):
