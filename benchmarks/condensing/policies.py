@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agentcli.settings import MemorySettings
 from agentcli.events.actions import CondensationAction
 from agentcli.memory.building import Models, build_memory
 from agentcli.memory.condensers import default, llm_summary
@@ -23,6 +22,7 @@ from agentcli.memory.condensers.observation_masking import mask, maskable
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.view import Step, View
 from agentcli.messages import ToolSchema
+from agentcli.settings import MemorySettings
 from benchmarks.condensing.prices import PriceList
 
 OURS = "ours"
