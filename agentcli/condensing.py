@@ -122,7 +122,7 @@ def _memory(
     names = Models(
         main.model,
         chain.model,
-        settings.model.max_output_tokens,
+        settings.model.output_tokens,
         settings.model.context_tokens,
     )
     return build_memory(settings.memory, schemas, names, Catalog(settings.prices), ask)

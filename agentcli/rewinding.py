@@ -169,8 +169,11 @@ def _tree_to_restore(session: Session, cut: int) -> str | None:
 
 def _require_workspace(session: Session) -> None:
     """Raises SessionError when the workspace was moved or deleted by somebody else."""
-    last = next(e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
-    if not Path(session.state.workspace).is_dir() and last.tree != EMPTY_TREE.hex():
+    if Path(session.state.workspace).is_dir():
+        return
+    kept = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
+    last = next(kept, None)
+    if last is None or last.tree != EMPTY_TREE.hex():
         raise SessionError(
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
             hint=f"its files as they were, elsewhere: agent fork {session.id} --dir DIR",

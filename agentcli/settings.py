@@ -24,8 +24,16 @@ class ModelSettings(_Section):
     temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = Field(
         "", description="of sampling, 0 to 2; empty: as the provider decides"
     )
-    max_output_tokens: int = Field(16_384, gt=0, description="cap on one reply")
+    max_output_tokens: int = Field(
+        16_384, gt=0, description="cap on one reply, and a quarter of context_tokens at most"
+    )
     context_tokens: int = Field(0, ge=0, description="window of the model; 0: as catalogued")
+
+    @property
+    def output_tokens(self) -> int:
+        """The cap in force: of a small window a quarter at most, the rest is for the work."""
+        quarter = self.context_tokens // 4 or self.max_output_tokens
+        return min(self.max_output_tokens, quarter)
 
 
 class ModelsSettings(_Section):

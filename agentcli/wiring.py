@@ -288,7 +288,7 @@ class Wiring:
             save_rule=safety.save_rule,
             recall=known.recall,
             last_notes=knowing.last_notes(schemas),
-            max_output_tokens=model.max_output_tokens,
+            max_output_tokens=model.output_tokens,
             effort=model.effort or None,
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,

@@ -78,7 +78,7 @@ def use_of(record: SessionRecord, settings: Settings) -> ContextUse:
 
     model = record.state.model
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
-    output = settings.model.max_output_tokens
+    output = settings.model.output_tokens
     return context_use(record.events, window, output, model.partition("/")[0])
 
 

@@ -278,7 +278,7 @@ class Policy:
         if isinstance(action, CmdRunAction):
             wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
             if self._escalates(action) and self.contained:
-                return f"it wants to run with {wanted}" + _words_of_the_model(action.reason)
+                return f"it wants to run with {wanted}"
         if effect == "network":
             return "" if self.network else "it reaches the network"
         return "" if self._is_contained(action) else f"no sandbox contains {_what(action)}"
@@ -292,11 +292,6 @@ class Policy:
 def _what(action: Action) -> str:
     kinds = {"bash": "commands", "python": "python code"}
     return kinds.get(tool_name(action), f"what {tool_name(action)} does")
-
-
-def _words_of_the_model(reason: str) -> str:
-    line = " ".join(reason.split())
-    return f"; the model says why: {line}" if line else ""
 
 
 _SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")

@@ -118,6 +118,9 @@ class Noting:
     compact: bool = True
     calls: list[str] = field(default_factory=list)
 
+    def submitting(self, session, text):
+        return ""
+
     def before(self, session, action):
         self.calls.append(f"before {action.id}")
         return self.refuse

@@ -18,6 +18,7 @@ def test_a_run_that_needed_approval_exits_5_and_says_what_for(agent, serve):
     assert "needed approval" in done.stderr
     assert "--allow" in done.stderr
     assert "Not allowed" in str(server.requests[-1].body)
+    assert "say at the end what it was needed for" in str(server.requests[-1].body)
 
 
 def test_a_refused_call_that_the_model_worked_around_does_no_harm(agent, serve):

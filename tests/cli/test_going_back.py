@@ -371,3 +371,14 @@ def test_rewind_to_the_end_of_a_turn_takes_back_what_the_user_did_since(agent, s
     (agent.workspace / "src" / "a").unlink()
     assert agent("rewind", "--to", str(last)).returncode == 0
     assert (agent.workspace / "src" / "a").read_text() == "1\n"
+
+
+def test_rewinding_a_session_that_changed_no_file(agent, serve):
+    agent.use(serve([Reply("Nothing to do.")]))
+    agent("run", "x")
+    done = agent("rewind", "--to", "2")
+    assert done.returncode == 0, done.stderr
+    agent.workspace.rmdir()
+    gone = agent("rewind", agent.sessions[0].name, "--to", "2", cwd=agent.home)
+    assert gone.returncode == 1
+    assert "no longer there" in gone.stderr

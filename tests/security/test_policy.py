@@ -282,11 +282,6 @@ def test_where_the_network_is_open_asking_for_it_is_nothing_more(world):
     assert world.decide(run("make", unsandboxed=True), network=True).decision == "ask"
 
 
-def test_the_words_of_the_model_are_told_as_such(world):
-    told = world.decide(run("make", network=True, reason="to fetch\nmore")).reason
-    assert "the model says why: to fetch more" in told
-
-
 def test_what_only_reads_is_not_rated(world):
     world.decide(run("ls"))
     world.decide(FileReadAction(path="x"))
