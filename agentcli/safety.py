@@ -1,36 +1,23 @@
-"""What holds a session, put together from settings: its borders, its sandbox, its policy."""
+"""What holds a session, put together from settings: its borders and its sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.borders import Borders
 from agentcli.config import MANAGED_FILE, user_file
 from agentcli.errors import ConfigError
-from agentcli.events import Action, Risk
+from agentcli.policing import RULES_FILE
 from agentcli.runtime.borders import find_borders
 from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
-from agentcli.security.analyzer import Analyzer, model_rating
-from agentcli.security.hard_blocks import HardBlocks
-from agentcli.security.judge import Judge
-from agentcli.security.policy import Policy
-from agentcli.security.risk import rate_by_rules
-from agentcli.security.rules import Decision, Rule, parse_grants, parse_rule
-from agentcli.security.saved_rules import SavedRules
 from agentcli.settings import Settings
-
-if TYPE_CHECKING:
-    from agentcli.tools.base import ToolContext
-    from agentcli.tools.collection import ToolCollection
 
 OUTPUTS = "outputs"
 _TMP = "tmp"
-_RULES = "rules"
 
 
 @dataclass(frozen=True)
@@ -69,26 +56,6 @@ class Safety:
             "all your rights: --no-sandbox --yolo",
         )
 
-    def policy(
-        self, tools: ToolCollection, context: ToolContext, ask_judge: Callable[[str], str]
-    ) -> Policy:
-        """Raises ConfigError for a rule that is none."""
-        borders = self.sandbox.view
-        blocks = HardBlocks(borders, lambda: context.shell.cwd, self.environ)
-        return Policy(
-            mode=self.settings.agent.approval,
-            contained=self.sandbox.contains,
-            borders=borders,
-            rules=(*self._rules(), *self.saved_rules.load(self.workspace)),
-            effect_of=tools.effect,
-            locate=context.files.locate,
-            rate=Analyzer(list(self._analyzers(context, ask_judge))).rate,
-            blocked=blocks,
-            confirm=self.settings.security.confirm,
-            network=self.settings.sandbox.network,
-            cwd=lambda: context.shell.cwd,
-        )
-
     def facts(self) -> SandboxFacts | None:
         """What the model is told of the sandbox; None without one."""
         sandbox, view = self.sandbox, self.sandbox.view
@@ -104,40 +71,6 @@ class Safety:
             private_tmp=whole,
         )
 
-    @cached_property
-    def saved_rules(self) -> SavedRules:
-        return SavedRules(user_file(self.environ).with_name(_RULES))
-
-    def save_rule(self, rules: str) -> None:
-        """Keep what a person allowed always, for this workspace."""
-        self.saved_rules.add(self.workspace, parse_grants(rules))
-
-    def _rules(self) -> Iterator[Rule]:
-        security = self.settings.security
-        lists: dict[Decision, list[str]] = {
-            "deny": security.deny,
-            "ask": security.ask,
-            "allow": security.allow,
-        }
-        for decision, texts in lists.items():
-            for text in texts:
-                yield parse_rule(text, decision, f"security.{decision}")
-
-    def _analyzers(
-        self, context: ToolContext, ask_judge: Callable[[str], str]
-    ) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
-        for name in self.settings.security.analyzers:
-            if name == "rules":
-
-                def rules(action: Action) -> tuple[Risk, str]:
-                    return rate_by_rules(action, self.sandbox.view, context.shell.cwd)
-
-                yield rules
-            elif name == "model_rating":
-                yield model_rating
-            else:
-                yield Judge(ask_judge)
-
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
     """Where settings are read from, saved rules too."""
@@ -145,7 +78,7 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
     yield MANAGED_FILE.parent
     if environ.get("AGENT_CONFIG"):
         # Beside a file that the user named may be anything, the workspace even.
-        yield from (user, user.with_name(_RULES))
+        yield from (user, user.with_name(RULES_FILE))
     else:
         yield user.parent
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,10 +34,12 @@ from agentcli.llm.client import Patience
 from agentcli.llm.models import LLMRegistry
 from agentcli.llm.registry import Registry
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
+from agentcli.logs import log_to
 from agentcli.memory.facts import WorkspaceFacts
 from agentcli.memory.knowledge import Knowledge
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import ToolSchema
+from agentcli.policing import SessionPolicy
 from agentcli.reopening import (
     end_survivors,
     last_exports,
@@ -55,7 +55,6 @@ from agentcli.runtime.hooks import HOOK_MARK, HookRunner, hook_environment
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.safety import Safety
-from agentcli.security.commands import is_read_only
 from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
@@ -90,6 +89,7 @@ class Workbench:
     context: ToolContext
     knowledge: Knowledge
     hooks: SessionHooks | None = None
+    notices: Sequence[str] = ()
 
     def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
         """Record a message of the user and what it brings up, with the first one what the workspace
@@ -102,6 +102,13 @@ class Workbench:
             MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
         )
         self.knowledge.recall(self.session)
+
+    def begin(self, *, resumed: bool) -> None:
+        """The session is open and whoever follows it is there."""
+        for notice in self.notices:
+            self.session.notify(Notice(notice))
+        if self.hooks is not None:
+            self.hooks.started(self.session, resumed=resumed)
 
     def close(self, reason: str = "ended") -> None:
         """`reason` is for the hooks: how the turn ended."""
@@ -172,7 +179,7 @@ class Wiring:
                 source=Source.ENVIRONMENT,
             )
         )
-        self._began(bench, safety, resumed=False)
+        bench.begin(resumed=False)
         return bench
 
     def reopen(
@@ -212,7 +219,7 @@ class Wiring:
             session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
         if contained:
             session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
-        self._began(bench, safety, resumed=True)
+        bench.begin(resumed=True)
         if not has_message:
             bench.knowledge.recall(session)
         return bench
@@ -255,7 +262,7 @@ class Wiring:
     ) -> Workbench:
         redactor.learn(*registry.keys())
         session.redact = redactor
-        _log_to(session.folder / "log", session.redact)
+        log_to(session.folder / "log", session.redact)
         context = self._context(session, registry, safety)
         notes = knowing.equip(context, session, self.settings, redactor)
         tools = ToolCollection(self._enabled_tools(), context)
@@ -263,7 +270,16 @@ class Wiring:
         hooks = self._hooks(session, registry)
         model = self.settings.model
         spending = self.limits(session.state)
-        policy = safety.policy(tools, context, ask_judge(models, session, spending))
+        policy = SessionPolicy(
+            self.settings,
+            self.environ,
+            self.workspace,
+            safety.sandbox,
+            tools,
+            context,
+            ask_judge(models, session, spending),
+        )
+        notices = policy.check()
         environment = self._environment(registry, "")
         known = knowing.knowledge(
             self.settings,
@@ -285,7 +301,7 @@ class Wiring:
             else None,
             checkpointer=self._checkpointer(session, tools, context),
             hooks=hooks,
-            save_rule=safety.save_rule,
+            save_rule=policy.save_rule,
             recall=known.recall,
             last_notes=knowing.last_notes(schemas),
             max_output_tokens=model.output_tokens,
@@ -294,7 +310,7 @@ class Wiring:
             interactive=self.interactive,
         )
         context.shell.start()
-        return Workbench(session, agent, context, known, hooks)
+        return Workbench(session, agent, context, known, hooks, notices)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
@@ -304,12 +320,6 @@ class Wiring:
         )
         _ = safety.sandbox
         return safety
-
-    def _began(self, bench: Workbench, safety: Safety, *, resumed: bool) -> None:
-        for note in safety.saved_rules.notices:
-            bench.session.notify(Notice(note))
-        if bench.hooks is not None:
-            bench.hooks.started(bench.session, resumed=resumed)
 
     def _hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
         hooks = self.settings.hooks
@@ -357,6 +367,8 @@ class Wiring:
             return None
 
         def may_change(action: Action) -> bool:
+            from agentcli.security.commands import is_read_only
+
             reads = isinstance(action, CmdRunAction) and is_read_only(action.command)
             return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
 
@@ -476,25 +488,3 @@ def _schema_dict(schema: ToolSchema) -> dict[str, Any]:
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
-
-
-def _log_to(path: Path, redact: Callable[[Any], Any]) -> None:
-    """Send the log of this process to the session's own file; it is made when first needed."""
-
-    class Masked(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            return str(redact(super().format(record)))
-
-    class Unfailing(logging.FileHandler):
-        def emit(self, record: logging.LogRecord) -> None:
-            # What can't be logged must not hide what is being told.
-            with suppress(OSError):
-                super().emit(record)
-
-    handler = Unfailing(path, encoding="utf-8", delay=True)
-    handler.setFormatter(Masked("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    # A log that can't be written must not write to the screen instead.
-    logging.raiseExceptions = False
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)

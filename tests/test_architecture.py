@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "messages": set(),
     "interrupts": {"errors"},
     "borders": set(),
+    "logs": set(),
     "safe_git": set(),
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},

@@ -1,0 +1,125 @@
+"""Puts a session's policy together: rules, hard blocks, ratings. A part of the wiring.
+
+Parsers of commands and patterns of risks take longer to load than all else before the first
+request, so that they are loaded when the first action is to be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from agentcli.config import user_file
+from agentcli.events import Action, Risk
+from agentcli.events.observations import DecisionObservation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentcli.runtime.sandbox import Sandbox
+    from agentcli.security.policy import Policy
+    from agentcli.security.rules import Decision, Rule
+    from agentcli.security.saved_rules import SavedRules
+    from agentcli.settings import Settings
+    from agentcli.tools.base import ToolContext
+    from agentcli.tools.collection import ToolCollection
+
+RULES_FILE = "rules"
+
+
+@dataclass
+class SessionPolicy:
+    """The policy of a session; made when it is first asked, or at once where there are rules, as
+    one of them may be none."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    sandbox: Sandbox
+    tools: ToolCollection
+    context: ToolContext
+    ask_judge: Callable[[str], str]
+
+    def check(self) -> list[str]:
+        """Raises ConfigError for a rule that is none. Returns lines for the person about saved
+        ones that were left out."""
+        security = self.settings.security
+        saved = user_file(self.environ).with_name(RULES_FILE)
+        if not (security.deny or security.ask or security.allow or saved.exists()):
+            return []
+        _ = self._policy
+        return self._saved.notices
+
+    def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
+        return self._policy.decide(action, grants)
+
+    def grant_for(self, action: Action) -> str:
+        return self._policy.grant_for(action)
+
+    def save_rule(self, rules: str) -> None:
+        """Keep what a person allowed always, for this workspace. Raises ConfigError."""
+        from agentcli.security.rules import parse_grants
+
+        self._saved.add(self.workspace, parse_grants(rules))
+
+    @cached_property
+    def _saved(self) -> SavedRules:
+        from agentcli.security.saved_rules import SavedRules
+
+        return SavedRules(user_file(self.environ).with_name(RULES_FILE))
+
+    @cached_property
+    def _policy(self) -> Policy:
+        from agentcli.security.analyzer import Analyzer
+        from agentcli.security.hard_blocks import HardBlocks
+        from agentcli.security.policy import Policy
+
+        borders, settings = self.sandbox.view, self.settings
+        return Policy(
+            mode=settings.agent.approval,
+            contained=self.sandbox.contains,
+            borders=borders,
+            rules=(*self._rules(), *self._saved.load(self.workspace)),
+            effect_of=self.tools.effect,
+            locate=self.context.files.locate,
+            rate=Analyzer(list(self._analyzers())).rate,
+            blocked=HardBlocks(borders, self._cwd, self.environ),
+            confirm=settings.security.confirm,
+            network=settings.sandbox.network,
+            cwd=self._cwd,
+        )
+
+    def _cwd(self) -> str:
+        return self.context.shell.cwd
+
+    def _rules(self) -> Iterator[Rule]:
+        from agentcli.security.rules import parse_rule
+
+        security = self.settings.security
+        lists: dict[Decision, list[str]] = {
+            "deny": security.deny,
+            "ask": security.ask,
+            "allow": security.allow,
+        }
+        for decision, texts in lists.items():
+            for text in texts:
+                yield parse_rule(text, decision, f"security.{decision}")
+
+    def _analyzers(self) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
+        from agentcli.security.analyzer import model_rating
+        from agentcli.security.judge import Judge
+        from agentcli.security.risk import rate_by_rules
+
+        for name in self.settings.security.analyzers:
+            if name == "rules":
+
+                def by_rules(action: Action) -> tuple[Risk, str]:
+                    return rate_by_rules(action, self.sandbox.view, self._cwd())
+
+                yield by_rules
+            elif name == "model_rating":
+                yield model_rating
+            else:
+                yield Judge(self.ask_judge)
