@@ -45,7 +45,7 @@ def for_want_of_approval(events: Sequence[Event], ending: Ending) -> Ending:
         reason=NEEDS_APPROVAL,
         content=f"not finished, as it needed approval: {refused.reason}",
         exit_code=EXIT_CODE,
-        hint="run it at a terminal to be asked, or allow it: --allow RULE, --yolo",
+        hint='at a terminal, agent resume --last "try again" asks you; or allow it: --allow RULE',
     )
 
 

@@ -208,8 +208,9 @@ class Policy:
                 str(self.borders.workspace),
                 self.cwd() or None,
             )
-            # What only reads needs no rule, but then it gets no wider rights by one either.
-            rule = found.rule if found.allowed else None
+            # What only reads needs no rule, but gets wider rights only by one that is about all.
+            about_all = (rule for rule in rules if rule.tool == wanted and not rule.pattern)
+            rule = (found.rule or next(about_all, None)) if found.allowed else None
         else:
             rule = next((each for each in rules if self._matches(each, action)), None)
         if rule is None:

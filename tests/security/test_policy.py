@@ -372,3 +372,9 @@ def test_only_a_rule_that_says_so_lets_a_command_out_of_the_sandbox(world):
     assert world.decide(run("git push"), "deny unsandboxed").decision == "allow"
     assert world.policy().grant_for(push) == "unsandboxed(git push:*)"
     assert world.decide(push, "allow bash(git push:*)", contained=False).decision == "allow"
+
+
+def test_a_rule_for_all_commands_gives_reading_ones_the_network_too(world):
+    reads = run("echo hi", network=True)
+    assert world.decide(reads, "allow bash(make:*)").decision == "ask"
+    assert world.decide(reads, "allow bash").decision == "allow"
