@@ -23,8 +23,10 @@ from agentcli.memory.view import View, speaks
 from agentcli.messages import Message, ToolSchema
 
 _SMALLEST_WINDOW = 2_048
-_WORTH_TOKENS = 20_000
-"""A prompt below this is left alone while it fits: what is saved is not worth the forgetting."""
+_WORTH_TOKENS = 32_000
+_WORTH_SHARE = 4
+"""A prompt below that, or a quarter of the window, is left alone while it fits: what is saved is not
+worth the forgetting."""
 _BRIM = 0.95
 """Of the window: whatever the condenser, the oldest steps go before a provider refuses."""
 _MOST_POOR_PASSES = 2
@@ -243,7 +245,8 @@ class Memory:
             return _NOT_DUE
         context = self._context()
         target, high_water = self._target(tokens), int(context * self.limits.high_water)
-        least = min(_WORTH_TOKENS, high_water) if self.limits.lean else 0
+        worth = max(_WORTH_TOKENS, context // _WORTH_SHARE)
+        least = min(worth, high_water) if self.limits.lean else 0
         if tokens <= max(target, least):
             return _NOT_DUE
         if self._prices is None:

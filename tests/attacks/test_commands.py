@@ -167,7 +167,8 @@ def traces(place: Arena) -> list[str]:
 
 
 def allow_flags() -> list[str]:
-    return [word for rule in ALLOW for word in ("--allow", f"bash({rule})")]
+    kinds = ("bash", "unsandboxed")
+    return [word for rule in ALLOW for kind in kinds for word in ("--allow", f"{kind}({rule})")]
 
 
 def plant(folder: Path, target: Path) -> None:

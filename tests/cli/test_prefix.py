@@ -44,7 +44,7 @@ def changes(agent) -> list[str]:
 def test_two_hundred_steps_in_two_processes(agent, serve, api):
     server = serve(play=working(STEPS))
     agent.use(server, MODELS[api])
-    limits = ("--set", "agent.max_bad_calls=9")
+    limits = ("--set", "agent.max_bad_calls=9", "--set", "memory.condenser=noop")
     assert agent("run", "work", "--max-turns", str(STEPS // 2), *limits).returncode == 6
     done = agent("resume", "--last", "go on", "--max-turns", str(STEPS), *limits)
     assert done.returncode == 0, done.stderr
