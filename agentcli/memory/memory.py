@@ -25,8 +25,8 @@ from agentcli.messages import Message, ToolSchema
 _SMALLEST_WINDOW = 2_048
 _WORTH_TOKENS = 32_000
 _WORTH_SHARE = 4
-"""A prompt below that, or a quarter of the window, is left alone while it fits: what is saved is not
-worth the forgetting."""
+"""A prompt below that, or a quarter of the window, is left alone while it fits: what is saved is
+not worth the forgetting."""
 _BRIM = 0.95
 """Of the window: whatever the condenser, the oldest steps go before a provider refuses."""
 _MOST_POOR_PASSES = 2
