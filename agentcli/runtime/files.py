@@ -173,8 +173,11 @@ class FileLedger:
 
     def undone(self, path: Path, digest: str) -> None:
         """The last edit was taken back, which left the file with `digest`."""
-        self._edits[_key(path)].pop()
-        self._digests[_key(path)] = digest
+        key = _key(path)
+        # Meanwhile a folder of the path may have become a link to elsewhere.
+        if edits := self._edits.get(key):
+            edits.pop()
+        self._digests[key] = digest
 
     def observe(self, event: Event) -> None:
         """Learn from a recorded event what the tool that caused it told the ledger itself."""
