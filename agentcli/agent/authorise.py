@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from agentcli.agent.agent import Agent, Toolbox
+from agentcli.errors import ConfigError
 from agentcli.events import Action
 from agentcli.events.actions import AgentFinishAction
 from agentcli.events.observations import DecisionObservation, UserRejectObservation
+from agentcli.events.progress import Notice
 from agentcli.interrupts import off_the_clock
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -68,12 +70,20 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
     answered = AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
     session.change_state(answered)
     if grant and approval.scope == "always":
-        agent.save_rule(grant)
+        _save(agent, session, grant)
     if not approval.allowed:
         said = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
         _refuse(session, action, approval.reason, f"The user did not allow this. {said}")
     session.change_state(AgentState.RUNNING)
     return approval.allowed
+
+
+def _save(agent: Agent, session: Session, grant: str) -> None:
+    """For later sessions too. The answer is recorded, so it counts whatever comes of this."""
+    try:
+        agent.save_rule(grant)
+    except ConfigError as error:
+        session.notify(Notice(f"not saved, it holds for this session only: {error.message}"))
 
 
 def _refusal(decision: DecisionObservation) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
+from agentcli.security.private_file import locked, own_fault, replace_file
 from agentcli.security.rules import Rule, parse_rule
 
 _LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")
@@ -50,47 +50,36 @@ class SavedRules:
         replaced as a whole, so that it is never half written. Raises ConfigError."""
         folder = str(workspace)
         if "\n" in folder or not folder.isprintable():
-            raise ConfigError(f"{folder!a} can't stand in {self.path}", hint="allow it once")
+            raise ConfigError(f"{folder!a} can't stand in {self.path}")
+        new = [f"{rule.decision} {rule} in {folder}".encode() for rule in rules]
+        # A link is the person's own: what it leads to is replaced.
+        path = Path(os.path.realpath(self.path))
         try:
-            lines = self._read()
-            new = [f"{rule.decision} {rule} in {folder}" for rule in rules]
-            missing = [line for line in dict.fromkeys(new) if line not in lines]
-            if missing:
-                self._replace([*lines, *missing])
+            with locked(path):
+                lines = self._read().splitlines()
+                missing = [line for line in dict.fromkeys(new) if line not in lines]
+                if missing:
+                    replace_file(path, b"\n".join([*lines, *missing, b""]))
         except OSError as error:
-            raise ConfigError(
-                f"{self.path} can't be written: {error.strerror}", hint="allow it for this session"
-            ) from error
+            raise ConfigError(f"{self.path} can't be written: {error.strerror}") from error
 
     def _lines(self) -> list[str]:
         try:
-            return self._read()
+            return self._read().decode("utf-8", "replace").splitlines()
         except OSError as error:
             self.notices.append(f"{self.path} can't be read: {error.strerror}; left out")
             return []
 
-    def _read(self) -> list[str]:
+    def _read(self) -> bytes:
+        """Raises OSError, for a file that others could have written too."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return []
+            return b""
         with open(fd, "rb") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_uid not in (os.getuid(), 0) or facts.st_mode & 0o022:
-                raise OSError(0, "others may write to it")
-            text = file.read(_MAX_BYTES).decode("utf-8", "replace")
-        return text.splitlines()
-
-    def _replace(self, lines: list[str]) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix=".rules-", dir=self.path.parent)
-        try:
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write("".join(f"{line}\n" for line in lines))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+            if fault := own_fault(os.fstat(file.fileno())):
+                raise OSError(errno.EPERM, fault)
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
+        return text

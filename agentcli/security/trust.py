@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
+from agentcli.security.private_file import locked, replace_file
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -160,38 +160,13 @@ class TrustStore:
     def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
         """What is in the file, to be changed, while no other process does."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            lock = os.open(self._path.with_suffix(".lock"), flags, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(self._path):
                 folders = self._folders()
                 yield folders
-                self._write(folders)
-            finally:
-                os.close(lock)
+                body = json.dumps({"version": _VERSION, "folders": folders}, indent=1).encode()
+                replace_file(self._path, body)
         except OSError as error:
             raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
-
-    def _write(self, folders: Mapping[str, Any]) -> None:
-        body = json.dumps({"version": _VERSION, "folders": folders}, indent=1).encode()
-        temporary = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with open(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def differences(before: Fingerprint, folder: str = "") -> list[str]:
