@@ -12,7 +12,7 @@ import difflib
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentcli.errors import ConfigError
+from agentcli.own_files import own_fault
 from agentcli.settings import (
     HooksSettings,
     PriceSettings,
@@ -79,35 +80,63 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     *,
     trusted: bytes | None = None,
+    rule_fault: Callable[[str], str] = lambda rule: "",
 ) -> LoadedSettings:
     """Merge all layers; `flags` maps dotted keys to values. `trusted`: the project's file as it was
-    when it was found to be trusted; without it the file is read here and may only tighten. Raises
-    ConfigError, naming the layer and the key, for what can't be read, is not known or has a wrong
-    value."""
+    when it was found to be trusted; without it the file is read here and may only tighten, and what
+    is wrong with it (a rule of which `rule_fault` says why it is none, too) is left out. Raises
+    ConfigError, naming the layer and the key, for what else can't be read, is not known or has a
+    wrong value."""
     layers = _Layers()
     user = user_file(environ)
     layers.add(_read(user), str(user))
     project = workspace / PROJECT_FILE
-    values = _read(project) if trusted is None else _parsed(trusted, str(project))
-    for key in values:
-        _check_known(key, str(project))
-    ignored = [] if trusted is not None else list(beyond_tightening(values, layers.values))
-    layers.add({k: v for k, v in values.items() if k not in ignored}, str(project))
+    notices: list[str] = []
+    if trusted is None:
+        values, notices = _untrusted(project, layers.values, rule_fault)
+    else:
+        values = project_values(trusted, str(project))
+    layers.add(values, str(project))
     layers.add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, _SHELL)
     layers.add(flags or {}, "flags")
     layers.add(_read(MANAGED_FILE), str(MANAGED_FILE))
     settings = _validate(layers.values, layers.origins)
     hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
-    notices = [
-        f"{project}: not for a project to set until you trust it (agent trust); "
-        f"ignored: {', '.join(ignored)}"
-    ]
-    return LoadedSettings(settings, layers.origins, notices if ignored else [], hooks)
+    return LoadedSettings(settings, layers.origins, notices, hooks)
+
+
+def _untrusted(
+    project: Path, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What a project may set by itself, and lines for the person about the rest. It comes with
+    whatever was cloned, so nothing in it stops a run."""
+    try:
+        values = _known(_read(project, of_project=True), str(project))
+    except ConfigError as error:
+        return {}, [f"{error.message}; what this project sets is left out"]
+    ignored = list(beyond_tightening(values, lower))
+    values = {key: value for key, value in values.items() if key not in ignored}
+    notices = []
+    if ignored:
+        what = "not for a project to set until you trust it (agent trust); ignored:"
+        notices.append(f"{project}: {what} {', '.join(ignored)}")
+    for key in _RULES:
+        faults = {rule: rule_fault(rule) for rule in values.get(key, ())}
+        if any(faults.values()):
+            values[key] = [rule for rule, fault in faults.items() if not fault]
+            first = next(filter(None, faults.values()))
+            count = len(faults) - len(values[key])
+            notices.append(f"{project}: {key}: {first}; {count} left out")
+    return values, notices
 
 
 def project_values(text: bytes, origin: str) -> dict[str, Any]:
     """What a project's file sets, by dotted key. Raises ConfigError."""
-    values = _parsed(text, origin)
+    return _known(_parsed(text, origin), origin)
+
+
+def _known(values: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Raises ConfigError for a key that there is none of."""
     for key in values:
         _check_known(key, origin)
     return values
@@ -138,9 +167,8 @@ _KEYED_SECTIONS: dict[str, type[BaseModel]] = {
 }
 _FREE_TABLES = ("headers", "extra_body")
 _SHELL = "environment"
-_GROWING = frozenset(
-    {"security.deny", "security.ask", *(f"hooks.{name}" for name in HooksSettings.model_fields)}
-)
+_RULES = ("security.deny", "security.ask")
+_GROWING = frozenset({*_RULES, *(f"hooks.{name}" for name in HooksSettings.model_fields)})
 """Lists to which each layer adds: none can take away what another forbids or watches."""
 
 
@@ -165,12 +193,19 @@ class _Layers:
                 self.origins[key] = origin
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The dotted keys of a TOML file; none when there is no such file."""
+def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
+    """The dotted keys of a TOML file; none when there is no such file. One that is not a project's
+    must be the user's own or root's, and for nobody else to write."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
                 raise ConfigError(f"{path} is not a file")
+            if not of_project and (fault := own_fault(facts)):
+                raise ConfigError(
+                    f"{path} can't be trusted: {fault}",
+                    hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
+                )
             text = file.read(_MAX_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}

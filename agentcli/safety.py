@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +35,12 @@ class Safety:
 
     @cached_property
     def borders(self) -> Borders:
+        places = [self.home, *_settings_places(self.environ)]
         return find_borders(
             self.workspace,
             self.environ,
             writable=[_folder(name) for name in self.settings.sandbox.writable],
-            own=[self.home, *_settings_places(self.environ)],
+            own=[*places, *_led_to(places, self.workspace)],
             readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
             tmp=self.session_folder / _TMP,
         )
@@ -81,6 +83,17 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (user, user.with_name(RULES_FILE))
     else:
         yield user.parent
+
+
+def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:
+    """What links in these folders lead to: a person may keep settings or sessions elsewhere."""
+    for place in places:
+        try:
+            with os.scandir(place) as entries:
+                links = [Path(entry.path).resolve() for entry in entries if entry.is_symlink()]
+        except OSError:
+            continue
+        yield from (link for link in links if not workspace.is_relative_to(link))
 
 
 def _skills(environ: Mapping[str, str]) -> Iterator[Path]:

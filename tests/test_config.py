@@ -131,3 +131,11 @@ def test_providers_and_prices_may_have_any_name(place):
 )
 def test_assignments_are_toml_or_text(text, value):
     assert parse_assignment(text) == ("a.b", value)
+
+
+def test_a_managed_file_that_others_could_have_written_is_refused(place):
+    place.managed.write_text("[agent]\nmax_turns = 3\n")
+    assert place.load().values.agent.max_turns == 3
+    place.managed.chmod(0o646)
+    with pytest.raises(ConfigError, match="others may write to it"):
+        place.load()

@@ -121,7 +121,7 @@ def load_with_trust(
             store.never_ask(workspace)
             standing = replace(standing, never=True)
     if not trusted:
-        loaded = load_settings(environ, workspace, flags)
+        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
         notices = () if standing.never else _notices(found, standing, loaded.notices)
         return Loaded(replace(loaded, notices=notices), lambda event, command: "")
     loaded = load_settings(
@@ -190,10 +190,28 @@ def _inside_session(environ: Mapping[str, str]) -> bool:
 def _wants_trust(found: Fingerprint) -> bool:
     """Whether it holds more than settings that only tighten."""
     from agentcli.config import beyond_tightening
+    from agentcli.errors import ConfigError
     from agentcli.security.trust import PROJECT_CONFIG
 
-    others = any(name != PROJECT_CONFIG for name in found.files)
-    return others or any(beyond_tightening(_settings_of(found)))
+    if any(name != PROJECT_CONFIG for name in found.files):
+        return True
+    try:
+        return any(beyond_tightening(_settings_of(found)))
+    except ConfigError:
+        # What can't be read takes no effect, so there is nothing to ask about.
+        return False
+
+
+def _rule_fault(text: str) -> str:
+    """Why a rule of a project is none; "" if it is one."""
+    from agentcli.errors import ConfigError
+    from agentcli.security.rules import parse_rule
+
+    try:
+        parse_rule(text, "deny", "its rule")
+    except ConfigError as error:
+        return error.message
+    return ""
 
 
 def _settings_of(found: Fingerprint) -> dict[str, Any]:

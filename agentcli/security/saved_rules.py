@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.security.private_file import locked, own_fault, replace_file
+from agentcli.own_files import locked, own_fault, replace_file
 from agentcli.security.rules import Rule, parse_rule
 
 _LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")

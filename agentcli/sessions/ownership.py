@@ -32,6 +32,21 @@ def require_own(folder: Path) -> None:
             )
 
 
+def require_safe_place(folder: Path) -> None:
+    """Raises SessionError where others could put sessions of theirs, or rename the user's. The
+    folder may be a link, as to another disk."""
+    try:
+        status = folder.stat()
+    except OSError as error:
+        raise SessionError(f"{folder} can't be looked at: {error.strerror}") from error
+    if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
+        place = folder.resolve()
+        raise SessionError(
+            f"sessions can't be kept in {place}: it belongs to or can be written by other users",
+            hint=f"if it is yours: chmod go-w {place}; or set AGENT_HOME to another folder",
+        )
+
+
 def trusted_file(status: os.stat_result) -> bool:
     """Whether a file is this user's and nobody else can write to it."""
     return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS

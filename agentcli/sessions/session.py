@@ -34,7 +34,7 @@ from agentcli.sessions import inbox
 from agentcli.sessions.held_text import HeldText, NoSecrets, Redactor
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
-from agentcli.sessions.ownership import require_own
+from agentcli.sessions.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
     awaits_approval,
@@ -121,6 +121,7 @@ class Session:
         """A new session in a new folder. Raises SessionError when it can't be made."""
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            require_safe_place(folder.parent)
             folder.mkdir(mode=0o700)
             return cls(folder, SessionLock(folder / "session.lock"), None)
         except OSError as error:

@@ -133,3 +133,32 @@ def test_python_and_background_jobs_can_not_change_them(arena, layer):
     calls = [Call("python", {"code": code}), Call("bash", job), Call("bash", {"command": "wait"})]
     place.run([Reply("", calls), Reply("Done.")], "--yolo")
     assert own(place) == before
+
+
+@every_side
+def test_settings_and_sessions_kept_elsewhere_by_a_link_are_theirs_no_less(arena, layer, user):
+    place = arena(layer, user)
+    disk, dotfiles = place.base / "disk", place.workspace / "dotfiles"
+    (place.home / "state/sessions").rename(disk)
+    (place.home / "state/sessions").symlink_to(disk)
+    (place.home / ".config/agent").rename(dotfiles)
+    (place.home / ".config/agent").mkdir()
+    (place.home / ".config/agent/config.toml").symlink_to(dotfiles / "config.toml")
+    (place.home / ".config/agent/rules").symlink_to(dotfiles / "rules")
+    (disk / "20250101-earlier/log").write_text("said there\n")
+    (dotfiles / "rules").write_text("# my rules\n")
+    place.hand_over()
+    command = f"cat {disk}/*/log {dotfiles}/*; cat {disk}/*/events/*"
+    calls = [
+        Call("bash", {"command": command}),
+        Call("read", {"path": f"{disk}/20250101-earlier/log"}),
+        Call("read", {"path": "dotfiles/rules"}),
+        Call("write", {"path": "dotfiles/rules", "content": "allow bash in /"}),
+        Call("write", {"path": "dotfiles/config.toml", "content": "[security]"}),
+    ]
+    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    assert run.exit_code == 0, run.stderr
+    assert len(list(disk.iterdir())) == 2
+    assert not any("said there" in told or "my rules" in told for told in run.told), run.told
+    assert (dotfiles / "rules").read_text() == "# my rules\n"
+    assert (dotfiles / "config.toml").read_text() == ""
