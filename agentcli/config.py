@@ -96,6 +96,7 @@ def load_settings(
         values, notices = _untrusted(project, layers.values, rule_fault)
     else:
         values = project_values(trusted, str(project))
+        notices = list(_contained_hooks(values, str(project)))
     layers.add(values, str(project))
     layers.add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, _SHELL)
     layers.add(flags or {}, "flags")
@@ -128,6 +129,19 @@ def _untrusted(
             count = len(faults) - len(values[key])
             notices.append(f"{project}: {key}: {first}; {count} left out")
     return values, notices
+
+
+def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
+    """Keep the hooks of a project in the sandbox, whatever it says; a line for the person where it
+    said something else."""
+    for key in (f"hooks.{event}" for event in HooksSettings.model_fields):
+        hooks = values.get(key)
+        if not isinstance(hooks, list):
+            continue
+        free = [hook for hook in hooks if isinstance(hook, dict) and hook.get("sandboxed") is False]
+        values[key] = [{**hook, "sandboxed": True} if hook in free else hook for hook in hooks]
+        if free:
+            yield f"{origin}: {key}: sandboxed is not for a project to set; it stays on"
 
 
 def project_values(text: bytes, origin: str) -> dict[str, Any]:

@@ -146,6 +146,7 @@ class HookSettings(_Section):
     command: str = Field(description="run by sh with the event as JSON on stdin; exit 2 blocks")
     matcher: str = Field("", description="tools it is for, as a regular expression; empty: all")
     timeout_s: float = Field(60.0, gt=0, description="limit on one run")
+    sandboxed: bool = Field(True, description="off: with all your rights; not for a project to say")
 
 
 class HooksSettings(_Section):

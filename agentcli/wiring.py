@@ -28,6 +28,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import Notice
+from agentcli.hook_setup import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
 from agentcli.judging import ask_judge
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
@@ -51,8 +52,8 @@ from agentcli.reopening import (
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
-from agentcli.runtime.hooks import HOOK_MARK, HookRunner, hook_environment
 from agentcli.runtime.python import PythonInterpreter
+from agentcli.runtime.sandbox import Sandbox
 from agentcli.runtime.shell import Shell
 from agentcli.safety import Safety
 from agentcli.security.redact import Redactor
@@ -128,8 +129,8 @@ class Wiring:
     workspace: Path
     ask_person: AskPerson | None = None
     """None: nobody can be asked."""
-    vouch: Callable[[str, str], str] = lambda event, command: ""
-    """Why a hook (event, command) must not be run now, empty when it may."""
+    brought: Brought = NOTHING_BROUGHT
+    """By the project, for hooks."""
     interactive: bool = False
 
     @property
@@ -267,7 +268,7 @@ class Wiring:
         notes = knowing.equip(context, session, self.settings, redactor)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
-        hooks = self._hooks(session, registry)
+        hooks = self.hooks(session, registry, safety.sandbox)
         model = self.settings.model
         spending = self.limits(session.state)
         policy = SessionPolicy(
@@ -321,15 +322,22 @@ class Wiring:
         _ = safety.sandbox
         return safety
 
-    def _hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
-        hooks = self.settings.hooks
-        by_event = {name: getattr(hooks, name) for name in type(hooks).model_fields}
-        # A hook that runs an agent must not have that run the hook again.
-        if HOOK_MARK in self.environ or not any(by_event.values()):
+    def hooks(self, session: Session, registry: Registry, sandbox: Sandbox) -> SessionHooks | None:
+        place = Place(
+            self.workspace,
+            session.folder,
+            sandbox,
+            free_environment(self.environ, registry.key_variables(), session.id),
+            self._environment(registry, session.id, contained=sandbox.contains),
+        )
+        return session_hooks(self.settings, place, self.brought)
+
+    def compacting_hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
+        """For a session that nothing works on."""
+        if not self.settings.hooks.PreCompact:
             return None
-        environment = hook_environment(self.environ, registry.key_variables(), session.id)
-        runner = HookRunner(self.workspace, environment)
-        return SessionHooks(by_event, runner, str(self.workspace), self.vouch)
+        _private(session.folder / "tmp")
+        return self.hooks(session, registry, self._safety(session.folder).sandbox)
 
     def limits(self, state: State) -> Limits:
         limits = self.settings.agent

@@ -38,7 +38,11 @@ class LLM(Protocol):
 
 class Memory(Protocol):
     def window(self, events: Sequence[Event]) -> list[Message]: ...
-    def condense(self, events: Sequence[Event]) -> CondensationAction | None: ...
+    def condense(
+        self, events: Sequence[Event], permit: Callable[[], bool]
+    ) -> CondensationAction | None:
+        """What to take out of sight; `permit` is asked first, and before a model is paid."""
+
     def due(self, events: Sequence[Event]) -> bool:
         """Whether the window is to become shorter now."""
 
@@ -132,8 +136,9 @@ class Hooks(Protocol):
     def stopping(self, session: Session, ending: Ending) -> bool:
         """Whether the turn goes on instead of ending so; then the model was told why."""
 
-    def compacting(self, session: Session) -> bool:
-        """Whether the conversation may be condensed now; not asked when it must be."""
+    def compacting(self, session: Session, reason: str) -> str:
+        """Why the conversation is not to be condensed now, which is for `reason`; empty when it may
+        be. Not asked when it must be."""
 
 
 @dataclass(frozen=True)

@@ -45,17 +45,6 @@ _TOLD = {PROMPT, START}
 _DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
-class Hook(Protocol):
-    """A hook of the settings: run by sh, for tools whose names `matcher` matches in full."""
-
-    @property
-    def command(self) -> str: ...
-    @property
-    def matcher(self) -> str: ...
-    @property
-    def timeout_s(self) -> float: ...
-
-
 class Run(Protocol):
     """What came of one run; `exit_code` None: it gave no answer, `fault` says why."""
 
@@ -69,11 +58,15 @@ class Run(Protocol):
     def fault(self) -> str: ...
 
 
-Runner = Callable[[str, bytes, float, Callable[[], None]], Run]
-"""Runs a command with JSON on stdin for at most so many seconds; what it is given last is called
-while it waits."""
-Voucher = Callable[[str, str], str]
-"""Why the hook of this event with this command must not be run now; empty when it may."""
+class Hook(Protocol):
+    """A hook of the settings, for tools whose names `matcher` matches in full."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def matcher(self) -> str: ...
+    def run(self, payload: bytes, alive: Callable[[], None]) -> Run:
+        """Run it with `payload` on stdin; `alive` is called while it waits."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +82,9 @@ class SessionHooks:
     """The hooks of a session, by event. They are run one after the other on the main thread, each
     after what it is told of has been recorded."""
 
-    def __init__(
-        self,
-        hooks: Mapping[str, Sequence[Hook]],
-        run: Runner,
-        workspace: str,
-        vouch: Voucher = lambda event, command: "",
-    ) -> None:
+    def __init__(self, hooks: Mapping[str, Sequence[Hook]], workspace: str) -> None:
         self._hooks = hooks
-        self._run = run
         self._workspace = workspace
-        self._vouch = vouch
 
     def before(self, session: Session, action: Action) -> str:
         """Why a hook refuses `action`, recorded as its decision; empty when none does. A hook that
@@ -170,10 +155,12 @@ class SessionHooks:
             return True
         return False
 
-    def compacting(self, session: Session) -> bool:
-        """Whether no hook puts the condensation of the conversation off."""
-        payload = {"reason": "high_water"}
-        return not any(verdict.reason for verdict in self._ask(session, COMPACT, payload))
+    def compacting(self, session: Session, reason: str) -> str:
+        """Why a hook puts the condensation of the conversation off; empty when none does."""
+        for verdict in self._ask(session, COMPACT, {"reason": reason}):
+            if verdict.reason:
+                return verdict.reason
+        return ""
 
     def _ask(
         self, session: Session, event: str, payload: dict[str, Any], *, may_block: bool = True
@@ -187,8 +174,6 @@ class SessionHooks:
     def _one(
         self, session: Session, event: str, hook: Hook, payload: dict[str, Any], may_block: bool
     ) -> Verdict:
-        if why := self._vouch(event, hook.command):
-            return self._not_run(session, event, hook, why)
         data = {
             "hook_event_name": event,
             "session_id": session.id,
@@ -198,24 +183,12 @@ class SessionHooks:
         }
         status = Status("hook", event)
         session.notify(status)
-        run = self._run(
-            hook.command,
-            json.dumps(data).encode(),
-            hook.timeout_s,
-            lambda: session.notify(status),
-        )
+        run = hook.run(json.dumps(data).encode(), lambda: session.notify(status))
         verdict = _verdict(event, run)
         _record(session, event, hook, run, blocked=bool(verdict.reason) and may_block)
         if verdict.context:
             _tell_model(session, f"From a {event} hook of the user", verdict.context)
         return verdict
-
-    def _not_run(self, session: Session, event: str, hook: Hook, why: str) -> Verdict:
-        blocked = event == PRE_TOOL
-        session.emit(
-            HookObservation(event=event, command=hook.command, content=why, blocked=blocked)
-        )
-        return Verdict(reason=why if blocked else "")
 
 
 def _verdict(event: str, run: Run) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 from agentcli.agent.agent import Agent
@@ -10,15 +11,17 @@ from agentcli.sessions.session import Session
 
 def make_room(agent: Agent, session: Session) -> None:
     """Condense the conversation where that is due. Before the first time the model may note what it
-    wants to keep, and a hook may put it off."""
-    due = agent.memory.due(session.events)
-    if due and (reminder := agent.last_notes(session.events)):
+    wants to keep. A hook may put it off: it is asked once, before a model is paid to sum up."""
+    if agent.memory.due(session.events) and (reminder := agent.last_notes(session.events)):
         session.emit(reminder)
         return
-    if due and not _may(agent, session):
-        return
-    condensation = agent.memory.condense(session.events)
-    if condensation and (due or _may(agent, session)):
+
+    @cache
+    def permit() -> bool:
+        return agent.hooks is None or not agent.hooks.compacting(session, "high_water")
+
+    condensation = agent.memory.condense(session.events, permit)
+    if condensation:
         session.emit(condensation)
 
 
@@ -29,7 +32,3 @@ def hear(agent: Agent, session: Session, delivery: Literal["steer", "queue"]) ->
     if heard:
         agent.recall(session)
     return heard
-
-
-def _may(agent: Agent, session: Session) -> bool:
-    return agent.hooks is None or agent.hooks.compacting(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +22,8 @@ def compact(
         str, typer.Option("--focus", metavar="TEXT", help="What the summary must keep.")
     ] = "",
     preview: Annotated[
-        bool, typer.Option("--preview", help="Show it, and leave the session as it is.")
+        bool,
+        typer.Option("--preview", help="Show the summary, which costs, and leave all in sight."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -32,16 +34,16 @@ def compact(
     """
     from agentcli.cli.trust import load_with_trust
     from agentcli.condensing import compact as compact_session
-    from agentcli.sessions.finder import find
+    from agentcli.sessions.finder import find, state_of
     from agentcli.wiring import Wiring
 
-    workspace = here()
-    loaded = load_with_trust(os.environ, workspace).settings
     folder = find(home(), session)
+    workspace = Path(state_of(folder).workspace)
+    workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
+    loaded = load_with_trust(os.environ, workspace)
+    wiring = Wiring(loaded.settings.values, os.environ, workspace, brought=loaded.brought)
     with working("summing up"):
-        done = compact_session(
-            Wiring(loaded.values, os.environ, workspace), folder, focus, preview=preview
-        )
+        done = compact_session(wiring, folder, focus, preview=preview)
     if as_json:
         print(json.dumps(_as_dict(folder.name, done, preview)))
     else:

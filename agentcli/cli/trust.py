@@ -17,13 +17,12 @@ from agentcli.cli.session_common import Json, confirmed
 
 if TYPE_CHECKING:
     from agentcli.config import LoadedSettings
+    from agentcli.hook_setup import Brought
     from agentcli.security.trust import Fingerprint, Standing, TrustStore
 
 Answer = Literal["yes", "no", "never"]
 Asker = Callable[["Fingerprint", "Standing"], Answer]
 STORE = "trust.json"
-_OF_SETTINGS = ".agent/"
-"""Hooks of a project are run only while nothing in here has changed."""
 
 
 def trust(
@@ -88,11 +87,10 @@ def _existing(folder: str | None) -> Path:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings with what the folder may add to them. `vouch`: why a hook (event, command) must not
-    be run now, empty when it may: those of the project only while its files are as trusted."""
+    """Settings with what the folder may add to them, and what it brings for hooks."""
 
     settings: LoadedSettings
-    vouch: Callable[[str, str], str]
+    brought: Brought
 
 
 def load_with_trust(
@@ -105,7 +103,8 @@ def load_with_trust(
     is now, `ask` decides; without one, it is left out and a notice says so. What takes effect is
     what was compared: each file is read once. Raises ConfigError."""
     from agentcli.config import load_settings
-    from agentcli.security.trust import PROJECT_CONFIG, Standing, fingerprint
+    from agentcli.hook_setup import NOTHING_BROUGHT, Brought
+    from agentcli.security.trust import HOOK_FOLDER, PROJECT_CONFIG, Standing, fingerprint
 
     found = fingerprint(workspace)
     store = _store(environ)
@@ -123,11 +122,12 @@ def load_with_trust(
     if not trusted:
         loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
         notices = () if standing.never else _notices(found, standing, loaded.notices)
-        return Loaded(replace(loaded, notices=notices), lambda event, command: "")
+        return Loaded(replace(loaded, notices=notices), NOTHING_BROUGHT)
     loaded = load_settings(
         environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
     )
-    return Loaded(loaded, lambda event, command: _objection(found, loaded, event, command))
+    files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
+    return Loaded(loaded, Brought(loaded.project_hooks, files, found.runnable))
 
 
 def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
@@ -220,20 +220,6 @@ def _settings_of(found: Fingerprint) -> dict[str, Any]:
 
     text = found.contents.get(PROJECT_CONFIG, b"")
     return project_values(text, str(found.workspace / PROJECT_CONFIG))
-
-
-def _objection(found: Fingerprint, loaded: LoadedSettings, event: str, command: str) -> str:
-    from agentcli.security.trust import differences
-
-    if (event, command) not in loaded.project_hooks:
-        return ""
-    changed = differences(found, _OF_SETTINGS)
-    if not changed:
-        return ""
-    return (
-        f"this hook is of the project, which changed since it was trusted ({', '.join(changed)}); "
-        "to trust it as it is now: agent trust"
-    )
 
 
 def _notices(found: Fingerprint, standing: Standing, notices: Any) -> tuple[str, ...]:

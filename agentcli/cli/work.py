@@ -189,7 +189,7 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
             timeout_s=settings.agent.approval_timeout_s,
         )
 
-    wiring = Wiring(settings, os.environ, workspace, ask_person if asks else None, loaded.vouch)
+    wiring = Wiring(settings, os.environ, workspace, ask_person if asks else None, loaded.brought)
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
     bench = opening.open(wiring, outcome)

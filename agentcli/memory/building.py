@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentcli.events.actions import CondensationAction
 from agentcli.memory.condensers.base import Ask, Options, condenser
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.stride import Prices
@@ -66,6 +67,7 @@ def build_memory(
     models: Models,
     catalog: PriceList,
     ask: Ask | None,
+    record: Callable[[CondensationAction], object] = lambda action: None,
 ) -> Memory:
     """Raises ConfigError for options that can't be. Windows and prices are asked of `catalog` when
     they begin to matter."""
@@ -105,6 +107,7 @@ def build_memory(
         _prices_of(catalog, models),
         models.main.partition("/")[0],
         truncate=options.enable_history_truncation,
+        record=record,
     )
 
 

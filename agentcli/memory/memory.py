@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from agentcli.errors import TurnInterrupted
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.live import live
-from agentcli.memory.condensers.asking import unaided
-from agentcli.memory.condensers.base import Condenser
+from agentcli.memory.condensers.asking import PutOff, unaided
+from agentcli.memory.condensers.base import Condenser, metrics
 from agentcli.memory.condensers.observation_masking import is_long, mask
 from agentcli.memory.condensers.old_results import OldResults
 from agentcli.memory.condensers.pipeline import merged
@@ -62,16 +63,19 @@ class Memory:
         provider: str = "",
         *,
         truncate: bool = True,
+        record: Callable[[CondensationAction], object] = lambda action: None,
     ) -> None:
         """`condenser` drops the oldest steps if none is given. `prices` of the model are asked when
         they begin to matter; `provider` tells how images count. Without `truncate`, a request that
-        does not fit stays the error that it is."""
+        does not fit stays the error that it is. `record` keeps what was paid for a condensation
+        that was interrupted."""
         self.limits = limits
         self.estimator = TokenEstimator()
         self._condenser = condenser or Window()
         self._ask_prices = prices
         self._provider = provider
         self._truncate = truncate
+        self._record = record
         self._tools_size = tools_size(tools)
         self._context_tokens = 0
         self._prices: tuple[Prices | None] | None = None
@@ -149,14 +153,30 @@ class Memory:
         view = self._view(events)
         return not tired and view.tokens >= self._look_at and view.due
 
-    def condense(self, events: Sequence[Event]) -> CondensationAction | None:
+    def condense(
+        self, events: Sequence[Event], permit: Callable[[], bool] = lambda: True
+    ) -> CondensationAction | None:
         """What to take out of sight now, by the condenser's judgement or because the model asked
-        for it; never the system text, what the user said, nor the newest two steps."""
-        view = self._view(events)
-        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
+        for it; never the system text, what the user said, nor the newest two steps. `permit` is
+        asked once there is something to do, before a model is paid to do it; if it says no, all is
+        as if nobody had looked."""
+        view = replace(self._view(events), permit=permit)
         if self._standing.request is not None:
             view = replace(view, forced="asked for", focus=self._standing.request, target=lambda: 0)
-            self._standing.request = None
+        try:
+            done = self._condensed(view)
+        except PutOff:
+            return None
+        except TurnInterrupted:
+            self._account(view)
+            raise
+        if done is not None and not permit():
+            return None
+        self._standing.request = None
+        return done
+
+    def _condensed(self, view: View) -> CondensationAction | None:
+        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
         looks = not tired and (view.forced or view.tokens >= self._look_at)
         action = self._condenser.condense(view) if looks else None
         if looks and action is None and view.read:
@@ -172,8 +192,17 @@ class Memory:
         view = replace(
             self._view(events), forced="asked for by the user", focus=focus, target=lambda: 0
         )
-        action = self._condenser.condense(view) or Window().condense(view)
+        try:
+            action = self._condenser.condense(view) or Window().condense(view)
+        except TurnInterrupted:
+            self._account(view)
+            raise
         return self._checked(view, action)
+
+    def _account(self, view: View) -> None:
+        """Have it recorded what models were paid for nothing."""
+        if view.replies:
+            self._record(self._numbered(view, nothing("it was interrupted"), view.tokens))
 
     def slide(self, events: Sequence[Event], target_tokens: float) -> CondensationAction | None:
         """What to take out of sight after a request did not fit, to come down to about
@@ -269,8 +298,9 @@ class Memory:
         """`action` with its numbers. One that would lose what must stay, or save nothing, is not
         made: the oldest steps are dropped in its place, if that is better; else nothing is, but
         what a model was paid for is recorded."""
-        if action is None:
+        if action is None and not view.replies:
             return None
+        action = action or nothing("there was nothing to take")
         for condenser in (None, Window(), Window(brief=True)):
             because = replace(view, forced=view.decision.reason or "asked for")
             done = condenser.condense(because) if condenser else action
@@ -278,31 +308,35 @@ class Memory:
                 continue
             after, lost = view.after(done).tokens, _lost(view, done)
             if not lost and after < view.tokens:
-                paid = {"llm_metrics": action.llm_metrics}
-                return self._numbered(view, done.model_copy(update=paid), after)
+                return self._numbered(view, done, after)
             log.debug("%s: not made, it would lose %s and leave %d", done.reason, lost, after)
-        if action.llm_metrics is None:
+        if not view.replies:
             self._look_at = view.tokens * _LOOK_AGAIN
             return None
-        nothing = CondensationAction(
-            forgotten_event_ids=(),
-            llm_metrics=action.llm_metrics,
-            summariser_error=action.summariser_error,
-            reason="nothing was condensed: it would have saved nothing",
-        )
-        return self._numbered(view, nothing, view.tokens)
+        saved_nothing = nothing("it would have saved nothing", action.summariser_error)
+        return self._numbered(view, saved_nothing, view.tokens)
 
     def _numbered(self, view: View, action: CondensationAction, after: int) -> CondensationAction:
         reason = action.reason
         measured = {TOKENS_BEFORE: float(view.tokens), TOKENS_AFTER: float(after)}
         numbers = {**view.decision.numbers, **action.numbers, **measured}
-        action = action.model_copy(update={"numbers": numbers})
+        paid = metrics(view.replies)
+        action = action.model_copy(update={"numbers": numbers, "llm_metrics": paid})
         if is_poor(action) and self._standing.poor_passes + 1 >= _MOST_POOR_PASSES:
             reason += (
                 "; for the second time in a row this saves less than 10 %, so it is not tried "
                 "again before the user speaks: what is left can't be made shorter"
             )
         return action.model_copy(update={"reason": reason})
+
+
+def nothing(why: str, error: str = "") -> CondensationAction:
+    """What keeps the cost of a summary that came to nothing."""
+    return CondensationAction(
+        forgotten_event_ids=(),
+        summariser_error=error,
+        reason=f"nothing was condensed: {why}",
+    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from agentcli.events.observations import (
 from agentcli.memory.projection import MAX_OBSERVATION_CHARS, visible
 from agentcli.memory.stride import Decision
 from agentcli.memory.tokens import text_bytes
+from agentcli.messages import Reply
 
 STEPS_ALWAYS_KEPT = 2
 _OVERHEAD_BYTES = 24
@@ -65,6 +66,10 @@ class View:
     todo: TaskTrackingAction | None = None
     dealt_with: int = -1
     masked: Collection[int] = field(default_factory=frozenset)
+    permit: Callable[[], bool] = lambda: True
+    """Whether the conversation may be condensed now; asked before a model is paid to help."""
+    replies: list[Reply] = field(default_factory=list)
+    """What models that were asked have answered during this look, all of it paid for."""
 
     @cached_property
     def decision(self) -> Decision:
@@ -74,6 +79,11 @@ class View:
     def due(self) -> bool:
         """Whether the window is to be made shorter now."""
         return self.decision.due
+
+    @property
+    def paid_usd(self) -> float:
+        """What the replies cost, as far as that is known."""
+        return sum(reply.cost_usd or 0.0 for reply in self.replies)
 
     @cached_property
     def events(self) -> Sequence[Event]:

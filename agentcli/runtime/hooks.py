@@ -1,4 +1,8 @@
-"""Running one hook: a command of the user that reads JSON and answers with its exit code."""
+"""Running one hook: a command of the user that reads JSON and answers with its exit code.
+
+What a hook runs is often the workspace's (its tests, its linters), which commands of the session
+may have changed: so it runs in their sandbox, unless the user said that it must not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +21,7 @@ from uuid import uuid4
 from agentcli.interrupts import shield
 from agentcli.runtime import processes
 from agentcli.runtime.output import clean
+from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 
 MAX_OUTPUT_BYTES = 65_536
 """Kept of each of stdout and stderr; the rest is read and dropped, so that nobody waits."""
@@ -27,6 +32,7 @@ _TICK_S = 0.1
 _REAP_S = 2.0
 """A process of another user (sudo) can't be killed and is not waited for longer."""
 HOOK_MARK = "AGENT_HOOK_ID"
+_NOT_BEGUN = "could not be started in the sandbox"
 _CUT = "\n[… the rest is left out]"
 
 
@@ -41,28 +47,42 @@ class HookRun:
     fault: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class HookRunner:
-    """Runs hooks in `folder` with `environment`, nothing of them outliving their run but what
-    detached itself from their session."""
+    """Runs hooks in `folder` with `environment` and, where one is given that contains anything, in
+    `sandbox`; nothing of them outlives their run but what detached itself from their session."""
 
     folder: Path
     environment: Mapping[str, str]
+    sandbox: Sandbox | None = None
+    _options: SpawnOptions | None = None
+    """To find out what must be hidden takes longer than to start: done once, as for the shell."""
 
     def __call__(
         self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
     ) -> HookRun:
         """Run `command` by sh with `payload` on stdin; `alive` is called some ten times a second.
         When interrupted, or out of time, all that it started is killed."""
+        was_prepared = self._options is not None
+        run = self._tried(command, payload, timeout_s, alive)
+        if run.fault == _NOT_BEGUN and was_prepared:
+            # What was there to be hidden or shown may be gone.
+            self._options = None
+            run = self._tried(command, payload, timeout_s, alive)
+        return run
+
+    def _tried(
+        self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
+    ) -> HookRun:
         mark = uuid4().hex
         try:
             # A process that was started must be known here before an interrupt can strike.
             with shield():
                 process = self._started(command, mark)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             # ValueError: a NUL in the command or in the environment.
             return HookRun(None, fault=f"could not be started: {error}")
-        run = _Run(process, payload, time.monotonic() + timeout_s, alive)
+        run = _Run(process, payload, time.monotonic() + timeout_s, alive, f"{mark}\n".encode())
         whole = False
         try:
             whole = run.exchange()
@@ -71,15 +91,21 @@ class HookRunner:
             run.close()
         if not whole:
             return HookRun(None, *run.texts(), fault=f"ran longer than {timeout_s:g} s")
+        if not run.begun:
+            return HookRun(None, *run.texts(), fault=_NOT_BEGUN)
         return HookRun(process.returncode, *run.texts())
 
     def _started(self, command: str, mark: str) -> subprocess.Popen[bytes]:
+        options = self._options or self._prepared()
         # A session of its own: ^C at the terminal reaches us alone, and no hook reaches the
         # terminal, which would act on whatever it writes there.
         return subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            cwd=self.folder,
-            env={**self.environment, HOOK_MARK: mark},
+            [*options.prefix, "/bin/sh", "-c", f"echo {mark}\n{command}"],
+            cwd=options.cwd,
+            env={**self.environment, **options.environment, HOOK_MARK: mark},
+            preexec_fn=options.preexec,
+            # Else those that bwrap is to read would be closed too; ours close by themselves.
+            close_fds=options.preexec is None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,13 +113,13 @@ class HookRunner:
             bufsize=0,
         )
 
-
-def hook_environment(
-    environ: Mapping[str, str], secret_names: Collection[str], session_id: str
-) -> dict[str, str]:
-    """The user's environment without the keys of models."""
-    kept = {name: value for name, value in environ.items() if name not in secret_names}
-    return {**kept, "AGENT_SESSION_ID": session_id}
+    def _prepared(self) -> SpawnOptions:
+        """Raises OSError."""
+        options = SpawnOptions(str(self.folder))
+        if self.sandbox is not None and self.sandbox.contains:
+            options = self.sandbox.spawn_options(str(self.folder))
+        self._options = options
+        return options
 
 
 @dataclass
@@ -104,6 +130,8 @@ class _Run:
     payload: bytes
     deadline: float
     alive: Callable[[], None]
+    first_line: bytes
+    """Of its output: told by the shell that runs the hook, and by nothing that fails before."""
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _kept: dict[int, bytearray] = field(default_factory=dict)
     _cut: set[int] = field(default_factory=set)
@@ -133,10 +161,13 @@ class _Run:
         """stdout and stderr, as far as they are kept."""
         shown = []
         for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            text = clean(bytes(self._kept.get(id(stream), b""))).strip()
-            shown.append(text + (_CUT if id(stream) in self._cut else ""))
+            kept = bytes(self._kept.get(id(stream), b"")).removeprefix(self.first_line)
+            shown.append(clean(kept).strip() + (_CUT if id(stream) in self._cut else ""))
         return shown[0], shown[1]
+
+    @property
+    def begun(self) -> bool:
+        return self._kept.get(id(self.process.stdout), b"").startswith(self.first_line)
 
     def close(self) -> None:
         self._selector.close()
@@ -182,7 +213,7 @@ class _Run:
             self._selector.unregister(stream)
             return
         kept = self._kept.setdefault(id(stream), bytearray())
-        room = MAX_OUTPUT_BYTES - len(kept)
+        room = MAX_OUTPUT_BYTES + len(self.first_line) - len(kept)
         kept += data[:room]
         if len(data) > room:
             self._cut.add(id(stream))

@@ -23,6 +23,7 @@ TOOL_SERVERS = ".mcp.json"
 SKILL_FOLDERS = (".agents/skills", ".agent/skills", ".claude/skills", ".openhands/microagents")
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 1_000_000
+MAX_HOOK_BYTES = 20_000_000
 _MAX_ENTRIES = 10_000
 _MAX_DEPTH = 32
 _SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
@@ -35,11 +36,13 @@ _VERSION = 1
 class Fingerprint:
     """What of `workspace` (resolved) would take effect if it were trusted. `files`: path within it,
     with slashes -> hex digest of content and whether it may be run. `contents`: the bytes that were
-    digested, of the files that settings are read from. `fault`: why it can't be trusted at all."""
+    digested, of the files that settings are read from or hooks run; `runnable`: those of them that
+    may be run. `fault`: why it can't be trusted at all."""
 
     workspace: Path
     files: Mapping[str, str] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
+    runnable: frozenset[str] = frozenset()
     fault: str = ""
 
 
@@ -72,7 +75,8 @@ def fingerprint(workspace: Path) -> Fingerprint:
         return Fingerprint(workspace, fault=str(fault))
     except OSError as error:
         return Fingerprint(workspace, fault=f"it can't be read: {error.strerror}")
-    return Fingerprint(workspace, dict(sorted(reader.files.items())), reader.contents)
+    files = dict(sorted(reader.files.items()))
+    return Fingerprint(workspace, files, reader.contents, frozenset(reader.runnable))
 
 
 class TrustStore:
@@ -169,15 +173,6 @@ class TrustStore:
             raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
 
 
-def differences(before: Fingerprint, folder: str = "") -> list[str]:
-    """The files under `folder` ("" is all) of a fingerprint taken earlier that are not as they were
-    then; the fault, if the folder has become one that can't be trusted."""
-    now = fingerprint(before.workspace)
-    if now.fault:
-        return [now.fault]
-    return [name for name in _differences(before.files, now.files) if name.startswith(folder)]
-
-
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
@@ -196,6 +191,8 @@ class _Reader:
         self._root = root
         self.files: dict[str, str] = {}
         self.contents: dict[str, bytes] = {}
+        self.runnable: set[str] = set()
+        self._kept_bytes = 0
         self._entries = 0
 
     def file(self, name: str) -> None:
@@ -250,10 +247,18 @@ class _Reader:
             raise _CannotVouch(f"{name} is larger than {MAX_FILE_BYTES:,} bytes")
         if len(self.files) >= MAX_FILES:
             raise _CannotVouch(f"there are more than {MAX_FILES:,} files that would take effect")
-        runs = b"x" if status.st_mode & 0o111 else b"-"
-        self.files[name] = hashlib.sha256(runs + data).hexdigest()
-        if name in _SHOWN:
-            self.contents[name] = data
+        runs = status.st_mode & 0o111
+        self.files[name] = hashlib.sha256((b"x" if runs else b"-") + data).hexdigest()
+        if name in _SHOWN or name.startswith(f"{HOOK_FOLDER}/"):
+            self._keep(name, data, runs=bool(runs))
+
+    def _keep(self, name: str, data: bytes, *, runs: bool) -> None:
+        self._kept_bytes += len(data)
+        if self._kept_bytes > MAX_HOOK_BYTES:
+            raise _CannotVouch(f"{HOOK_FOLDER} holds more than {MAX_HOOK_BYTES:,} bytes")
+        self.contents[name] = data
+        if runs:
+            self.runnable.add(name)
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[int | None]:

@@ -240,7 +240,7 @@ class _Replay:
         self._idle_s += seconds
         self._now += timedelta(seconds=seconds)
 
-    def _summarise(self, request: Request) -> Reply:
+    def _summarise(self, request: Request, unrecorded_usd: float) -> Reply:
         prompt = sum(len(message.content) for message in request.messages)
         text = summary(request.messages[-1].content)
         usage = Usage(int(prompt / BYTES_PER_TOKEN), int(len(text) / BYTES_PER_TOKEN))

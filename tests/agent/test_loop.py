@@ -137,9 +137,9 @@ class Noting:
         session.emit(MessageAction(content="[the tests fail]", source=Source.ENVIRONMENT))
         return True
 
-    def compacting(self, session):
+    def compacting(self, session, reason):
         self.calls.append("compacting")
-        return self.compact
+        return "" if self.compact else "not now"
 
 
 def test_hooks_are_called_around_each_call_and_before_the_end(session):
@@ -181,7 +181,7 @@ def test_a_hook_may_put_a_condensation_off(session, compact):
     hooks = Noting(compact=compact)
     agent = agent_of(says("Done."), hooks=hooks)
     wanted = CondensationAction(forgotten_start_id=0, forgotten_end_id=0)
-    agent.memory.condense = lambda events: wanted
+    agent.memory.condense = lambda events, permit: wanted if permit() else None
     run_turn(agent, session)
     assert "compacting" in hooks.calls
     assert any(isinstance(e, CondensationAction) for e in session.events) is compact

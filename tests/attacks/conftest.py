@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -15,3 +16,11 @@ def arena() -> Iterator[Callable[..., Arena]]:
     """`arena(layer, user)`: a home, a workspace and what is beside them."""
     with ExitStack() as stack:
         yield lambda layer, user="self": stack.enter_context(make_arena(layer, user))
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server of the machine that nothing the agent runs should reach."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server

@@ -45,7 +45,13 @@ def test_a_preview_shows_the_summary_and_leaves_the_session_as_it_is(agent, work
     assert "would be out of the model's sight" in done.stderr
     assert "the summary cost $" in done.stderr
     assert "the number 400" in json.dumps(worked.requests[-1].body)
-    assert events_of(agent) == before
+    *same, paid = events_of(agent)
+    assert same == before
+    assert isinstance(paid, CondensationAction)
+    assert list(paid.forgotten_ids()) == []
+    assert paid.llm_metrics.cost_usd > 0, "what a preview cost is a cost of the session"
+    assert agent("resume", session, "and more").returncode == 0
+    assert "Step 2." in json.dumps(worked.requests[-1].body)
 
 
 def test_the_next_request_has_the_summary_in_place_of_the_steps(agent, worked):
@@ -104,3 +110,43 @@ def test_a_bad_condenser_is_named_before_anything_is_asked(agent, serve):
     done = agent("run", "x", "--set", "memory.low_water=0.8")
     assert done.returncode == 3
     assert "low_water must be below" in done.stderr
+
+
+def hooked(agent, script: str) -> None:
+    folder = agent.home / ".config/agent"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        f"[[hooks.PreCompact]]\nsandboxed = false\ncommand = {json.dumps(script)}\n"
+    )
+
+
+def test_a_hook_is_asked_before_a_session_is_condensed(agent, worked):
+    hooked(agent, f"cat > {agent.home}/told; echo 'not before lunch' >&2; exit 2")
+    session, asked = agent.sessions[0].name, len(worked.requests)
+    done = agent("compact", session)
+    assert done.returncode == 1
+    assert "not before lunch" in done.stderr
+    assert len(worked.requests) == asked, "no summary is paid for"
+    assert not any(isinstance(event, CondensationAction) for event in events_of(agent))
+    told = json.loads((agent.home / "told").read_text())
+    assert (told["hook_event_name"], told["reason"]) == ("PreCompact", "asked_for")
+    assert told["cwd"] == str(agent.workspace)
+
+
+CROWDED = [
+    *("--set", "memory.max_size=6", "--set", "memory.keep_first=1"),
+    *("--set", "memory.condenser=llm_summary"),
+]
+"""Condensed for the number of events, long before the window is full."""
+
+
+def test_a_hook_that_puts_it_off_keeps_the_summariser_from_being_paid(agent, serve):
+    hooked(agent, f"echo asked >> {agent.home}/asked; exit 2")
+    script = iter([*steps(8), Reply("Counted.")])
+    server = serve(
+        play=lambda request: Reply(SUMMARY) if is_condenser(request) else next(script), sessions=9
+    )
+    done = agent.use(server)("run", "count", *CROWDED)
+    assert done.returncode == 0, done.stderr
+    assert not any(map(is_condenser, server.requests))
+    assert (agent.home / "asked").read_text().count("asked") >= 4, "at each step anew"

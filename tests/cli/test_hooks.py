@@ -19,13 +19,14 @@ TOUCH = Reply("", [Call("bash", {"command": "touch ran"})])
 
 @pytest.fixture
 def hook(agent):
-    """Set up a hook in the user's settings: a shell script, run at `event`."""
+    """Set up a hook in the user's settings: a shell script, run at `event` with all their rights,
+    unless `sandboxed` says otherwise."""
     lines: list[str] = []
     folder = agent.home / ".config" / "agent"
     folder.mkdir(parents=True)
 
     def add(event: str, script: str, **settings: object) -> None:
-        fields = {"command": script, **settings}
+        fields = {"command": script, "sandboxed": False, **settings}
         body = "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
         lines.append(f"[[hooks.{event}]]\n{body}\n")
         (folder / "config.toml").write_text("\n".join(lines))

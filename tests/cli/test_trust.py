@@ -19,10 +19,10 @@ command = "sh .agent/hooks/start.sh"
 
 @pytest.fixture
 def project(agent):
-    """A workspace with a hook that leaves a mark in the home folder."""
+    """A workspace with a hook that leaves a mark there."""
     folder = agent.workspace / ".agent" / "hooks"
     folder.mkdir(parents=True)
-    (folder / "start.sh").write_text(f"touch '{agent.home}/mark'\n")
+    (folder / "start.sh").write_text("touch mark\n")
     (agent.workspace / ".agent" / "config.toml").write_text(HOOKED)
     return agent.workspace
 
@@ -52,7 +52,7 @@ def at_terminal(agent):
 
 def marked(agent) -> bool:
     """Whether the hook ran since this was last asked."""
-    mark = agent.home / "mark"
+    mark = agent.workspace / "mark"
     ran = mark.exists()
     mark.unlink(missing_ok=True)
     return ran
@@ -64,7 +64,7 @@ def settings(agent) -> dict:
 
 
 def test_a_hook_of_a_project_runs_only_as_it_was_trusted(agent, serve, project):
-    agent.use(serve([Reply("Done.")] * 5))
+    agent.use(serve([Reply("Done.")] * 5, sessions=5))
     done = agent("run", "x")
     assert done.returncode == 0
     assert not marked(agent)
@@ -87,32 +87,46 @@ def test_a_hook_of_a_project_runs_only_as_it_was_trusted(agent, serve, project):
     assert not marked(agent)
 
 
-def test_a_hook_that_is_changed_during_a_session_is_not_run(agent, serve, project):
+@pytest.mark.parametrize("flags", [["--yolo"], ["--no-sandbox", "--yolo"]])
+def test_a_hook_that_is_changed_during_a_session_runs_as_it_was_trusted(
+    agent, serve, project, flags
+):
     (project / ".agent" / "config.toml").write_text(
         '[[hooks.PreToolUse]]\ncommand = "sh .agent/hooks/start.sh"\n'
     )
     agent("trust", "--yes")
-    change = {"path": ".agent/hooks/start.sh", "content": f"touch '{agent.home}/evil'\n"}
+    change = "rm mark; echo 'touch evil' > .agent/hooks/start.sh"
     server = serve(
         [
-            Reply("", [Call("bash", {"command": "cat > .agent/hooks/start.sh << E\n"
-                                                f"touch '{agent.home}/evil'\nE"})]),
+            Reply("", [Call("bash", {"command": change})]),
             Reply("", [Call("glob", {"pattern": "*"})]),
             Reply("Done."),
         ]
-    )  # fmt: skip
-    done = agent.use(server)("run", "--no-sandbox", "--yolo", "x")
+    )
+    done = agent.use(server)("run", *flags, "x")
     assert done.returncode == 0, done.stderr
-    assert (project / ".agent/hooks/start.sh").read_text() == change["content"]
+    changed = (project / ".agent/hooks/start.sh").read_text() == "touch evil\n"
+    assert changed is ("--no-sandbox" in flags)
+    assert (project / "mark").exists()
+    assert not (project / "evil").exists()
+
+
+def test_a_project_can_not_take_its_hooks_out_of_the_sandbox(agent, serve, project):
+    (project / ".agent" / "config.toml").write_text(
+        f"[[hooks.SessionStart]]\nsandboxed = false\ncommand = \"touch mark '{agent.home}/evil'\"\n"
+    )
+    agent("trust", "--yes")
+    done = agent.use(serve([Reply("Done.")]))("run", "x")
+    assert "sandboxed is not for a project to set" in done.stderr
+    assert marked(agent)
     assert not (agent.home / "evil").exists()
-    assert "changed since it was trusted" in json.dumps(server.requests[2].body)
 
 
 def test_the_hooks_of_the_user_stay_beside_those_of_a_project(agent, serve, project):
     folder = agent.home / ".config" / "agent"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(
-        f'[[hooks.SessionStart]]\ncommand = "touch {agent.home}/own"\n'
+        f'[[hooks.SessionStart]]\nsandboxed = false\ncommand = "touch {agent.home}/own"\n'
     )
     agent("trust", "--yes")
     agent.use(serve([Reply("Done.")]))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events import Source
 from agentcli.events.actions import (
     CmdRunAction,
@@ -25,7 +25,8 @@ from agentcli.events.observations import (
     FileReadObservation,
     SuccessObservation,
 )
-from agentcli.memory.condensers.base import Options, condenser, names
+from agentcli.memory.condensers.asking import Conversation
+from agentcli.memory.condensers.base import Options, condenser, forget, names
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
 from agentcli.memory.summary import sections, told, with_known_ids
@@ -70,7 +71,13 @@ ANSWERS = {"good": good, **BAD}
 
 def memory_with(choice, ask=good, window=WINDOW, **options):
     """A memory with a small window."""
-    made = Options(ask=ask, max_size=30, max_events=30, attention_window=12, **options)
+    made = Options(
+        ask=lambda request, spent: ask(request),
+        max_size=30,
+        max_events=30,
+        attention_window=12,
+        **options,
+    )
     return Memory(WindowLimits(lambda: window), condenser=condenser(choice, made))
 
 
@@ -438,3 +445,61 @@ def test_going_back_before_a_condensation_takes_it_back():
     assert early.content in [message.content for message in memory.window(log)]
     work(log, 4)
     assert "write docs" not in memory.compact(log).summary
+
+
+class AsksTwice:
+    """Has two models help, as a pipeline may."""
+
+    def __init__(self, second=good):
+        self.spent = []
+        self.second = second
+
+    def condense(self, view):
+        for answer in (good, self.second):
+
+            def ask(request, spent, answer=answer):
+                self.spent.append(spent)
+                return answer(request)
+
+            Conversation(Options(ask=ask), view).ask("system", "text")
+        return forget(view, view.old_steps, "summed up", "asked")
+
+
+def interrupted(request):
+    raise TurnInterrupted("interrupted", 130)
+
+
+def test_all_that_models_were_paid_counts_at_once_and_is_recorded():
+    condenser, log = AsksTwice(), session()
+    memory = Memory(WindowLimits(lambda: WINDOW), condenser=condenser)
+    work(log, 8)
+    assert memory.compact(log).llm_metrics.cost_usd == 0.5
+    assert condenser.spent == [0, 0.25], "what the second may cost is less by the first"
+
+
+@pytest.mark.parametrize("how", ["compact", "condense"])
+def test_what_was_paid_before_an_interrupt_is_recorded(how):
+    log, kept = session(), []
+    work(log, 8)
+    log.add(CondensationRequestAction(focus="x"))
+    memory = Memory(
+        WindowLimits(lambda: WINDOW), condenser=AsksTwice(interrupted), record=kept.append
+    )
+    with pytest.raises(TurnInterrupted):
+        getattr(memory, how)(log)
+    assert [action.llm_metrics.cost_usd for action in kept] == [0.25]
+    assert list(kept[0].forgotten_ids()) == []
+
+
+def test_nobody_is_paid_for_what_is_put_off_and_it_stays_asked_for():
+    condenser, log = AsksTwice(), session()
+    memory = Memory(WindowLimits(lambda: WINDOW), condenser=condenser)
+    work(log, 8)
+    log.add(CondensationRequestAction(focus="x"))
+    for _ in range(3):
+        assert memory.condense(log, lambda: False) is None
+    assert condenser.spent == []
+    assert memory.condense(log, lambda: True) is not None
+    plain = Memory(WindowLimits(lambda: WINDOW))
+    assert plain.condense(log, lambda: False) is None
+    assert plain.condense(log, lambda: True) is not None

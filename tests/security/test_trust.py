@@ -9,7 +9,7 @@ import pytest
 
 from agentcli.errors import ConfigError
 from agentcli.security import trust
-from agentcli.security.trust import TrustStore, differences, fingerprint
+from agentcli.security.trust import TrustStore, fingerprint
 
 
 @pytest.fixture
@@ -72,7 +72,6 @@ def test_every_change_is_named_and_ends_the_trust(project, store, name, change):
     standing = store.standing(fingerprint(project))
     assert not standing.trusted
     assert standing.changed == (name,)
-    assert differences(before) == [name]
 
 
 def test_the_same_files_elsewhere_are_not_trusted(project, store, tmp_path):
@@ -111,12 +110,17 @@ def _many(project):
         (project / f".agent/hooks/{number}").touch()
 
 
+def _heavy(project):
+    for number in range(trust.MAX_HOOK_BYTES // trust.MAX_FILE_BYTES + 1):
+        (project / f".agent/hooks/{number}").write_bytes(bytes(trust.MAX_FILE_BYTES))
+
+
 def _deep(project):
     (project / ".agent/hooks" / "/".join(["d"] * 100)).mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
-    "spoil", [_linked_file, _linked_folder, _linked_within, _pipe, _large, _many, _deep]
+    "spoil", [_linked_file, _linked_folder, _linked_within, _pipe, _large, _many, _heavy, _deep]
 )
 def test_what_cannot_be_vouched_for_is_never_trusted(project, store, spoil):
     store.trust(fingerprint(project))
@@ -135,6 +139,17 @@ def test_what_is_loaded_is_what_was_digested(project, store):
     assert found.contents[".agent/config.toml"] == b"[model]\nname = 'a/b'\n"
     store.trust(found)
     assert not store.is_trusted(fingerprint(project))
+
+
+def test_what_hooks_run_is_kept_as_it_was_digested(project):
+    guard = project / ".agent/hooks/deep/guard.sh"
+    guard.chmod(0o755)
+    (project / ".agent/hooks/data").write_text("data")
+    found = fingerprint(project)
+    guard.write_text("exit 1\n")
+    assert found.contents[".agent/hooks/deep/guard.sh"] == b"exit 0\n"
+    assert found.contents[".agent/hooks/data"] == b"data"
+    assert found.runnable == {".agent/hooks/deep/guard.sh"}
 
 
 def test_never_and_revoke(project, store):

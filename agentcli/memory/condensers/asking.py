@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agentcli.errors import LLMError
 from agentcli.events import Event
@@ -14,7 +14,6 @@ from agentcli.memory.condensers.base import (
     droppable,
     first_forgotten,
     forget,
-    metrics,
     oldest_steps,
 )
 from agentcli.memory.projection import clip
@@ -36,17 +35,23 @@ class Unusable(Exception):
     """The model answered, but not with what was asked for."""
 
 
-@dataclass
+class PutOff(Exception):
+    """Nothing is to be condensed now, so no model is to be paid for it."""
+
+
+@dataclass(frozen=True)
 class Conversation:
-    """The replies one condensation takes, all of which are paid for."""
+    """With the model that helps to make `view` shorter."""
 
     options: Options
-    replies: list[Reply] = field(default_factory=list)
+    view: View
 
     def ask(self, system: str, text: str, tools: tuple[ToolSchema, ...] = ()) -> Reply:
-        """A usable reply. Raises LLMError and Unusable."""
+        """A usable reply. Raises LLMError, Unusable and PutOff."""
         if self.options.ask is None:
             raise Unusable("there is no model to ask")
+        if not self.view.permit():
+            raise PutOff
         reply = self.options.ask(
             Request(
                 messages=(Message.system_message(system), Message.user_message(text)),
@@ -54,9 +59,10 @@ class Conversation:
                 tool_choice=ToolChoice.REQUIRED if tools else ToolChoice.NONE,
                 max_output_tokens=MAX_OUTPUT_TOKENS,
                 estimated_tokens=(len(system) + len(text)) // _CHARS_PER_TOKEN,
-            )
+            ),
+            self.view.paid_usd,
         )
-        self.replies.append(reply)
+        self.view.replies.append(reply)
         if reply.finish_reason not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             raise Unusable(f"the summary ended with {reply.finish_reason}")
         if tools and not reply.tool_calls:
@@ -126,7 +132,7 @@ def summed_up(view: View, gone: list[Step], options: Options, write: Write) -> C
     going = ids_of(gone)
     events = [view.original(event_id) for event_id in sorted(going)]
     events = [event for event in events if speaks(event)]
-    conversation = Conversation(options)
+    conversation = Conversation(options, view)
     error = ""
     text = ""
     if options.ask is not None and not _cooling(view, options):
@@ -138,9 +144,7 @@ def summed_up(view: View, gone: list[Step], options: Options, write: Write) -> C
     how = "summed up" if text else "summed up without a model"
     text = text or plain_summary(view, events, first, last)
     action = forget(view, gone, text, f"{view.decision.reason or 'many events'}; {how}")
-    return action.model_copy(
-        update={"llm_metrics": metrics(conversation.replies), "summariser_error": error[:300]}
-    )
+    return action.model_copy(update={"summariser_error": error[:300]})
 
 
 def _checked(view: View, body: str, going: set[int], span: tuple[int, int]) -> str:

@@ -17,8 +17,8 @@ from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
 from agentcli.memory.view import Step, View, ids_of, stays
 from agentcli.messages import Reply, Request
 
-Ask = Callable[[Request], Reply]
-"""Has a model answer; raises LLMError."""
+Ask = Callable[[Request, float], Reply]
+"""Has a model answer, given how many USD were spent and are not recorded yet; raises LLMError."""
 
 PART = "condenser"
 FIRST_EVENT = "first_event"

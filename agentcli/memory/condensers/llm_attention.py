@@ -15,7 +15,6 @@ from agentcli.memory.condensers.base import (
     droppable,
     first_forgotten,
     forget,
-    metrics,
     oldest_steps,
     require_room,
 )
@@ -44,7 +43,7 @@ class LLMAttention:
         oldest = max(oldest, oldest_until(view, excess, keep_first), key=len)
         if not oldest:
             return None
-        conversation, error = Conversation(self.options), ""
+        conversation, error = Conversation(self.options, view), ""
         gone, how = oldest, "the oldest steps went"
         if self.options.ask is not None and not self._cooling(view):
             try:
@@ -54,9 +53,7 @@ class LLMAttention:
                 error = str(failure)[:300]
         text = notice(view, *first_forgotten(view, gone))
         action = forget(view, gone, text, f"{view.decision.reason or 'many events'}; {how}")
-        return action.model_copy(
-            update={"llm_metrics": metrics(conversation.replies), "summariser_error": error}
-        )
+        return action.model_copy(update={"summariser_error": error})
 
     def _cooling(self, view: View) -> bool:
         if view.failed_at is None or view.now is None:

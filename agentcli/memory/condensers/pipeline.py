@@ -40,7 +40,6 @@ def merged(first: CondensationAction, second: CondensationAction) -> Condensatio
             "summary_offset": last.summary_offset,
             "reason": "; then ".join(a.reason for a in (first, second) if a.reason),
             "numbers": {**first.numbers, **second.numbers},
-            "llm_metrics": second.llm_metrics or first.llm_metrics,
             "summariser_error": second.summariser_error or first.summariser_error,
         }
     )
