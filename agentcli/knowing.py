@@ -12,8 +12,10 @@ from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.memory.facts import WorkspaceFacts
+from agentcli.memory.instructions import repository_root
 from agentcli.memory.knowledge import Knowledge, Sources
 from agentcli.messages import ToolSchema
+from agentcli.runtime.git_folders import find_repository
 from agentcli.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,16 +38,21 @@ def enabled(settings: Settings, tool: str) -> bool | None:
 
 
 def equip(
-    context: ToolContext, session: Session, settings: Settings, redactor: Redactor
+    context: ToolContext,
+    session: Session,
+    settings: Settings,
+    redactor: Redactor,
+    user_home: Path,
 ) -> Notes | None:
     """Give tools the notes and the search over earlier sessions, as far as they are offered.
     Returns the notes."""
     home = session.folder.parents[1]
     notes = None
     if settings.agent.notes:
-        from agentcli.memory.notes import Notes
-
-        context.notes = notes = Notes(home, lambda text: redactor.text(text) != text)
+        notes = notes_on(
+            context.workspace, home, user_home, lambda text: redactor.text(text) != text
+        )
+        context.notes = notes
     if settings.knowledge.session_search:
 
         def search_sessions(query: str) -> str:
@@ -55,6 +62,30 @@ def equip(
 
         context.search_sessions = search_sessions
     return notes
+
+
+def notes_on(
+    workspace: Path,
+    home: Path,
+    user_home: Path,
+    is_secret: Callable[[str], bool] = lambda text: False,
+) -> Notes:
+    """The notes that a session in `workspace` is told and may change; `home` is the agent's."""
+    from agentcli.memory.notes import Notes, project_folder
+
+    return Notes(project_folder(home, project_of(workspace, user_home)), home, is_secret)
+
+
+def project_of(workspace: Path, user_home: Path) -> Path:
+    """The folder that stands for the project which `workspace` is a part of: the root of its
+    repository, of a worktree that of the main one, else `workspace` itself. A repository that holds
+    the home folder is no project."""
+    root = repository_root(workspace)
+    found = find_repository(root)
+    if found is None or found.root != root or user_home.is_relative_to(root):
+        return workspace
+    data = found.folders[0]
+    return data.parent if data.name == ".git" else data
 
 
 def knowledge(
@@ -78,9 +109,12 @@ def knowledge(
     return Knowledge(sources, start_facts, notes)
 
 
-def last_notes(schemas: Sequence[ToolSchema]) -> Callable[[Sequence[Event]], MessageAction | None]:
-    """What the model is told before older work is condensed: for those that can take notes."""
-    if not any(schema.name == "memory" for schema in schemas):
+def last_notes(
+    schemas: Sequence[ToolSchema], settings: Settings
+) -> Callable[[Sequence[Event]], MessageAction | None]:
+    """What the model is told before older work is condensed: for those that may take notes."""
+    planning = settings.agent.approval == "plan"
+    if planning or not any(schema.name == "memory" for schema in schemas):
         return lambda events: None
     from agentcli.memory.notes import reminder
 

@@ -20,6 +20,7 @@ from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
     FileWriteAction,
+    MemoryAction,
     MessageAction,
     SystemMessageAction,
 )
@@ -265,7 +266,7 @@ class Wiring:
         session.redact = redactor
         log_to(session.folder / "log", session.redact)
         context = self._context(session, registry, safety)
-        notes = knowing.equip(context, session, self.settings, redactor)
+        notes = knowing.equip(context, session, self.settings, redactor, safety.borders.home)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
         hooks = self.hooks(session, registry, safety.sandbox)
@@ -304,7 +305,7 @@ class Wiring:
             hooks=hooks,
             save_rule=policy.save_rule,
             recall=known.recall,
-            last_notes=knowing.last_notes(schemas),
+            last_notes=knowing.last_notes(schemas, self.settings),
             max_output_tokens=model.output_tokens,
             effort=model.effort or None,
             temperature=None if model.temperature == "" else model.temperature,
@@ -377,6 +378,8 @@ class Wiring:
         def may_change(action: Action) -> bool:
             from agentcli.security.commands import is_read_only
 
+            if isinstance(action, MemoryAction):
+                return False
             reads = isinstance(action, CmdRunAction) and is_read_only(action.command)
             return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentcli.agent.agent import Ending
 from agentcli.events import Event, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import MemoryAction, MessageAction
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -53,11 +53,16 @@ def _refusal(events: Sequence[Event], *, anywhere: bool) -> DecisionObservation 
     """The newest such refusal of this turn; unless `anywhere`, only if nothing was done after."""
     for event in newest_first(events):
         if isinstance(event, DecisionObservation):
-            if event.unattended:
+            # No task ever waits for a note.
+            if event.unattended and not isinstance(_judged(events, event), MemoryAction):
                 return event
         elif _is_users(event) or (isinstance(event, _WORK) and not anywhere):
             return None
     return None
+
+
+def _judged(events: Sequence[Event], decision: DecisionObservation) -> Event | None:
+    return events[decision.cause] if decision.cause is not None else None
 
 
 def _is_users(event: Event) -> bool:

@@ -15,6 +15,7 @@ from agentcli.cli import (
     doctor,
     going_back,
     models,
+    notes,
     policy,
     resume,
     run,
@@ -61,6 +62,7 @@ app.command("fork")(going_back.fork)
 app.command("diff")(going_back.diff)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
+app.command("notes")(notes.notes)
 app.command("doctor")(doctor.doctor)
 app.command("trust")(trust.trust)
 app.command("schema")(schema.schema)

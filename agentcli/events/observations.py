@@ -143,9 +143,15 @@ class TaskTrackingObservation(Observation):
 
 
 class MemoryObservation(Observation):
+    """Notes for later sessions after a change: `entries` in the file at `path`, and the texts that
+    came and went."""
+
     kind: ClassVar[str] = "memory"
     target: str = "memory"
     entries: int = 0
+    path: str = ""
+    added: str = ""
+    removed: str = ""
 
 
 class ToolResultObservation(Observation):

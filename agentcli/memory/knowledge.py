@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentcli.events import Event, Progress, Source
 from agentcli.events.actions import MessageAction, RecallAction, RewindAction
@@ -27,6 +27,9 @@ from agentcli.memory.instructions import (
     repository_root,
 )
 from agentcli.memory.skills import PROJECT_FOLDERS, Skill, Skills, TaskCall, load_skills
+
+if TYPE_CHECKING:
+    from agentcli.memory.notes import Told
 
 WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
@@ -59,8 +62,8 @@ class Notebook(Protocol):
     notices: list[str]
     """What was found wrong with them, for the person."""
 
-    def recalled(self) -> list[tuple[str, str]]:
-        """Name and text of each file that has notes."""
+    def recalled(self) -> list[Told]:
+        """Each file that has notes."""
 
 
 @dataclass(frozen=True)
@@ -250,8 +253,9 @@ class Knowledge:
         return notices
 
     def _notes(self) -> Iterator[Piece]:
-        for name, text in self._notebook.recalled() if self._notebook else ():
-            yield Piece("notes", name, framed("notes", text, file=name))
+        for told in self._notebook.recalled() if self._notebook else ():
+            text = framed("notes", told.text, file=told.name)
+            yield Piece("notes", told.name, f"{told.head}\n{text}")
 
     def _brought_up(self, messages: Sequence[MessageAction], told: _Told) -> Iterator[Piece]:
         if not messages:

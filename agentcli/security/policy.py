@@ -17,6 +17,7 @@ from agentcli.events.actions import (
     FileEditAction,
     FileWriteAction,
     IPythonRunCellAction,
+    MemoryAction,
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
@@ -273,9 +274,10 @@ class Policy:
         if isinstance(action, FileWriteAction | FileEditAction):
             if place is None or not self.borders.may_write(place):
                 return "the file is outside of what may be written"
-            if self.contained or self.mode == "auto-edit":
-                return ""
-            return "no sandbox contains commands, so edits are asked too"
+            return self._of_edits()
+        if isinstance(action, MemoryAction):
+            told_everywhere = "notes on the user are told to sessions of all projects"
+            return told_everywhere if action.target == "user" else self._of_edits()
         if isinstance(action, CmdRunAction):
             wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
             if self._escalates(action) and self.contained:
@@ -283,6 +285,12 @@ class Policy:
         if effect == "network":
             return "" if self.network else "it reaches the network"
         return "" if self._is_contained(action) else f"no sandbox contains {_what(action)}"
+
+    def _of_edits(self) -> str:
+        """What an edit of what the agent may change needs."""
+        if self.contained or self.mode == "auto-edit":
+            return ""
+        return "no sandbox contains commands, so edits are asked too"
 
     def _ask(self, action: Action, reason: str, rule: str) -> _Answer:
         risk, why = self.rate(action)

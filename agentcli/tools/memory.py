@@ -11,8 +11,9 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 
 class Memory(ToolArguments):
-    """Keep short notes for later sessions: facts on this machine and its projects (memory) or on
-    the user (user), not on this task. old: a unique part of the note to replace or remove."""
+    """Keep short notes for later sessions: facts on this project (memory), or what the user wants
+    known in all projects (user: they are asked); not on this task. old: a unique part of the note
+    to replace or remove."""
 
     command: Literal["add", "replace", "remove"]
     target: Literal["memory", "user"] = "memory"
@@ -35,7 +36,8 @@ def run(args: Memory, ctx: ToolContext) -> ToolResult:
     told += f"{kept.left:,} characters left."
     if kept.backup is not None:
         told += f" The file had been changed meanwhile; as it was: {kept.backup}"
-    return ToolResult(told, data={"target": args.target, "entries": count})
+    changed = {"path": str(kept.path), "added": kept.added, "removed": kept.removed}
+    return ToolResult(told, data={"target": args.target, "entries": count, **changed})
 
 
 def _to_action(args: Memory) -> MemoryAction:
@@ -46,5 +48,5 @@ def _to_observation(args: Memory, result: ToolResult) -> MemoryObservation:
     return MemoryObservation(content=result.output, **result.data)
 
 
-# Like todo it changes nothing of the workspace; what may be a note is decided by the notes.
-TOOL = Tool("memory", Memory, Effect.READ, run, _to_action, _to_observation)
+# A write, as a note goes on speaking in later sessions.
+TOOL = Tool("memory", Memory, Effect.WRITE, run, _to_action, _to_observation)

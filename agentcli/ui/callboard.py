@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction
@@ -131,18 +131,20 @@ class CallBoard:
         screen.put("call", [self._line(action, icon, status)], whole=False)
         screen.put("call", indent(self._rest_of(action)))
         screen.put("call", indent(below))
-        screen.put("call", indent([*call_lines(action), *result.lines]), whole=False)
+        screen.put("call", indent([*call_lines(action), *result.lines]), whole=result.whole)
 
     def _put_result(self, call: _Call, result: Outcome) -> None:
         if self._last_line_of != call.action.id:
             self._announce(call)
         facts = list(result.status)
         is_command = isinstance(call.action, CmdRunAction | IPythonRunCellAction)
-        if result.lines and (is_command or not facts):
+        if result.lines and not result.whole and (is_command or not facts):
             facts += [Span(" · ")] if facts else []
             facts += [Span(plain(result.lines[-1]).strip())]
         if facts:
             self._screen.put("call", [clip([Span("  "), *facts], self._screen.width)])
+        if result.whole:
+            self._screen.put("call", indent(result.lines))
 
     def _line(self, action: Action, icon: Span, status: list[Span]) -> Line:
         """`• bash    $ pytest -q · exit 0`: the text of the call gives way, never its result."""
@@ -184,4 +186,4 @@ def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outc
     if decided.decision == "deny":
         return Outcome([Span(text, "yellow")], failed=True)
     separator = [Span(" · ", "dim")] if result.status else []
-    return Outcome([*result.status, *separator, Span(text, "dim")], result.lines, result.failed)
+    return replace(result, status=[*result.status, *separator, Span(text, "dim")])

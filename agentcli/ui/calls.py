@@ -40,6 +40,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     IPythonRunCellObservation,
     MCPObservation,
+    MemoryObservation,
     RecallObservation,
     SearchObservation,
     TaskTrackingObservation,
@@ -67,11 +68,13 @@ _VERBOSE_LIMIT = 200
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended: `status` stands on the line of the call, `lines` under it."""
+    """How a call ended: `status` stands on the line of the call, `lines` under it; `whole`: none of
+    them may be cut or left out."""
 
     status: list[Span] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     failed: bool = False
+    whole: bool = False
 
 
 def call_name(action: Action) -> str:
@@ -119,8 +122,8 @@ def _rarer_call_text(action: Action) -> str:
             return f"{server}.{name}{_arguments(arguments)}"
         case ToolCallAction(raw_arguments=raw):
             return raw
-        case MemoryAction(command=command, target=target, text=text):
-            return f"{command} in {target}: {text}"
+        case MemoryAction(command=command, target=target):
+            return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
         case AgentDelegateAction(agent=agent, inputs=inputs):
@@ -176,6 +179,8 @@ def _other_outcome(observation: Observation, verbose: int) -> Outcome:
         case BrowserOutputObservation(status_code=int() as code):
             status = [Span(f"status {code}", "red" if failed else "dim")]
             return Outcome(status, failed=failed)
+        case MemoryObservation(path=path):
+            return Outcome([Span(path, "dim")], _changed_note(observation), whole=True)
         case AgentDelegateObservation(session_id=session_id):
             return Outcome([Span(session_id, "dim")], tail(observation.content, 3, verbose))
         case MCPObservation() | ToolResultObservation() if failed:
@@ -215,6 +220,19 @@ def _change_outcome(diff: str, existed: bool, verbose: int) -> Outcome:
         status = [Span("unchanged", "dim")]
     limit = _DIFF_LIMIT if existed else _NEW_FILE_LIMIT
     return Outcome(status, diff_lines(diff, _VERBOSE_LIMIT if verbose else limit))
+
+
+def _changed_note(observation: MemoryObservation) -> list[Line]:
+    """Whole: later sessions are told it, so people must be able to object."""
+    signs: tuple[tuple[str, str, Style], ...] = (
+        ("-", observation.removed, "red"),
+        ("+", observation.added, "green"),
+    )
+    return [
+        [Span(f"{sign} {row}", style)]
+        for sign, text, style in signs
+        for row in (printable(text).split("\n") if text else ())
+    ]
 
 
 def _failure(observation: Observation) -> Outcome:

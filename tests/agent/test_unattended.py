@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentcli.agent.agent import Ending
 from agentcli.agent.unattended import for_want_of_approval
-from agentcli.events import Source
-from agentcli.events.actions import CmdRunAction, MessageAction
+from agentcli.events import Action, Source
+from agentcli.events.actions import CmdRunAction, MemoryAction, MessageAction
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,
@@ -30,6 +30,12 @@ SAID = MessageAction(content="That is all.")
 
 def exit_code(events, ending):
     numbered = [event.model_copy(update={"id": n}) for n, event in enumerate(events)]
+    judged = 0
+    for place, event in enumerate(numbered):
+        if isinstance(event, Action):
+            judged = event.id
+        elif isinstance(event, DecisionObservation):
+            numbered[place] = event.model_copy(update={"cause": judged})
     return for_want_of_approval(numbered, ending).exit_code
 
 
@@ -49,6 +55,12 @@ def test_work_after_a_refusal_is_a_way_around_it():
 def test_giving_up_after_a_refusal_is_for_want_of_approval_whatever_came_between():
     assert exit_code([TASK, *REFUSED, *WORKED, SAID], GAVE_UP) == 5
     assert exit_code([TASK, *WORKED, SAID], GAVE_UP) == 1
+
+
+def test_no_task_waits_for_a_note():
+    note = MemoryAction(command="add", target="user", text="likes tabs")
+    assert exit_code([TASK, *WORKED, note, *REFUSED[1:], SAID], ANSWERED) == 0
+    assert exit_code([TASK, *REFUSED, note, *REFUSED[1:], SAID], ANSWERED) == 5
 
 
 def test_only_this_turn_counts():

@@ -102,6 +102,7 @@ class Arena:
         return [
             *(settings / "config.toml", settings / "rules", state / "trust.json"),
             *(earlier / "state.pkl", earlier / "log", earlier / "events/1.json"),
+            *(state / "notes/earlier-00000000/MEMORY.md", state / "USER.md"),
         ]
 
     def hand_over(self) -> None:

@@ -17,6 +17,7 @@ from agentcli.events.actions import (
     FileWriteAction,
     IPythonRunCellAction,
     MCPAction,
+    MemoryAction,
     SearchAction,
 )
 from agentcli.events.base import Risk
@@ -32,6 +33,7 @@ EFFECTS = {
     "edit": "write",
     "browse": "network",
     "call_tool_mcp": "execute",
+    "memory": "write",
 }
 MODES = {
     "plan": {"mode": "plan", "contained": True},
@@ -118,6 +120,8 @@ ACTIONS = {
     "network": run("make", network=True, reason="to fetch"),
     "unsandboxed": run("make", unsandboxed=True),
     "page": BrowseURLAction(url="https://example.org"),
+    "note": MemoryAction(command="add", target="memory", text="x"),
+    "note on the user": MemoryAction(command="add", target="user", text="x"),
     "other tool": MCPAction(server="db", name="drop"),
     "high risk": run("danger"),
     "high risk edit": FileEditAction(path="src/danger"),
@@ -125,11 +129,11 @@ ACTIONS = {
     "stop of a job": run("stop", job="1"),
 }
 READS = ("read", "search", "read-only command", "status of a job")
-EDITS = ("edit",)
+EDITS = ("edit", "note")
 CONTAINED = ("command", "background", "python", "input")
 BEYOND = (
     *("edit outside", "edit by link", "hooks", "network", "unsandboxed", "page", "other tool"),
-    *("high risk",),
+    *("high risk", "note on the user"),
 )
 TABLE = {
     "plan": {"allow": READS, "deny": (*EDITS, *CONTAINED, *BEYOND, "high risk edit")},
@@ -286,6 +290,13 @@ def test_what_only_reads_is_not_rated(world):
     world.decide(run("ls"))
     world.decide(FileReadAction(path="x"))
     assert world.rated == []
+
+
+def test_a_rule_about_notes_is_about_those_on_the_user_too(world):
+    told = ACTIONS["note on the user"]
+    assert world.decide(told, "allow memory").decision == "allow"
+    assert world.decide(ACTIONS["note"], "deny memory", mode="yolo").decision == "deny"
+    assert world.policy().grant_for(told) == "memory"
 
 
 def test_a_path_that_can_not_be_is_refused(world):

@@ -11,21 +11,21 @@ from agentcli.tools.session_search import TOOL as SESSION_SEARCH
 
 
 def test_notes_are_kept_changed_and_forgotten(use, ctx, tmp_path):
-    ctx.notes = Notes(tmp_path)
+    ctx.notes = Notes(tmp_path / "p", tmp_path)
     result = use(MEMORY, command="add", text="Tests run with make check.")
     assert result.output == "Kept for later sessions: 1 note, 2,174 characters left."
     use(MEMORY, command="add", target="user", text="Prefers tabs.")
     use(MEMORY, command="replace", old="make check", text="Tests run with tox.")
-    assert (tmp_path / "MEMORY.md").read_text() == "Tests run with tox.\n"
+    assert (tmp_path / "p/MEMORY.md").read_text() == "Tests run with tox.\n"
     result = use(MEMORY, command="remove", old="tox")
     assert result.output.startswith("Kept for later sessions: 0 notes")
     assert (tmp_path / "USER.md").read_text() == "Prefers tabs.\n"
 
 
 def test_what_the_file_was_is_told_if_someone_changed_it(use, ctx, tmp_path):
-    ctx.notes = Notes(tmp_path)
+    ctx.notes = Notes(tmp_path / "p", tmp_path)
     use(MEMORY, command="add", text="one")
-    (tmp_path / "MEMORY.md").write_text("by hand\n")
+    (tmp_path / "p/MEMORY.md").write_text("by hand\n")
     assert "MEMORY.md.bak" in use(MEMORY, command="add", text="two").output
 
 

@@ -1,0 +1,42 @@
+"""`agent notes`: what the model has noted for later sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, here, home
+from agentcli.ui.sanitize import say
+
+
+def notes(
+    only_path: Annotated[
+        bool, typer.Option("--path", help="Only the file of the notes on this project.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """The model's notes on this project and on you. They are yours to edit:
+    $EDITOR "$(agent notes --path)"."""
+    from agentcli.knowing import notes_on
+    from agentcli.memory.notes import FILES
+
+    kept = notes_on(here(), home(), Path(os.environ.get("HOME") or Path.home()))
+    if only_path:
+        say(str(kept.path("memory")))
+        return
+    found = [(kept.path(target), kept.entries(target)) for target in FILES]
+    if as_json:
+        print(json.dumps([{"path": str(path), "notes": entries} for path, entries in found]))
+        return
+    for path, entries in found:
+        say(f"{path}: {len(entries) or 'no'} {'note' if len(entries) == 1 else 'notes'}")
+        for entry in entries:
+            say("- " + entry.replace("\n", "\n  "))
+    kept.recalled()
+    for notice in kept.notices:
+        say(f"agent: {notice}", sys.stderr)
