@@ -35,7 +35,7 @@ def memory(
     limits: Limits,
 ) -> Memory:
     """What `session` shows the model. Raises ConfigError for settings that can't be."""
-    main, chain = models.part("main"), models.part("condenser")
+    chain = models.part("condenser")
 
     def quietly(progress: Progress) -> None:
         # What the summariser writes is nothing the agent says.
@@ -54,14 +54,22 @@ def memory(
         asked = replace(request, session_id=session.id, budget_usd=left)
         return chain.complete(asked, quietly, keep)
 
-    names = Models(
-        main.model,
-        chain.model,
+    names, catalog = _names(settings, models), Catalog(settings.prices)
+    return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
+
+
+def check(settings: Settings, models: LLMRegistry) -> None:
+    """Raises ConfigError for settings that can't be."""
+    build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
+
+
+def _names(settings: Settings, models: LLMRegistry) -> Models:
+    return Models(
+        models.part("main").model,
+        models.part("condenser").model,
         settings.model.output_tokens,
         settings.model.context_tokens,
     )
-    catalog = Catalog(settings.prices)
-    return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
 
 
 @dataclass(frozen=True)

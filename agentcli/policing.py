@@ -29,10 +29,21 @@ if TYPE_CHECKING:
 RULES_FILE = "rules"
 
 
+def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
+    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
+    that were left out."""
+    for _ in _rules(settings):
+        pass
+    if not _saved_file(environ).exists():
+        return []
+    saved = _saved_rules(environ)
+    saved.load(workspace)
+    return saved.notices
+
+
 @dataclass
 class SessionPolicy:
-    """The policy of a session; made when it is first asked, or at once where there are rules, as
-    one of them may be none."""
+    """The policy of a session, made when it is first asked; its rules are known to be good."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -41,16 +52,6 @@ class SessionPolicy:
     tools: ToolCollection
     context: ToolContext
     ask_judge: Callable[[str], str]
-
-    def check(self) -> list[str]:
-        """Raises ConfigError for a rule that is none. Returns lines for the person about saved
-        ones that were left out."""
-        security = self.settings.security
-        saved = user_file(self.environ).with_name(RULES_FILE)
-        if not (security.deny or security.ask or security.allow or saved.exists()):
-            return []
-        _ = self._policy
-        return self._saved.notices
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._policy.decide(action, grants)
@@ -66,9 +67,7 @@ class SessionPolicy:
 
     @cached_property
     def _saved(self) -> SavedRules:
-        from agentcli.security.saved_rules import SavedRules
-
-        return SavedRules(user_file(self.environ).with_name(RULES_FILE))
+        return _saved_rules(self.environ)
 
     @cached_property
     def _policy(self) -> Policy:
@@ -81,7 +80,7 @@ class SessionPolicy:
             mode=settings.agent.approval,
             contained=self.sandbox.contains,
             borders=borders,
-            rules=(*self._rules(), *self._saved.load(self.workspace)),
+            rules=(*_rules(self.settings), *self._saved.load(self.workspace)),
             effect_of=self.tools.effect,
             locate=self.context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
@@ -93,19 +92,6 @@ class SessionPolicy:
 
     def _cwd(self) -> str:
         return self.context.shell.cwd
-
-    def _rules(self) -> Iterator[Rule]:
-        from agentcli.security.rules import parse_rule
-
-        security = self.settings.security
-        lists: dict[Decision, list[str]] = {
-            "deny": security.deny,
-            "ask": security.ask,
-            "allow": security.allow,
-        }
-        for decision, texts in lists.items():
-            for text in texts:
-                yield parse_rule(text, decision, f"security.{decision}")
 
     def _analyzers(self) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
         from agentcli.security.analyzer import model_rating
@@ -123,3 +109,27 @@ class SessionPolicy:
                 yield model_rating
             else:
                 yield Judge(self.ask_judge)
+
+
+def _rules(settings: Settings) -> Iterator[Rule]:
+    security = settings.security
+    lists: dict[Decision, list[str]] = {
+        "deny": security.deny,
+        "ask": security.ask,
+        "allow": security.allow,
+    }
+    for decision, texts in lists.items():
+        for text in texts:
+            from agentcli.security.rules import parse_rule
+
+            yield parse_rule(text, decision, f"security.{decision}")
+
+
+def _saved_file(environ: Mapping[str, str]) -> Path:
+    return user_file(environ).with_name(RULES_FILE)
+
+
+def _saved_rules(environ: Mapping[str, str]) -> SavedRules:
+    from agentcli.security.saved_rules import SavedRules
+
+    return SavedRules(_saved_file(environ))

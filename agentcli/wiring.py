@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
 from agentcli.config import state_home
-from agentcli.errors import ConfigError, SessionError
+from agentcli.errors import ConfigError
 from agentcli.events import Action, Source
 from agentcli.events.actions import (
     CmdRunAction,
@@ -25,11 +26,9 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.live import live
-from agentcli.events.observations import (
-    SessionStartedObservation,
-)
-from agentcli.events.progress import Notice
+from agentcli.events.observations import SessionStartedObservation
 from agentcli.hook_setup import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
+from agentcli.interrupts import shield
 from agentcli.judging import ask_judge
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
@@ -38,10 +37,9 @@ from agentcli.llm.registry import Registry
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
 from agentcli.memory.facts import WorkspaceFacts
-from agentcli.memory.knowledge import Knowledge
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import ToolSchema
-from agentcli.policing import SessionPolicy
+from agentcli.policing import SessionPolicy, check_rules
 from agentcli.reopening import (
     end_survivors,
     last_exports,
@@ -61,9 +59,11 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
+from agentcli.sessions.store import writing_to
 from agentcli.settings import Settings
 from agentcli.tools.base import Effect, Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
+from agentcli.workbench import Workbench, let_go
 
 if TYPE_CHECKING:
     from agentcli.runtime.checkpoints import Checkpoints
@@ -82,43 +82,19 @@ AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], App
 the file of a path holds now."""
 
 
-@dataclass
-class Workbench:
-    """A session with everything that works on it; `close` ends the shell and lets the lock go."""
+@dataclass(frozen=True)
+class Prepared:
+    """What a session is put together from and what can fail by its settings, found good while
+    there is no session yet. `notices` are for the person."""
 
-    session: Session
-    agent: Agent
-    context: ToolContext
-    knowledge: Knowledge
-    hooks: SessionHooks | None = None
-    notices: Sequence[str] = ()
-
-    def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
-        """Record a message of the user and what it brings up, with the first one what the workspace
-        is like. Raises UsageError when it calls a task without its inputs, SessionError when a hook
-        of the user does not let it pass."""
-        knowing.check_call(self.knowledge, text)
-        if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
-            raise SessionError(f"a hook refused the message: {why}")
-        self.session.emit(
-            MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
-        )
-        self.knowledge.recall(self.session)
-
-    def begin(self, *, resumed: bool) -> None:
-        """The session is open and whoever follows it is there."""
-        for notice in self.notices:
-            self.session.notify(Notice(notice))
-        if self.hooks is not None:
-            self.hooks.started(self.session, resumed=resumed)
-
-    def close(self, reason: str = "ended") -> None:
-        """`reason` is for the hooks: how the turn ended."""
-        if self.hooks is not None:
-            self.hooks.ended(self.session, reason)
-        self.context.shell.close()
-        self.context.python.close()
-        self.session.close()
+    folder: Path
+    redactor: Redactor
+    registry: Registry
+    models: LLMRegistry
+    safety: Safety
+    notices: Sequence[str]
+    system_text: str = ""
+    """Of a new session."""
 
 
 @dataclass(frozen=True)
@@ -148,40 +124,44 @@ class Wiring:
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )
 
+    def prepare(self) -> Prepared:
+        """For a new session, of which there is nothing on disk yet. Raises ConfigError when no
+        session can begin under these settings."""
+        ready = self._prepared(new_folder(self.home), self.settings.model.name, State())
+        return replace(ready, system_text=self._system_text(ready))
+
     def create(
-        self, subscribers: Callable[[Session], Sequence[Subscriber]], name: str | None = None
+        self,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        name: str | None = None,
+        ready: Prepared | None = None,
     ) -> Workbench:
         """A new session. Raises ConfigError when there is no model, SessionError when the session
-        can't be written."""
-        redactor = Redactor()
-        registry = self.registry(redactor.learn)
-        models = self.models(registry, self.settings.model.name)
-        llm = models.part("main")
-        llm.warm_up()
-        self._require_prices(models, State())
-        folder = new_folder(self.home)
-        safety = self._safety(folder)
-        layer = safety.sandbox.layer
-        session = Session.create(folder)
-        bench = self._bench(session, registry, models, redactor, safety)
-        bench.knowledge.begin(session.events)
-        for subscriber in subscribers(session):
-            session.subscribe(subscriber)
-        session.emit(self._started(session, llm.model, layer, name=name))
-        session.emit(
-            SystemMessageAction(
-                content=knowing.system_text(
-                    self.settings,
-                    self.home,
-                    llm.model,
-                    safety.facts(),
-                    watched=self.interactive,
-                ),
-                tools=tuple(_schema_dict(schema) for schema in bench.agent.schemas),
-                source=Source.ENVIRONMENT,
+        can't be written; then nothing of it is left."""
+        ready = ready or self.prepare()
+        with ExitStack() as undo, writing_to(ready.folder):
+            with shield():
+                session = Session.create(ready.folder)
+                undo.callback(let_go, session, fresh=True)
+            bench = self._bench(session, ready)
+            bench.fresh = True
+            with shield():
+                undo.pop_all()
+                undo.callback(bench.close, "failed")
+            bench.context.shell.start()
+            bench.knowledge.begin(session.events)
+            for subscriber in subscribers(session):
+                session.subscribe(subscriber)
+            session.emit(self._started(session, ready, name=name))
+            session.emit(
+                SystemMessageAction(
+                    content=ready.system_text,
+                    tools=tuple(_schema_dict(schema) for schema in bench.agent.schemas),
+                    source=Source.ENVIRONMENT,
+                )
             )
-        )
-        bench.begin(resumed=False)
+            bench.begin(resumed=False)
+            undo.pop_all()
         return bench
 
     def reopen(
@@ -195,36 +175,56 @@ class Wiring:
         """An existing session, to go on with, with its own model unless `model` names another.
         Raises UsageError when another process holds it or, unless there is a message to come
         (`has_message`), nothing is left to do; SessionError when it is damaged."""
-        session = Session.open(folder)
-        try:
+        with ExitStack() as undo, writing_to(folder):
+            with shield():
+                session = Session.open(folder)
+                undo.callback(session.close)
             stored = require_work(session, has_message, interactive=self.interactive)
             end_survivors(session.id, self.environ)
-            redactor = Redactor()
-            registry = self.registry(redactor.learn)
-            models = self.models(registry, model or session.state.model)
-            llm = models.part("main")
-            llm.warm_up()
-            self._require_prices(models, session.state)
-            safety = self._safety(folder)
-            bench = self._bench(session, registry, models, redactor, safety, stored)
-        except BaseException:
-            session.close()
-            raise
-        bench.knowledge.begin(session.events)
-        for subscriber in subscribers(session):
-            session.subscribe(subscriber)
-        moved = session.state.workspace != str(self.workspace)
-        contained = told_of_sandbox(session.events, safety.facts())
-        session.emit(self._started(session, llm.model, safety.sandbox.layer, resumed=True))
-        if moved:
-            told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
-            session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-        if contained:
-            session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
-        bench.begin(resumed=True)
-        if not has_message:
-            bench.knowledge.recall(session)
+            ready = self._prepared(folder, model or session.state.model, session.state)
+            bench = self._bench(session, ready, stored)
+            with shield():
+                undo.pop_all()
+                undo.callback(bench.close, "failed")
+            bench.context.shell.start()
+            bench.knowledge.begin(session.events)
+            for subscriber in subscribers(session):
+                session.subscribe(subscriber)
+            moved = session.state.workspace != str(self.workspace)
+            contained = told_of_sandbox(session.events, ready.safety.facts())
+            session.emit(self._started(session, ready, resumed=True))
+            if moved:
+                told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
+                session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+            if contained:
+                session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
+            bench.begin(resumed=True)
+            if not has_message:
+                bench.knowledge.recall(session)
+            undo.pop_all()
         return bench
+
+    def _prepared(self, folder: Path, model: str, state: State) -> Prepared:
+        """For the session in `folder`, which need not be there yet. Raises ConfigError."""
+        redactor = Redactor()
+        registry = self.registry(redactor.learn)
+        redactor.learn(*registry.keys())
+        models = self.models(registry, model)
+        models.part("main").warm_up()
+        self._require_prices(models, state)
+        condensing.check(self.settings, models)
+        safety = self._safety(folder)
+        notices = check_rules(self.settings, self.environ, self.workspace)
+        return Prepared(folder, redactor, registry, models, safety, notices)
+
+    def _system_text(self, ready: Prepared) -> str:
+        return knowing.system_text(
+            self.settings,
+            self.home,
+            ready.models.part("main").model,
+            ready.safety.facts(),
+            watched=self.interactive,
+        )
 
     def models(self, registry: Registry, wanted: str) -> LLMRegistry:
         """The models by the part they play, of the main part the `wanted` one first. Raises
@@ -254,19 +254,13 @@ class Wiring:
         )
 
     def _bench(
-        self,
-        session: Session,
-        registry: Registry,
-        models: LLMRegistry,
-        redactor: Redactor,
-        safety: Safety,
-        stored: SystemMessageAction | None = None,
+        self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
     ) -> Workbench:
-        redactor.learn(*registry.keys())
-        session.redact = redactor
+        registry, models, safety = ready.registry, ready.models, ready.safety
+        session.redact = ready.redactor
         log_to(session.folder / "log", session.redact)
         context = self._context(session, registry, safety)
-        notes = knowing.equip(context, session, self.settings, redactor, safety.borders.home)
+        notes = knowing.equip(context, session, self.settings, ready.redactor, safety.borders.home)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
         hooks = self.hooks(session, registry, safety.sandbox)
@@ -281,7 +275,6 @@ class Wiring:
             context,
             ask_judge(models, session, spending),
         )
-        notices = policy.check()
         environment = self._environment(registry, "")
         known = knowing.knowledge(
             self.settings,
@@ -311,8 +304,7 @@ class Wiring:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        context.shell.start()
-        return Workbench(session, agent, context, known, hooks, notices)
+        return Workbench(session, agent, context, known, hooks, ready.notices)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
@@ -454,8 +446,7 @@ class Wiring:
     def _started(
         self,
         session: Session,
-        model: str,
-        layer: str,
+        ready: Prepared,
         *,
         resumed: bool = False,
         name: str | None = None,
@@ -463,8 +454,8 @@ class Wiring:
         return SessionStartedObservation(
             version=__version__,
             session_id=session.id,
-            model=model,
-            sandbox=layer,
+            model=ready.models.part("main").model,
+            sandbox=ready.safety.sandbox.layer,
             workspace=str(self.workspace),
             pid=os.getpid(),
             host=socket.gethostname(),

@@ -9,7 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from agentcli.cli.work import Outcome
-    from agentcli.wiring import Wiring, Workbench
+    from agentcli.wiring import Wiring
+    from agentcli.workbench import Workbench
 
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
@@ -71,8 +72,9 @@ class _Demo:
         return resolve_workspace(folder)
 
     def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
-        bench = wiring.create(outcome.subscribers, None)
-        bench.say(_TASK)
+        bench = wiring.create(outcome.subscribers)
+        with bench.closed_on_failure():
+            bench.say(_TASK)
         return bench
 
 

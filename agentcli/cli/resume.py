@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from agentcli.sessions.finder import Found
     from agentcli.sessions.session import Session, Subscriber
     from agentcli.ui.picker import Choice
-    from agentcli.wiring import Wiring, Workbench
+    from agentcli.wiring import Wiring
+    from agentcli.workbench import Workbench
 
 _LONGEST_QUOTED = 60
 
@@ -119,13 +120,16 @@ class Reopening:
             piped_beside(wiring, self._flags.no_stdin or self._message == "-") if message else None
         )
         image_urls = attached(self._images)
-        bench = wiring.reopen(
-            self._folder, subscribers, self._flags.model, has_message=bool(message)
-        )
-        if message and piped is not None:
-            limit = wiring.settings.input.stdin_max_bytes
-            said = stdin.with_piped(message, piped, bench.session.outputs, limit)
-            bench.say(said, image_urls)
+        heard = (message or "").encode() if self._message == "-" else piped.data if piped else b""
+        with stdin.kept_on_failure(heard):
+            bench = wiring.reopen(
+                self._folder, subscribers, self._flags.model, has_message=bool(message)
+            )
+            if message and piped is not None:
+                with bench.closed_on_failure():
+                    limit = wiring.settings.input.stdin_max_bytes
+                    said = stdin.with_piped(message, piped, bench.session.outputs, limit)
+                    bench.say(said, image_urls)
         return bench
 
     def _tell_standing(self, session: Session) -> None:

@@ -13,7 +13,8 @@ from agentcli.cli.flags import Flags, with_flags
 if TYPE_CHECKING:
     from agentcli.cli import stdin
     from agentcli.cli.work import Outcome
-    from agentcli.wiring import Wiring, Workbench
+    from agentcli.wiring import Wiring
+    from agentcli.workbench import Workbench
 
 
 @with_flags
@@ -76,22 +77,27 @@ class _Starting:
         from agentcli.errors import UsageError
 
         task = self._task
-        if task == "-" or (task is None and stdin.is_piped() and not self._no_stdin):
-            bench_task, piped = stdin.read_task(), None
-        else:
-            if not task or not task.strip():
-                raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
-            bench_task, piped = task, piped_beside(wiring, self._no_stdin)
+        all_piped = task == "-" or (task is None and stdin.is_piped() and not self._no_stdin)
+        if not all_piped and not (task or "").strip():
+            raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
         image_urls = attached(self._images)
-        bench = wiring.create(outcome.subscribers, self._checked_name(wiring))
+        name = self._checked_name(wiring)
+        # What can be known to be wrong is told before anyone waits for the end of a pipe.
+        ready = wiring.prepare()
         limit = wiring.settings.input.stdin_max_bytes
-        if piped is None:
-            piped = stdin.Piped(b"", whole=True)
-            if len(bench_task.encode()) > limit:
-                piped = stdin.Piped(bench_task.encode(), whole=True)
-                bench_task = "The task was piped in:"
-        said = stdin.with_piped(bench_task, piped, bench.session.outputs, limit)
-        bench.say(said, image_urls)
+        if all_piped:
+            task, piped = stdin.read_task(), stdin.Piped(b"", whole=True)
+            heard = task.encode()
+            if len(heard) > limit:
+                task, piped = "The task was piped in:", stdin.Piped(heard, whole=True)
+        else:
+            piped = piped_beside(wiring, self._no_stdin)
+            heard = piped.data
+        with stdin.kept_on_failure(heard):
+            bench = wiring.create(outcome.subscribers, name, ready)
+            with bench.closed_on_failure():
+                said = stdin.with_piped(task or "", piped, bench.session.outputs, limit)
+                bench.say(said, image_urls)
         return bench
 
 

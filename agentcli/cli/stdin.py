@@ -6,8 +6,10 @@ import codecs
 import os
 import select
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +120,24 @@ def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
         f"<stdin>\n{head[: head.rfind(chr(10)) + 1] or head}\n[… left out …]\n"
         f"{tail[tail.find(chr(10)) + 1 :].rstrip()}\n</stdin>"
     )
+
+
+@contextmanager
+def kept_on_failure(heard: bytes) -> Iterator[None]:
+    """What came through a pipe can't be read again: when the block fails, it is kept in a file of
+    the system's folder for temporary ones, and the person is told where."""
+    try:
+        yield
+    except BaseException:
+        if heard:
+            try:
+                fd, path = tempfile.mkstemp(prefix="agent-stdin-", suffix=".txt")
+                with open(fd, "wb") as file:
+                    file.write(heard)
+                tell_on_stderr(f"what came through stdin is kept in {path}")
+            except OSError as error:
+                tell_on_stderr(f"what came through stdin could not be kept: {error.strerror}")
+        raise
 
 
 def _keep(piped: Piped, outputs: Path, name: str) -> Path:

@@ -28,11 +28,13 @@ from agentcli.sessions.held_text import NoSecrets
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.held_back import HeldBack
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
-from agentcli.wiring import Wiring, Workbench
+from agentcli.wiring import Wiring
+from agentcli.workbench import Workbench
 
 OutputFormat = Literal["text", "json", "stream-json"]
 
@@ -75,12 +77,16 @@ class Outcome:
             sys.stderr, quiet=options.quiet, verbose=int(options.verbose)
         )
         self._json: JsonLinesWriter | None = None
+        self._held_back: HeldBack | None = None
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
         self.renderer.expect(session.pending_actions())
         self._json = self._writer(session.id)
-        told = [self.renderer, self._json] if self._json else [self.renderer]
+        told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]
+        if not session.events:
+            self._held_back, *others = [HeldBack(each) for each in told]
+            told = [self._held_back, *others]
         return [*told, self._counter]
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
@@ -97,13 +103,18 @@ class Outcome:
                 _write_answer(self._options.answer_file, summary.answer)
             except SessionError as problem:
                 summary = self._summary(result, problem)
-        if self.session is None and summary.error:
+        gone = not summary.session_id
+        if gone and self._held_back is not None:
+            with suppress(OSError):
+                self._held_back.give_up()
+                self.renderer.close()
+        if gone and summary.error:
             complain(summary.error, summary.hint)
         else:
             # Without a reader of stderr the answer still has one.
             with suppress(OSError):
                 self.renderer.closing_line(summary)
-        writer = self._json or self._writer("")
+        writer = self._writer("") if gone else self._json
         if writer is not None:
             writer.write_result(summary)
         elif summary.answer and not self._answer_is_on_screen():
@@ -131,7 +142,7 @@ class Outcome:
         done = self._counter.facts
         return RunSummary(
             status="error" if error else ending.agent_state if ending else "",
-            session_id=session.id if session else "",
+            session_id=session.id if session and _can_go_on(session) else "",
             exit_code=error.exit_code if error else ending.exit_code if ending else 0,
             reason=ending.reason if ending else "",
             duration_s=time.monotonic() - self._started,
@@ -209,9 +220,13 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
                 outcome.renderer.close()
 
 
+def _can_go_on(session: Session) -> bool:
+    """A session that never got its task is gone."""
+    return bool(session.state.title)
+
+
 def _resume_command(session: Session | None) -> str:
-    """Empty for a session that was refused its task: it has nothing to go on with."""
-    return f"agent resume {session.id}" if session and session.state.title else ""
+    return f"agent resume {session.id}" if session and _can_go_on(session) else ""
 
 
 def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:

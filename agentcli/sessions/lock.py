@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError, UsageError
+from agentcli.sessions.store import writing_to
 
 
 class SessionLock:
@@ -25,7 +26,8 @@ class SessionLock:
     def __init__(self, path: Path) -> None:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._fd = os.open(path, flags, 0o600)
+            with writing_to(path):
+                self._fd = os.open(path, flags, 0o600)
         except OSError as error:
             raise SessionError(f"{path} can't be opened: {error.strerror}") from error
         try:

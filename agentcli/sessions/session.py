@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +54,7 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
-from agentcli.sessions.store import EventStore, encode
+from agentcli.sessions.store import EventStore, encode, unwritable
 
 _SAVE_STATE_EVERY = 20
 
@@ -111,24 +113,31 @@ class Session:
         past = record.events if record else []
         self.events = EventLog(past, lambda start: read_stretch(folder, start))
         self.state: State = record.state if record else State()
+        self.outputs.mkdir(mode=0o700, exist_ok=True)
         self._store.open(len(past), _bodies(past[len(past) // PAGE * PAGE :]))
         for start in record.log.stale_pages if record else ():
             self._store.make_page(start, _bodies(past[start : start + PAGE]))
-        self.outputs.mkdir(mode=0o700, exist_ok=True)
 
     @classmethod
     def create(cls, folder: Path) -> Session:
-        """A new session in a new folder. Raises SessionError when it can't be made."""
+        """A new session in a new folder. Raises SessionError when it can't be made; then there is
+        no such folder."""
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_safe_place(folder.parent)
             folder.mkdir(mode=0o700)
-            return cls(folder, SessionLock(folder / "session.lock"), None)
         except OSError as error:
-            raise SessionError(
-                f"can't make a session in {folder.parent}: {error.strerror}",
-                hint="set AGENT_HOME to a folder that can be written",
-            ) from error
+            raise unwritable(folder.parent, error) from error
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            lock = SessionLock(folder / "session.lock")
+            undo.callback(lock.release)
+            try:
+                session = cls(folder, lock, None)
+            except OSError as error:
+                raise unwritable(folder.parent, error) from error
+            undo.pop_all()
+        return session
 
     @classmethod
     def open(cls, folder: Path) -> Session:
@@ -158,7 +167,11 @@ class Session:
         except BaseException:
             lock.release()
             raise
-        session._recover()
+        try:
+            session._recover()
+        except BaseException:
+            session.close()
+            raise
         return session
 
     def __enter__(self) -> Session:
@@ -304,6 +317,12 @@ class Session:
 
     def close(self) -> None:
         self._save_state()
+        self._store.close()
+        self._lock.release()
+
+    def discard(self) -> None:
+        """Close it, and as far as the disk allows leave nothing of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         self._store.close()
         self._lock.release()
 

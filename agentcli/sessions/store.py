@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from agentcli.sessions.pages import PAGE, write_page
 RESERVE_BYTES = 128 * 1024
 """Set aside on the disk, so that when it is full what was going on can still be recorded."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_WRITING = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.EFBIG)
 _PROC_FD = Path("/proc/self/fd")
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,13 @@ class EventStore:
                     hint="another program wrote to this session; fork it to go on",
                 ) from error
             except OSError as error:
-                raise _cannot_write(self._events, error) from error
+                raise unwritable(self._events, error) from error
             self._add_to_page(event_id, body)
         if barrier or self._unsynced_names:
             try:
                 self._fsync(self._folder_fd)
             except OSError as error:
-                raise _cannot_write(self._events, error) from error
+                raise unwritable(self._events, error) from error
         self._unsynced_names = not barrier
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class EventStore:
         except OSError as error:
             if error.errno not in _NO_ROOM or not self._free_reserve():
                 raise
-            self.exhausted = _cannot_write(self._events, error)
+            self.exhausted = unwritable(self._events, error)
             self._link_complete(name, body)
 
     def _link_complete(self, name: str, body: bytes) -> None:
@@ -189,13 +190,31 @@ def _allocate(fd: int, size: int) -> None:
         os.write(fd, b"\0" * size)
 
 
-def _cannot_write(path: Path, error: OSError) -> SessionError:
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Tells of a disk that takes nothing more, in a block that writes to `folder`, what
+    `unwritable` does."""
     try:
-        status = os.statvfs(path)
+        yield
+    except OSError as error:
+        if error.errno not in _NO_WRITING:
+            raise
+        raise unwritable(folder, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> SessionError:
+    """What to tell of a session that can't be written at `path`, there or not: how much room there
+    is, and what to do."""
+    known = next(folder for folder in (path, *path.parents) if folder.exists())
+    try:
+        status = os.statvfs(known)
         free = f"{status.f_bavail * status.f_frsize // 1024:,} kB free"
+        if status.f_files and not status.f_favail:
+            free += ", but no room for one more file"
     except OSError:
         free = "free space unknown"
     return SessionError(
         f"the session can't be written: {error.strerror} ({path}, {free})",
-        hint="make room or permissions there, then resume; nothing recorded before is lost",
+        hint="make room or permissions there, or set AGENT_HOME to another folder for new "
+        "sessions; nothing recorded before is lost",
     )

@@ -1,0 +1,52 @@
+"""A session is shown from the moment at which it can be gone on with."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agentcli.events import Event, Progress, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.events.progress import Notice
+
+
+class Follower(Protocol):
+    def on_event(self, event: Event) -> None: ...
+    def on_progress(self, progress: Progress) -> None: ...
+
+
+class HeldBack:
+    """Passes on to `follower` what happens in a new session once its task is recorded: whoever
+    reads its id there finds a session of that id that knows what to do."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._held: list[Event | Notice] | None = []
+
+    def on_event(self, event: Event) -> None:
+        if self._held is None:
+            self._follower.on_event(event)
+            return
+        self._held.append(event)
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            self._pass_on(self._held)
+
+    def on_progress(self, progress: Progress) -> None:
+        if self._held is not None and isinstance(progress, Notice):
+            self._held.append(progress)
+        else:
+            # What passes is nothing to tell later.
+            self._follower.on_progress(progress)
+
+    def give_up(self) -> None:
+        """There will be no such session; what happened on the way to it is passed on."""
+        held = self._held or []
+        self._pass_on([what for what in held if not isinstance(what, SessionStartedObservation)])
+
+    def _pass_on(self, held: list[Event | Notice]) -> None:
+        self._held = None
+        for what in held:
+            if isinstance(what, Event):
+                self._follower.on_event(what)
+            else:
+                self._follower.on_progress(what)
