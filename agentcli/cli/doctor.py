@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
+_LEAST_FREE_MB = 100
 _HINTS = {
     "refused": "check the key and where it comes from",
     "no_credit": "add credit to the account, or use another model: -m provider/model",
@@ -72,13 +73,26 @@ def _checks(wiring: Wiring, asking: bool) -> Iterator[Check]:
     bash = _program(wiring, "bash", "failed", "the bash tool needs it")
     yield bash
     if bash.status == "ok":
-        yield _shell(wiring)
+        yield from _tried("shell", lambda: iter([_shell(wiring)]))
     yield _program(wiring, "git", "warning", "repositories can't be read without it")
     yield _program(wiring, "rg", "warning", "searching is slower without ripgrep")
     yield Check("settings", "ok", _settings_files(wiring))
-    yield _storage(wiring.home)
-    yield from _sandbox(wiring)
+    storage = _storage(wiring.home)
+    yield storage
+    # Where the home takes nothing the rest is worth knowing all the same.
+    place = wiring.home if storage.status == "ok" else None
+    yield from _tried("sandbox", lambda: _sandbox(wiring, place))
     yield from _providers(wiring, asking)
+
+
+def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """`checks`, or what kept them from being made."""
+    try:
+        yield from checks()
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        detail = f"can't be tried out: {error.strerror or error}{where}"
+        yield Check(name, "failed", detail, "make room or permissions there")
 
 
 def _program(wiring: Wiring, name: str, without: Literal["warning", "failed"], why: str) -> Check:
@@ -135,16 +149,16 @@ def _shell(wiring: Wiring) -> Check:
     return Check("shell", "ok", f"keeps its state; runs as {user}, without your models' keys")
 
 
-def _sandbox(wiring: Wiring) -> Iterator[Check]:
-    """Which layer contains commands, why no stronger one, and what it lets through when tried."""
+def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
+    """Which layer contains commands, why no stronger one, and what it lets through when tried in a
+    folder in `place`, or in that for temporary files. Raises OSError when there is no such room."""
     from agentcli.config import user_file
     from agentcli.errors import ConfigError
     from agentcli.runtime.borders import find_borders
     from agentcli.runtime.sandbox import choose_sandbox
 
     settings = wiring.settings.sandbox
-    wiring.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="doctor-", dir=wiring.home) as name:
+    with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
         own = (wiring.home, user_file(wiring.environ).parent)
         borders = find_borders(wiring.workspace, wiring.environ, own=own, tmp=Path(name))
         try:
@@ -198,7 +212,10 @@ def _storage(home: Path) -> Check:
         hint = "set AGENT_HOME to a folder that can be written"
         return Check("storage", "failed", f"{home}: {error.strerror}", hint)
     free = shutil.disk_usage(home).free // 1_000_000
-    return Check("storage", "ok", f"{home} ({free:,} MB free)")
+    detail = f"{home} ({free:,} MB free)"
+    if free < _LEAST_FREE_MB:
+        return Check("storage", "warning", detail, "make room there: a session may need more")
+    return Check("storage", "ok", detail)
 
 
 def _providers(wiring: Wiring, asking: bool) -> Iterator[Check]:

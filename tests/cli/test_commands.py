@@ -145,6 +145,22 @@ def test_the_doctor_names_what_is_missing(agent, serve):
     assert "401" in broken.stdout
 
 
+def test_the_doctor_works_where_nothing_can_be_written(agent, serve):
+    agent.use(serve(models=["gpt-5.5"]), MODELS["responses"])
+    (agent.home / "file").write_text("")
+    agent.env["AGENT_HOME"] = str(agent.home / "file/state")
+    done = agent("doctor", "--json")
+    assert done.returncode == 3, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks["storage"]["status"] == "failed"
+    assert "AGENT_HOME" in checks["storage"]["hint"]
+    assert {check["name"] for check in checks.values() if check["status"] == "failed"} == {
+        "storage"
+    }
+    agent.env["TMPDIR"] = agent.env["AGENT_HOME"]
+    assert agent("doctor").returncode == 3
+
+
 def test_a_model_server_of_ones_own(agent, serve, tmp_path):
     server = serve([HttpError(500, "server_error", "once"), Reply("Mine.")])
     config = tmp_path / "config.toml"

@@ -354,7 +354,8 @@ def test_a_home_that_cannot_be_written_is_named(agent, serve):
     agent.env["AGENT_HOME"] = "/proc/no"
     done = agent("run", "x")
     assert done.returncode == 1
-    assert "can't make a session" in done.stderr
+    assert "can't be written" in done.stderr
+    assert "/proc/no/sessions" in done.stderr
     assert "AGENT_HOME" in done.stderr
 
 
