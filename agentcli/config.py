@@ -71,7 +71,8 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        hint = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
+        raise ConfigError(f"{path}: {error}", hint=hint) from error
 
 
 def load_settings(

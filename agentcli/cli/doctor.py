@@ -131,7 +131,10 @@ def _shell(wiring: Wiring) -> Check:
         )
         try:
             shell.run("agent_doctor=kept", timeout=_SHELL_LIMIT_S)
-            done = shell.run('echo "$agent_doctor"; id -un; compgen -e', timeout=_SHELL_LIMIT_S)
+            done = shell.run(
+                'echo "$agent_doctor"; id -un 2>/dev/null || id -u; compgen -e',
+                timeout=_SHELL_LIMIT_S,
+            )
         except (OSError, ValueError) as error:
             return Check("shell", "failed", f"does not start: {error}", "the bash tool needs it")
         finally:

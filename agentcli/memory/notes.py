@@ -8,14 +8,10 @@ prompt of this one stays as it is.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import stat
-import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +23,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
 from agentcli.memory.bounded_files import UnreadableText, read_bounded
 from agentcli.memory.framing import defused, digest
+from agentcli.own_files import locked, replace_file
 
 Target = Literal["memory", "user"]
 
@@ -36,8 +33,6 @@ LIMITS: dict[Target, int] = {"memory": 2_200, "user": 1_375}
 """Characters of a whole file, separators included."""
 REMINDER = "notes"
 """What the `nudge` of the reminder says."""
-_LOCK_S = 5.0
-_LOCK_PAUSE_S = 0.02
 _MOST_BYTES = 64 * 1024
 _JOIN = f"\n{SEPARATOR}\n"
 _MATCH_SHOWN = 60
@@ -191,9 +186,8 @@ class Notes:
     def _change(self, target: Target, change: Callable[[list[str]], list[str]]) -> Kept:
         path = self.path(target)
         try:
-            for folder in (path.parents[1], path.parent):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(path.parent):
+            path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked(path):
                 before = self._raw(target)
                 old = _entries(before)
                 new = change(old)
@@ -203,9 +197,10 @@ class Notes:
                 backup = None
                 if self._seen.get(target, digest(before)) != digest(before):
                     backup = path.with_name(f"{path.name}.bak")
-                    _write(backup, before)
-                _write(path, text + "\n" if text else "")
-                self._seen[target] = digest(text + "\n" if text else "")
+                    replace_file(backup, before.encode())
+                written = text + "\n" if text else ""
+                replace_file(path, written.encode())
+                self._seen[target] = digest(written)
         except OSError as error:
             raise ToolError(f"{path} can't be written: {error.strerror}") from error
         added, removed = (
@@ -220,10 +215,12 @@ class Notes:
 
     def _raw(self, target: Target) -> str:
         path = self.path(target)
-        if path.is_symlink():
-            raise ToolError(f"{path} is a link; notes are kept in files only.")
         try:
+            if path.is_symlink():
+                raise UnreadableText("is a link; notes are kept in files only")
             read = read_bounded(path, _MOST_BYTES, None)
+        except OSError as error:
+            raise ToolError(f"{path} can't be read: {error.strerror}") from error
         except UnreadableText as why:
             raise ToolError(f"{path} {why}.") from why
         if read is not None and read.cut:
@@ -247,26 +244,6 @@ def reminder(events: Sequence[Event]) -> MessageAction | None:
         source=Source.ENVIRONMENT,
         nudge=REMINDER,
     )
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Raises OSError, ToolError when another process does not let go."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    fd = os.open(folder / "notes.lock", flags, 0o600)
-    try:
-        deadline = time.monotonic() + _LOCK_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise ToolError("Another agent is writing the notes; try again.") from error
-                time.sleep(_LOCK_PAUSE_S)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _entries(text: str) -> list[str]:
@@ -314,22 +291,3 @@ def _listed(entries: Sequence[str]) -> str:
 
 def _is_unseen(char: str) -> bool:
     return char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cf", "Cn", "Co", "Cs")
-
-
-def _write(path: Path, text: str) -> None:
-    """In one go, for nobody else to read. Raises OSError."""
-    # The lock is held, so nobody else uses this name; what a killed process left is written over.
-    made = path.with_name(f".{path.name}.new")
-    with suppress(FileNotFoundError):
-        made.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(made, flags, stat.S_IRUSR | stat.S_IWUSR), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    made.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -41,7 +41,7 @@ class Failure:
 
 
 def hook(event: str, command: str) -> str:
-    return f"[[hooks.{event}]]\ncommand = {json.dumps(command)}\n"
+    return f"[[hooks.{event}]]\ncommand = {json.dumps(command)}\nsandboxed = false\n"
 
 
 def set_flag(key: str, value: str) -> tuple[str, ...]:
