@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentcli.errors import ConfigError
+from agentcli.homes import expanded
 from agentcli.own_files import own_fault
 from agentcli.settings import (
     HooksSettings,
@@ -54,25 +55,17 @@ class LoadedSettings:
 def user_file(environ: Mapping[str, str]) -> Path:
     """`$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
     if chosen := environ.get("AGENT_CONFIG"):
-        return _expanded(chosen)
+        return expanded(chosen)
     base = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return _expanded(base) / "agent" / "config.toml"
+    return expanded(base) / "agent" / "config.toml"
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
     """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
     if chosen := environ.get("AGENT_HOME"):
-        return _expanded(chosen).absolute()
+        return expanded(chosen).absolute()
     base = environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return _expanded(base).absolute() / "agent"
-
-
-def _expanded(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        hint = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
-        raise ConfigError(f"{path}: {error}", hint=hint) from error
+    return expanded(base).absolute() / "agent"
 
 
 def load_settings(
@@ -221,7 +214,9 @@ def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
                     f"{path} can't be trusted: {fault}",
                     hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
                 )
-            text = file.read(_MAX_FILE_BYTES)
+            text = file.read(_MAX_FILE_BYTES + 1)
+            if len(text) > _MAX_FILE_BYTES:
+                raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -11,6 +11,7 @@ from agentcli.config import user_file
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
+from agentcli.homes import expanded
 from agentcli.memory.facts import WorkspaceFacts
 from agentcli.memory.instructions import repository_root
 from agentcli.memory.knowledge import Knowledge, Sources
@@ -142,5 +143,5 @@ def system_text(
         text_tools=provider is not None and provider.tool_format == "text",
         sandbox=sandbox,
     )
-    manager = PromptManager(Path(own).expanduser() if own else None, home / "prompts")
+    manager = PromptManager(expanded(own) if own else None, home / "prompts")
     return manager.system_text(facts)

@@ -12,6 +12,7 @@ from agentcli.agent.prompts import SandboxFacts
 from agentcli.borders import Borders
 from agentcli.config import MANAGED_FILE, user_file
 from agentcli.errors import ConfigError
+from agentcli.homes import expanded
 from agentcli.policing import RULES_FILE
 from agentcli.runtime.borders import find_borders
 from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
@@ -110,7 +111,7 @@ def _short(path: Path, borders: Borders) -> str:
 
 def _folder(name: str) -> Path:
     """Raises ConfigError when there is no such folder."""
-    path = Path(name).expanduser().absolute()
+    path = expanded(name).absolute()
     if not path.is_dir():
         raise ConfigError(f"there is no folder {name} to write to", hint="see --add-dir")
     return path

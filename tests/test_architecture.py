@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
-LEAVES = {"errors", "messages", "interrupts", "borders", "safe_git", "own_files"}
+LEAVES = {"errors", "messages", "interrupts", "borders", "safe_git", "own_files", "homes"}
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "logs": set(),
     "safe_git": set(),
     "own_files": set(),
+    "homes": {"errors"},
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},
     "memory": {"events", "memory", *LEAVES},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,10 +21,11 @@ def notes(
 ) -> None:
     """The model's notes on this project and on you. They are yours to edit:
     $EDITOR "$(agent notes --path)"."""
+    from agentcli.homes import user_home
     from agentcli.knowing import notes_on
     from agentcli.memory.notes import FILES
 
-    kept = notes_on(here(), home(), Path(os.environ.get("HOME") or Path.home()))
+    kept = notes_on(here(), home(), user_home(os.environ))
     if only_path:
         say(str(kept.path("memory")))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -167,13 +168,14 @@ def _policy(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     """Nothing but the rules: no sandbox, no rating of risk, no hard blocks."""
     from agentcli.borders import Borders
     from agentcli.events.base import Risk
+    from agentcli.homes import user_home
     from agentcli.runtime.files import FileLedger
     from agentcli.security.policy import Policy
 
     return Policy(
         mode="ask",
         contained=False,
-        borders=Borders(workspace, Path.home(), (workspace,)),
+        borders=Borders(workspace, user_home(os.environ), (workspace,)),
         rules=rules,
         effect_of=_effect,
         locate=FileLedger(workspace).locate,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentcli.borders import Borders
+from agentcli.homes import user_home
 from agentcli.runtime.git_folders import find_repository
 
 TMP = Path("/tmp")
@@ -68,7 +69,7 @@ def find_borders(
     workspace is. A secret folder that the person chose as workspace is not hidden.
     """
     workspace = workspace.resolve()
-    home = Path(environ.get("HOME") or Path.home()).resolve()
+    home = user_home(environ)
     repository = find_repository(workspace)
     roots = [workspace]
     if repository is not None and not home.is_relative_to(repository.root):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta, ToolCallStarted
+from agentcli.homes import expanded
 from agentcli.llm.provider import Endpoint, StreamItem, reading, unknown_failure
 from agentcli.llm.providers import anthropic_messages, chat_completions, responses
 from agentcli.messages import Reply, Request, Role
@@ -29,7 +29,7 @@ class Scripted:
     """Raises ConfigError when the file can't be read or holds anything but replies."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._path = Path(endpoint.model).expanduser()
+        self._path = expanded(endpoint.model)
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
             self._replies = [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,27 @@
+"""The home folders of users. There may be none: containers run programs as users without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentcli.errors import ConfigError
+
+_HINT = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
+
+
+def user_home(environ: Mapping[str, str]) -> Path:
+    """The person's, resolved; the root where nobody knows of one."""
+    named = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises
+    return Path(named if named != "~" else "/").resolve()
+
+
+def expanded(path: str) -> Path:
+    """`path` with its `~` or `~user` replaced. Raises ConfigError where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        user = path[1:].partition("/")[0]
+        why = f"there is no user {user}" if user else "nobody knows of a home folder"
+        raise ConfigError(f"{path}: {why}", hint="" if user else _HINT) from error
