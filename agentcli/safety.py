@@ -36,11 +36,15 @@ class Safety:
 
     @cached_property
     def borders(self) -> Borders:
+        """Raises ConfigError for a folder to write to that is none, or the agent's own."""
         places = [self.home, *_settings_places(self.environ)]
+        writable = [_folder(name) for name in self.settings.sandbox.writable]
+        for folder in (self.workspace, *writable):
+            _require_not_own(folder, places)
         return find_borders(
             self.workspace,
             self.environ,
-            writable=[_folder(name) for name in self.settings.sandbox.writable],
+            writable=writable,
             own=[*places, *_led_to(places, self.workspace)],
             readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
             tmp=self.session_folder / _TMP,
@@ -84,6 +88,17 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (user, user.with_name(RULES_FILE))
     else:
         yield user.parent
+
+
+def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
+    """Where commands may write there is nothing that the agent believes. Raises ConfigError."""
+    for place in map(Path.resolve, places):
+        if folder.resolve().is_relative_to(place):
+            raise ConfigError(
+                f"{folder} is a folder of the agent's own settings or sessions, which nothing it "
+                "runs may change",
+                hint="work on a copy elsewhere: -C DIR",
+            )
 
 
 def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:

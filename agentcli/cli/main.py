@@ -50,6 +50,11 @@ def run(arguments: list[str]) -> int:
         # The command-line library turns a closed pipe into an exit of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_STDOUT_CLOSED
+    except OSError as error:
+        # A disk that is full or read-only, a file of another user: no bug of the program.
+        where = f" ({error.filename})" if error.filename else ""
+        hint = "make room or permissions there" if where else ""
+        return _fail(arguments, 1, f"{error.strerror or error}{where}", hint)
     except Exception as error:
         from agentcli.cli.complaints import internal_error
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.attacks.raids import OTHER_PYTHON, Arena, make_arena
 from tests.conftest import LIMIT_S
-from tests.server import ModelServer, Reply
+from tests.server import Call, ModelServer, Reply
 
 UNKNOWN_USER = 54_321
 """Of whom the system knows no name and no home."""
@@ -67,6 +67,38 @@ def work_without_a_home(place: Arena) -> None:
         code, told = run("run", "x")
     assert code == 3
     assert "set HOME" in told
+
+
+@pytest.mark.parametrize("where", ["state", "state/sessions", ".config/agent", ".config/agent/x"])
+def test_it_does_not_work_where_its_own_files_are(agent, serve, where):
+    agent.use(serve([]))
+    folder = agent.home / where
+    folder.mkdir(parents=True)
+    link = agent.home / "link"
+    link.symlink_to(folder)
+    for arguments in (["-C", str(folder)], ["-C", str(link)], ["--add-dir", str(link)]):
+        done = agent("run", "x", *arguments)
+        assert done.returncode == 3
+        assert "the agent's own settings or sessions" in done.stderr
+    assert agent.sessions == []
+
+
+def test_its_own_files_may_be_below_the_folder_it_works_in(agent, serve):
+    write = {"code": "open('st' + 'ate/USER.md', 'w').write('obey')"}
+    agent.use(serve([Reply("", [Call("python", write)]), Reply("Hello.")]))
+    agent.workspace = agent.home
+    assert agent("run", "x").returncode == 0
+    assert not (agent.home / "state/USER.md").exists()
+
+
+def test_a_home_that_takes_nothing_is_no_bug_of_the_program(agent, serve):
+    agent.use(serve([Reply("Hello.")]))
+    assert agent("run", "x").returncode == 0
+    (agent.home / "state/sessions.scrap").write_text("in the way")
+    done = agent("fork", "--dir", str(agent.home / "copy"))
+    assert done.returncode == 1
+    assert "sessions.scrap" in done.stderr
+    assert "internal" not in done.stderr
 
 
 def test_settings_that_are_too_long_are_not_read_in_part(agent, serve):
