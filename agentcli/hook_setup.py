@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentcli.agent.hooking import SessionHooks
 from agentcli.config import user_file
+from agentcli.programs import distrusted, trimmed
 from agentcli.runtime.hooks import HOOK_MARK, HookRun, HookRunner
 from agentcli.runtime.sandbox import Sandbox
 from agentcli.settings import HookSettings, Settings
@@ -51,7 +52,7 @@ def session_hooks(settings: Settings, place: Place, brought: Brought) -> Session
     by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
     if HOOK_MARK in place.environ or not any(by_event.values()):
         return None
-    free = HookRunner(place.workspace, place.environ)
+    free = HookRunner(place.workspace, trimmed(place.environ, distrusted()).environ)
     readable = [folder for folder in [_own_folder(place.environ)] if folder.is_dir()]
     held = HookRunner(place.workspace, place.contained, _showing(place.sandbox, readable))
     copy = _Copy(place, brought)

@@ -18,7 +18,7 @@ from agentcli.events.observations import (
 )
 from agentcli.messages import ToolSchema
 from agentcli.runtime.processes import kill_marked
-from agentcli.runtime.variables import exports_of, restorable
+from agentcli.runtime.variables import Exports, may_cross, restorable
 from agentcli.security.redact import MASK
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
@@ -70,16 +70,21 @@ def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
     return tuple(ToolSchema(**schema) for schema in stored.tools)
 
 
-def last_folder(past: Sequence[Event], workspace: str) -> str | None:
-    """Where the shell was when the session was left, if that still exists and the session goes on
-    in the same workspace."""
+def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None:
+    """Where the shell was when the session was left, if that still exists, the session goes on in
+    the same workspace, and commands there can do no more now, in `layer`, than those that chose
+    it."""
     folder = at = None
+    now = chosen_in = ""
     for event in past:
-        if isinstance(event, SessionStartedObservation) and event.workspace != at:
-            folder, at = None, event.workspace
-        elif isinstance(event, CmdOutputObservation):
-            folder = event.metadata.cwd or folder
-    return folder if at == workspace and folder and Path(folder).is_dir() else None
+        if isinstance(event, SessionStartedObservation):
+            folder, at = folder if event.workspace == at else None, event.workspace
+            now = event.sandbox
+        elif isinstance(event, CmdOutputObservation) and event.metadata.cwd:
+            folder, chosen_in = event.metadata.cwd, now
+    if at != workspace or folder is None or not may_cross(chosen_in, layer):
+        return None
+    return folder if Path(folder).is_dir() else None
 
 
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
@@ -103,11 +108,25 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
     )
 
 
-def last_exports(past: Sequence[Event]) -> tuple[dict[str, str | None], list[str]]:
-    """What commands made of the exported variables, and a note if some can't be had again."""
-    commands = (event for event in past if isinstance(event, CmdOutputObservation))
-    changes = exports_of(command.metadata.exports for command in commands)
-    exports, withheld = restorable(changes, MASK)
-    if not withheld:
-        return exports, []
-    return exports, [f"secret values are not stored; not restored: {', '.join(withheld)}"]
+def last_exports(
+    past: Sequence[Event], layer: str, own: Mapping[str, str]
+) -> tuple[Exports, list[str]]:
+    """What commands made of the exported variables, and notes if some can't be had again: `layer`
+    contains commands now, which have `own` by themselves."""
+    exports = Exports()
+    secret: set[str] = set()
+    for event in past:
+        if isinstance(event, CmdOutputObservation) and event.metadata.exports:
+            known, withheld = restorable(event.metadata.exports, MASK)
+            exports.add(known, event.metadata.exports_layer)
+            secret = (secret - known.keys()) | set(withheld)
+    notes = []
+    if secret:
+        names = ", ".join(sorted(secret))
+        notes.append(f"secret values are not stored; not restored: {names}")
+    if others := exports.withheld(layer, own):
+        notes.append(
+            f"not restored, as commands in a sandbox set them and this is less of one: "
+            f"{', '.join(others)}; set in the command itself what it needs of them"
+        )
+    return exports, notes

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -78,20 +77,6 @@ def command(git: str, *arguments: str) -> list[str]:
     """A command line of the program `git` that starts no pager, hook, monitor or transport."""
     settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
     return [git, "--no-pager", *settings, *arguments]
-
-
-def find_program(name: str, workspace: Path | None, path: str | None = None) -> str | None:
-    """The program `name` on `path` (default: PATH of this process) that our own process may run:
-    none in a relative folder of PATH, and none that stands or ends up in the workspace."""
-    folders = os.environ.get("PATH", os.defpath) if path is None else path
-    inside = None if workspace is None else os.path.realpath(workspace)
-    for folder in folders.split(os.pathsep):
-        if not os.path.isabs(folder):  # noqa: PTH117 - no Path is needed for it
-            continue
-        found = shutil.which(name, path=folder)
-        if found and not (inside and _stands_in(found, inside)):
-            return found
-    return None
 
 
 def look(workspace: Path, git: str, limit_s: float) -> Look | None:
@@ -205,8 +190,3 @@ def _harmless(listing: str) -> list[str]:
         if name and _HARMLESS_VALUE.fullmatch(value):
             options += ["-c", f"{name}={value}"]
     return options
-
-
-def _stands_in(program: str, folder: str) -> bool:
-    places = (os.path.abspath(program), os.path.realpath(program))  # noqa: PTH100 - as it is named
-    return any(Path(place).is_relative_to(folder) for place in places)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from agentcli import programs
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.borders import Borders
 from agentcli.config import MANAGED_FILE, user_file
@@ -15,6 +16,7 @@ from agentcli.errors import ConfigError
 from agentcli.homes import expanded
 from agentcli.policing import RULES_FILE
 from agentcli.runtime.borders import find_borders
+from agentcli.runtime.environment import command_environment
 from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.settings import Settings
 
@@ -62,6 +64,37 @@ class Safety:
             hint="install bubblewrap (agent doctor says what is missing), or let commands run with "
             "all your rights: --no-sandbox --yolo",
         )
+
+    def exposed(self) -> str:
+        """One line on what commands can change of the agent itself; else empty."""
+        sandbox = self.sandbox
+        inside, whole = programs.installed_in(self.borders.writable)
+        places = whole + (inside if sandbox.layer == "landlock" else [])
+        loads = sorted(
+            name
+            for name in programs.trimmed(self.environ, programs.distrusted()).left_out
+            if name in programs.LOADED_AT_START
+        )
+        if not sandbox.contains or not (places or loads):
+            return ""
+        what = ", ".join([*places, *loads])
+        return f"agent itself loads what commands may change, as no sandbox can forbid it: {what}"
+
+    def environment(self, keys: Collection[str]) -> dict[str, str]:
+        """That of the session's commands; `keys` are variables that none gets to see."""
+        if not self.sandbox.contains:
+            return self.full_environment(keys).environ
+        return self._usual(keys, contained=True)
+
+    def full_environment(self, keys: Collection[str]) -> programs.Trimmed:
+        """That of commands outside all sandboxes: nothing in it leads to where those in one can
+        write."""
+        return programs.trimmed(self._usual(keys, contained=False), programs.distrusted())
+
+    def _usual(self, keys: Collection[str], *, contained: bool) -> dict[str, str]:
+        extra = self.settings.sandbox.environment
+        name = self.session_folder.name
+        return command_environment(self.environ, keys, name, contained=contained, extra=extra)
 
     def facts(self) -> SandboxFacts | None:
         """What the model is told of the sandbox; None without one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli import __version__, condensing, knowing
+from agentcli import __version__, condensing, knowing, programs
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
@@ -49,12 +49,12 @@ from agentcli.reopening import (
     told_of_sandbox,
 )
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
-from agentcli.runtime.environment import command_environment
 from agentcli.runtime.files import FileLedger
 from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.sandbox import Sandbox
 from agentcli.runtime.shell import Shell
+from agentcli.runtime.written_places import add_written_places, written_places
 from agentcli.safety import Safety
+from agentcli.secret_variables import masked_values
 from agentcli.security.redact import Redactor
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
@@ -109,6 +109,11 @@ class Wiring:
     brought: Brought = NOTHING_BROUGHT
     """By the project, for hooks."""
     interactive: bool = False
+
+    def __post_init__(self) -> None:
+        """No program of ours is taken from where commands of a session may write."""
+        writable = (*self.settings.sandbox.writable, *written_places(self.home))
+        programs.distrust((self.workspace, self.home, *writable))
 
     @property
     def home(self) -> Path:
@@ -206,7 +211,7 @@ class Wiring:
 
     def _prepared(self, folder: Path, model: str, state: State) -> Prepared:
         """For the session in `folder`, which need not be there yet. Raises ConfigError."""
-        redactor = Redactor()
+        redactor = Redactor(masked_values(self.environ))
         registry = self.registry(redactor.learn)
         redactor.learn(*registry.keys())
         models = self.models(registry, model)
@@ -263,7 +268,7 @@ class Wiring:
         notes = knowing.equip(context, session, self.settings, ready.redactor, safety.borders.home)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
-        hooks = self.hooks(session, registry, safety.sandbox)
+        hooks = self.hooks(session, registry, safety)
         model = self.settings.model
         spending = self.limits(session.state)
         policy = SessionPolicy(
@@ -275,7 +280,7 @@ class Wiring:
             context,
             ask_judge(models, session, spending),
         )
-        environment = self._environment(registry, "")
+        environment = safety.environment(registry.key_variables())
         known = knowing.knowledge(
             self.settings,
             self.environ,
@@ -304,7 +309,9 @@ class Wiring:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        return Workbench(session, agent, context, known, hooks, ready.notices)
+        exposed = safety.exposed()
+        notices = [*ready.notices, exposed] if exposed else ready.notices
+        return Workbench(session, agent, context, known, hooks, notices)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
@@ -315,13 +322,13 @@ class Wiring:
         _ = safety.sandbox
         return safety
 
-    def hooks(self, session: Session, registry: Registry, sandbox: Sandbox) -> SessionHooks | None:
+    def hooks(self, session: Session, registry: Registry, safety: Safety) -> SessionHooks | None:
         place = Place(
             self.workspace,
             session.folder,
-            sandbox,
+            safety.sandbox,
             free_environment(self.environ, registry.key_variables(), session.id),
-            self._environment(registry, session.id, contained=sandbox.contains),
+            safety.environment(registry.key_variables()),
         )
         return session_hooks(self.settings, place, self.brought)
 
@@ -330,7 +337,7 @@ class Wiring:
         if not self.settings.hooks.PreCompact:
             return None
         _private(session.folder / "tmp")
-        return self.hooks(session, registry, self._safety(session.folder).sandbox)
+        return self.hooks(session, registry, self._safety(session.folder))
 
     def limits(self, state: State) -> Limits:
         limits = self.settings.agent
@@ -388,22 +395,27 @@ class Wiring:
     def _context(self, session: Session, registry: Registry, safety: Safety) -> ToolContext:
         """What tools work with, as the session's events left it."""
         sandbox = safety.sandbox
-        contained = self._environment(registry, session.id, contained=sandbox.contains)
+        if sandbox.contains:
+            add_written_places(self.home, safety.borders.writable)
+        full = safety.full_environment(registry.key_variables())
+        env = safety.environment(registry.key_variables())
         max_chars = self.settings.tools.max_output_chars
         files = FileLedger(self.workspace, sandbox.view)
         past = live(session.events)
         for event in past:
             files.observe(event)
-        exports, not_restored = last_exports(past)
+        exports, not_restored = last_exports(past, sandbox.layer, env)
+        folder = last_folder(past, str(self.workspace), sandbox.layer)
         _private(session.folder / "tmp")
         return ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
             files=files,
             shell=Shell(
-                cwd=last_folder(past, str(self.workspace)) or str(self.workspace),
-                env=contained,
-                full_env=self._environment(registry, session.id),
+                cwd=folder or str(self.workspace),
+                env=env,
+                full_env=full.environ,
+                left_out=full.left_out,
                 scratch=_private(session.folder / "shell"),
                 outputs=session.outputs,
                 max_chars=max_chars,
@@ -413,7 +425,7 @@ class Wiring:
             ),
             python=PythonInterpreter(
                 workspace=self.workspace,
-                env=contained,
+                env=env,
                 scratch=_private(session.folder / "python"),
                 outputs=session.outputs,
                 max_chars=max_chars,
@@ -431,17 +443,6 @@ class Wiring:
                 switch = getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
             if switch:
                 yield tool
-
-    def _environment(
-        self, registry: Registry, session_id: str, *, contained: bool = False
-    ) -> dict[str, str]:
-        return command_environment(
-            self.environ,
-            registry.key_variables(),
-            session_id,
-            contained=contained,
-            extra=self.settings.sandbox.environment,
-        )
 
     def _started(
         self,

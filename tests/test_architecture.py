@@ -11,16 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
-LEAVES = {"errors", "messages", "interrupts", "borders", "safe_git", "own_files", "homes"}
+LEAVES = {
+    *("errors", "messages", "interrupts", "borders", "own_files", "programs", "safe_git"),
+    *("secret_variables", "homes"),
+}
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
     "interrupts": {"errors"},
     "borders": set(),
     "logs": set(),
+    "programs": set(),
     "safe_git": set(),
     "own_files": set(),
     "homes": {"errors"},
+    "secret_variables": set(),
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},
     "memory": {"events", "memory", *LEAVES},
@@ -81,6 +86,48 @@ def test_heavy_modules_have_one_home(path):
         if homes is not None:
             relative = path.relative_to(ROOT)
             assert {str(relative), relative.parts[0]} & homes, f"{relative} imports {module}"
+
+
+INSIDE_A_SANDBOX = {"runtime/sandbox_probe_driver.py", "runtime/python_driver.py"}
+STARTERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
+BY_NAME = {"system", "popen", "execlp", "execvp", "execvpe", "execlpe", "spawnlp", "spawnvp"}
+
+
+def called(node: ast.Call) -> tuple[str, str]:
+    """Module and function of a call such as `subprocess.run(…)`."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.value.id, function.attr
+    return "", function.id if isinstance(function, ast.Name) else ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_programs_are_found_in_one_place_and_started_by_their_path(path):
+    """`programs.find_program` looks only where commands can't write; a bare name would be looked
+    up wherever PATH leads."""
+    if name_of(path) in INSIDE_A_SANDBOX:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        module, function = called(node)
+        assert (module, function) != ("shutil", "which")
+        assert not (module == "os" and function in BY_NAME)
+        if module == "subprocess" and function in STARTERS:
+            assert not any(keyword.arg == "shell" for keyword in node.keywords)
+            command = node.args[0]
+            first = command.elts[0] if isinstance(command, ast.List | ast.Tuple) else None
+            assert not isinstance(command, ast.Constant)
+            if isinstance(first, ast.Constant):
+                assert str(first.value).startswith("/"), f"line {node.lineno}: {first.value}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_persons_environment_is_asked_for_by_its_name(path):
+    """`os.environ` is this process's own, without what leads to where commands can write."""
+    if path.relative_to(ROOT).parts[0] in ("cli", "wiring.py", "safety.py"):
+        own = path.name == "doctor.py"
+        assert own or "os.environ" not in path.read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.session_common import Json, Session, here, home, working
+from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
     from agentcli.condensing import Compaction
@@ -40,8 +40,8 @@ def compact(
     folder = find(home(), session)
     workspace = Path(state_of(folder).workspace)
     workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
-    loaded = load_with_trust(os.environ, workspace)
-    wiring = Wiring(loaded.settings.values, os.environ, workspace, brought=loaded.brought)
+    loaded = load_with_trust(person_environ(), workspace)
+    wiring = Wiring(loaded.settings.values, person_environ(), workspace, brought=loaded.brought)
     with working("summing up"):
         done = compact_session(wiring, folder, focus, preview=preview)
     if as_json:

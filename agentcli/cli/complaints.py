@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from agentcli.config import state_home
 from agentcli.errors import AgentError
+from agentcli.programs import person_environ
+from agentcli.secret_variables import masked_values
 from agentcli.security.redact import Redactor
 from agentcli.ui.sanitize import printable
 
@@ -31,11 +33,12 @@ def write_result(code: int, message: str, hint: str) -> None:
 
 def internal_error(error: Exception) -> AgentError:
     """What to tell of a bug; its traceback is kept for a report."""
-    redact = Redactor(v for k, v in os.environ.items() if k.endswith(("_KEY", "_TOKEN")))
+    environ = person_environ()
+    redact = Redactor(masked_values(environ))
     told = AgentError(redact.text(f"internal error: {type(error).__name__}: {error}"))
     told.exit_code = 70
     try:
-        path = state_home(os.environ) / "log"
+        path = state_home(environ) / "log"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as file:
             file.write(redact.text("".join(traceback.format_exception(error))) + "\n")

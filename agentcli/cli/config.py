@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Annotated
 
 import typer
 
+from agentcli.programs import person_environ
 from agentcli.ui.sanitize import say
 
 app = typer.Typer(help="Settings: show, path.", no_args_is_help=True)
@@ -25,7 +25,7 @@ def show(
     from agentcli.settings import flatten
     from agentcli.wiring import resolve_workspace
 
-    loaded = load_with_trust(os.environ, resolve_workspace(None)).settings
+    loaded = load_with_trust(person_environ(), resolve_workspace(None)).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
     if as_json:
         rows = {
@@ -44,4 +44,4 @@ def path() -> None:
     """Where the user's settings are read from."""
     from agentcli.config import user_file
 
-    say(str(user_file(os.environ)))
+    say(str(user_file(person_environ())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.session_common import Json, Last, Wanted, chosen
+from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,7 +233,7 @@ def _settings(record: SessionRecord) -> Settings:
     from agentcli.wiring import resolve_workspace
 
     workspace = _workspace(record) or resolve_workspace(None)
-    return load_with_trust(os.environ, workspace).settings.values
+    return load_with_trust(person_environ(), workspace).settings.values
 
 
 def _workspace(record: SessionRecord) -> Path | None:

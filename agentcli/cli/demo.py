@@ -53,7 +53,7 @@ def demo(
     code = work(options, _Demo())
     if code == 0:
         diff = subprocess.run(
-            ["git", "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
+            [_git(), "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
         )
         print(f"\n{diff.stdout}", file=sys.stderr)
         tests = subprocess.run(
@@ -84,8 +84,9 @@ def _make_repository(folder: Path | None) -> Path:
     import subprocess
     import tempfile
 
-    from agentcli.errors import ConfigError, UsageError
+    from agentcli.errors import UsageError
 
+    git = _git()
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="agent-demo-"))
     elif folder.exists():
@@ -95,15 +96,16 @@ def _make_repository(folder: Path | None) -> Path:
         source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
     identity = ["-c", "user.name=demo", "-c", "user.email=demo@localhost"]
-    try:
-        for arguments in (
-            ["init", "-q"],
-            ["add", "."],
-            ["commit", "-qm", "A repository with a bug"],
-        ):
-            subprocess.run(
-                ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True
-            )
-    except FileNotFoundError as error:
-        raise ConfigError("the demo needs git, which is not installed") from error
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "A repository with a bug"]):
+        subprocess.run([git, *identity, *arguments], cwd=folder, check=True, capture_output=True)
     return folder.resolve()
+
+
+def _git() -> str:
+    from agentcli.errors import ConfigError
+    from agentcli.programs import find_program
+
+    git = find_program("git")
+    if git is None:
+        raise ConfigError("the demo needs git, which is not installed")
+    return git

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentcli.safe_git import find_program
+from agentcli.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def doctor(
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
-    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
+    environ = person_environ()
+    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
     checks = []
     for check in _checks(wiring, asking):
         checks.append(check)
@@ -70,12 +71,13 @@ def doctor(
 
 def _checks(wiring: Wiring, asking: bool) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    bash = _program(wiring, "bash", "failed", "the bash tool needs it")
+    bash = _program("bash", "failed", "the bash tool needs it")
     yield bash
     if bash.status == "ok":
         yield from _tried("shell", lambda: iter([_shell(wiring)]))
-    yield _program(wiring, "git", "warning", "repositories can't be read without it")
-    yield _program(wiring, "rg", "warning", "searching is slower without ripgrep")
+    yield _path()
+    yield _program("git", "warning", "repositories can't be read without it")
+    yield _program("rg", "warning", "searching is slower without ripgrep")
     yield Check("settings", "ok", _settings_files(wiring))
     storage = _storage(wiring.home)
     yield storage
@@ -95,8 +97,19 @@ def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
         yield Check(name, "failed", detail, "make room or permissions there")
 
 
-def _program(wiring: Wiring, name: str, without: Literal["warning", "failed"], why: str) -> Check:
-    path = find_program(name, wiring.workspace)
+def _path() -> Check:
+    """What of PATH is not for the agent's own programs."""
+    ours = os.environ["PATH"].split(os.pathsep)
+    persons = person_environ().get("PATH", "").split(os.pathsep)
+    left_out = [folder for folder in dict.fromkeys(persons) if folder not in ours]
+    if not left_out:
+        return Check("path", "ok", "commands can write to no folder on it")
+    folders = ", ".join(folder or "(empty)" for folder in left_out)
+    return Check("path", "ok", f"no program of agent's own is taken from: {folders}")
+
+
+def _program(name: str, without: Literal["warning", "failed"], why: str) -> Check:
+    path = find_program(name)
     if path is None:
         return Check(name, without, "not found", why)
     try:
@@ -125,7 +138,7 @@ def _shell(wiring: Wiring) -> Check:
         outputs.mkdir()
         shell = Shell(
             cwd=str(wiring.workspace),
-            env=command_environment(wiring.environ, hidden, ""),
+            env=trimmed(command_environment(wiring.environ, hidden, ""), distrusted()).environ,
             scratch=scratch,
             outputs=outputs,
         )
@@ -163,7 +176,12 @@ def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
     settings = wiring.settings.sandbox
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
         own = (wiring.home, user_file(wiring.environ).parent)
-        borders = find_borders(wiring.workspace, wiring.environ, own=own, tmp=Path(name))
+        borders = find_borders(
+            wiring.workspace,
+            wiring.environ,
+            own=own,
+            tmp=Path(name),
+        )
         try:
             sandbox = choose_sandbox(
                 settings.layer, borders, network=settings.network, cache=wiring.home

@@ -17,8 +17,9 @@ def main() -> NoReturn:
 
         print(f"agent {__version__}")
         sys.exit(0)
-    from agentcli import interrupts
+    from agentcli import interrupts, programs
 
+    programs.enter()
     _open_standard_streams()
     interrupts.install()
     code = run(sys.argv[1:])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentcli.programs import person_environ
 from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def models(
     from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
-    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
+    environ = person_environ()
+    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
     found = list(reachable(wiring.registry()))
     catalog = Catalog(wiring.settings.prices)
     if as_json:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Annotated
 
 import typer
 
 from agentcli.cli.session_common import Json, here, home
+from agentcli.programs import person_environ
 from agentcli.ui.sanitize import say
 
 
@@ -25,7 +25,7 @@ def notes(
     from agentcli.knowing import notes_on
     from agentcli.memory.notes import FILES
 
-    kept = notes_on(here(), home(), user_home(os.environ))
+    kept = notes_on(here(), home(), user_home(person_environ()))
     if only_path:
         say(str(kept.path("memory")))
         return

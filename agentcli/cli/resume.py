@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import typer
 
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.run import attached, piped_beside
+from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
     from agentcli.cli.work import Outcome
@@ -74,7 +74,7 @@ class Wanted:
         from agentcli.sessions.finder import newest
         from agentcli.wiring import resolve_workspace
 
-        home = state_home(os.environ)
+        home = state_home(person_environ())
         if self.session is not None:
             if self.newest or self.everywhere:
                 other = "the newest one" if self.newest else "--all"
@@ -208,7 +208,7 @@ def _choice(found: Found, *, with_folder: bool) -> Choice:
 
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
-    user_home = os.environ.get("HOME", "")
+    user_home = person_environ().get("HOME", "")
     folder = state.workspace
     if user_home and folder.startswith(f"{user_home}/"):
         folder = f"~{folder.removeprefix(user_home)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +38,7 @@ _A_MOMENT_S = 0.5
 def home() -> Path:
     from agentcli.config import state_home
 
-    return state_home(os.environ)
+    return state_home(person_environ())
 
 
 def here() -> Path:
@@ -61,14 +62,14 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
 def redactor() -> Redactor:
     """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
     from agentcli.cli.trust import load_with_trust
+    from agentcli.secret_variables import masked_values
     from agentcli.security.redact import Redactor
     from agentcli.wiring import Wiring
 
     workspace = here()
-    wiring = Wiring(load_with_trust(os.environ, workspace).settings.values, os.environ, workspace)
-    secret = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-    values = {value for name, value in os.environ.items() if name.endswith(secret)}
-    return Redactor(values | wiring.registry().keys())
+    environ = person_environ()
+    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    return Redactor({*masked_values(environ), *wiring.registry().keys()})
 
 
 def confirmed(question: str, yes: bool) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from agentcli.cli.session_common import Json, confirmed
+from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
     from agentcli.config import LoadedSettings
@@ -44,7 +45,7 @@ def trust(
 
     if show + revoke + list_all > 1:
         raise UsageError("--show, --revoke and --list: one of them")
-    store = _store(os.environ)
+    store = _store(person_environ())
     if list_all:
         return _list(store, as_json)
     workspace = _existing(folder)
@@ -54,7 +55,7 @@ def trust(
     if show:
         _print(found, store.standing(found), as_json)
         return 0
-    if _inside_session(os.environ):
+    if _inside_session(person_environ()):
         raise UsageError(
             "no session may decide what is trusted", hint="run agent trust in a shell of your own"
         )

@@ -21,6 +21,7 @@ from agentcli.config import parse_assignment
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.progress import Notice
+from agentcli.programs import person_environ
 from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.runtime.names import is_generated
 from agentcli.sessions.facts import Facts, FactsCounter
@@ -61,7 +62,7 @@ class Options:
         assigned = dict(parse_assignment(text) for text in self.assignments)
         given = {key: value for key, value in self.overrides.items() if value is not None}
         ask = ask_trust if asks else None
-        return load_with_trust(os.environ, workspace, {**assigned, **given}, ask)
+        return load_with_trust(person_environ(), workspace, {**assigned, **given}, ask)
 
 
 class Outcome:
@@ -200,7 +201,9 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
             timeout_s=settings.agent.approval_timeout_s,
         )
 
-    wiring = Wiring(settings, os.environ, workspace, ask_person if asks else None, loaded.brought)
+    wiring = Wiring(
+        settings, person_environ(), workspace, ask_person if asks else None, loaded.brought
+    )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
     bench = opening.open(wiring, outcome)

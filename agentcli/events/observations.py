@@ -11,7 +11,8 @@ from agentcli.events.base import Observation, Risk, register
 
 class CmdMetadata(BaseModel):
     """`exit_code` None: the command still runs, or waits for input. Times in seconds. `exports`:
-    the exported variables that the command set, or unset (None)."""
+    the exported variables that the command set, or unset (None); `exports_layer`: the layer of the
+    sandbox in which it did."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -25,6 +26,7 @@ class CmdMetadata(BaseModel):
     waiting_for_input: bool = False
     job_id: str | None = None
     exports: dict[str, str | None] = {}
+    exports_layer: str = ""
 
 
 class CmdOutputObservation(Observation):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
 from agentcli.llm.provider import Endpoint, Provider
+from agentcli.programs import find_program
 
 _LOCAL_PROBE_S = 0.2
 _KEY_COMMAND_S = 30
@@ -281,8 +282,20 @@ def _probe(base_url: str) -> list[str]:
 
 def _run_key_command(provider: str, command: str) -> str:
     try:
+        name, *arguments = shlex.split(command) or [""]
+        program = find_program(name)
+        if program is None:
+            raise FileNotFoundError(
+                f"there is no program {name!r} on PATH, or only one that commands can change"
+            )
         done = subprocess.run(
-            shlex.split(command), capture_output=True, text=True, timeout=_KEY_COMMAND_S, check=True
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_KEY_COMMAND_S,
+            check=True,
+            # Where version managers find no file of the workspace that chooses another program.
+            cwd="/",
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise ConfigError(f"the api_key_command of {provider} failed: {error}") from error

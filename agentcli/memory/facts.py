@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from threading import Thread
 
 from agentcli import safe_git
+from agentcli.programs import find_on, find_program
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
@@ -36,7 +36,7 @@ class WorkspaceFacts:
     def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
         self._workspace = workspace
         self._environ = environ
-        self._git = safe_git.find_program("git", workspace, environ.get("PATH"))
+        self._git = find_program("git")
         self._look: safe_git.Look | None = None
         self._asking = Thread(target=self._ask_git, daemon=True)
         self._asking.start()
@@ -61,7 +61,7 @@ class WorkspaceFacts:
         if tests := next((how for sign, how in _TEST_SIGNS if sign in files), None):
             yield f"- tests are likely run with: {tests}"
         path = self._environ.get("PATH")
-        yield f"- on PATH: {' '.join(tool for tool in _TOOLS if shutil.which(tool, path=path))}"
+        yield f"- on PATH: {' '.join(tool for tool in _TOOLS if find_on(tool, path))}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
     def _ask_git(self) -> None:
@@ -90,7 +90,7 @@ class WorkspaceFacts:
                 pytest = (version / "site-packages" / "pytest").exists()
                 tests = "with" if pytest else "without"
                 return f"{folder}/bin/python ({version.name}, virtual environment {tests} pytest)"
-        return shutil.which("python3", path=self._environ.get("PATH"))
+        return find_on("python3", self._environ.get("PATH"))
 
 
 def ascii_safe(name: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentcli.programs import find_program
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
 from agentcli.runtime.folders import read_private, write_private
@@ -49,14 +49,11 @@ class Bash:
         those variables (PATH, LD_PRELOAD).
         """
         self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
-        bash = shutil.which("bash", path=env.get("PATH")) or "/bin/bash"
+        bash = find_program("bash") or "/bin/bash"
         command = (bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
+        argv, environment = options.launch(command, env)
         self.terminal = Terminal(
-            (*options.prefix, *command),
-            folder=folder,
-            cwd=options.cwd,
-            env={**env, **options.environment},
-            preexec=options.preexec,
+            argv, folder=folder, cwd=options.cwd, env=environment, preexec=options.preexec
         )
         self.cwd = cwd
         self.status = 0

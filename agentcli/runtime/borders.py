@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agentcli import programs
 from agentcli.borders import Borders
 from agentcli.homes import user_home
 from agentcli.runtime.git_folders import find_repository
@@ -77,6 +78,7 @@ def find_borders(
     roots += [path.resolve() for path in writable]
     protected = repository.protected() if repository is not None else ()
     protected += tuple(path for name in _SETTINGS if (path := workspace / name).exists())
+    protected += tuple(map(Path, programs.installed_in(roots)[0]))
     for folder in writable:
         if (other := find_repository(folder.resolve())) and other.root.is_relative_to(folder):
             protected += other.protected()

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from agentcli import programs
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
+from agentcli.runtime.written_places import written_places
 
 if TYPE_CHECKING:
     from agentcli.runtime.checkpoints import Checkpoint, Checkpoints
@@ -111,4 +113,5 @@ def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
     """The snapshots of the session in `folder`; the module comes with the first use."""
     from agentcli.runtime.checkpoints import Checkpoints
 
+    programs.distrust((workspace, *written_places(folder.parent.parent)))
     return Checkpoints(Path(workspace), folder / "checkpoints")

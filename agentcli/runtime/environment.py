@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+
+from agentcli.secret_variables import is_secret
 
 _QUIET = {
     "PAGER": "cat",
@@ -55,18 +56,6 @@ _OUTSIDE = """
 """
 """Ways to daemons and accounts that a sandbox closes, so that programs should not try them."""
 
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|KEY|TOKEN|AUTH_?TOKEN|SECRET|CREDENTIAL|PASSPHRASE|PASS"
-    r"|PAT|COOKIE|SESSION_?ID|DSN)S?(?:_|$)|PASSW(?:OR)?D|_PWD$|_AUTH$|SECRET",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
-    r"|\bxox[abeprs]-[\w-]{10,}|\bA(?:KI|SI)A[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\bglpat-[\w-]{16,}"
-    r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{30,}|\bhf_[A-Za-z0-9]{30,}|\bdckr_pat_[\w-]{20,}"
-    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@"
-)
-
 _CACHES = {
     "XDG_CACHE_HOME": "",
     "PIP_CACHE_DIR": "pip",
@@ -105,13 +94,9 @@ def command_environment(
         for name, value in environ.items()
         if (name in names or name.startswith(prefixes))
         and name not in secret_names
-        and (name in extra or not looks_secret(name, value))
+        and (name in extra or not is_secret(name, value))
     }
     return {**kept, **_QUIET, "AGENT": "1", "AGENT_SESSION_ID": session_id}
-
-
-def looks_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
 def session_caches(tmp: str, real_tmp: Path, home: Path) -> dict[str, str]:
@@ -133,32 +118,3 @@ def _link_kept(real: Path, caches: Path) -> None:
     for name in _KEPT_CACHES:
         if os.access(real / name, os.R_OK | os.X_OK):
             (caches / name).symlink_to(real / name)
-
-
-_LOADS_CODE = re.compile(
-    r"LD_\w*|DYLD_\w*|BASH_\w*|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS\d|IFS|CDPATH|GLOBIGNORE|PATH"
-    r"|FPATH|ZDOTDIR|HOME|SHELL|XDG_\w*|TMPDIR|PYTHON\w*|PIP_\w*|UV_\w*|POETRY_\w*|VIRTUAL_ENV|CONDA_\w*"
-    r"|NODE_\w*|(?:npm|NPM)_\w*|YARN_\w*|BUN_\w*|DENO_\w*|PERL\w*|RUBY\w*|GEM_\w*|BUNDLE_\w*|JAVA_\w*"
-    r"|_JAVA_OPTIONS|JDK_\w*|CLASSPATH|MAVEN_\w*|GRADLE_\w*|LUA_\w*|PHP\w*|GO(?:FLAGS|ROOT|PATH|PROXY|BIN|ENV|WORK|TOOL\w*|\w*CACHE|\w*SUMDB)|CGO_\w*|CARGO\w*"
-    r"|RUST\w*|CC|CXX|CPP|LD|AR|AS|MAKE\w*|CMAKE_\w*|PKG_CONFIG\w*|GIT_\w*|SSH_\w*|SUDO_\w*|DOCKER_\w*"
-    r"|KUBECONFIG|AWS_\w*|LESS\w*|\w*PAGER|\w*EDITOR|VISUAL|BROWSER|GCONV_PATH|LOCPATH|NLSPATH|TERMINFO\w*"
-    r"|OPENSSL_\w*|SSL_\w*|CURL_\w*|\w*CA_BUNDLE|\w*_ASKPASS|\w*_(?:proxy|PROXY)|\w*(?:OPTIONS|FLAGS|COMMAND)"
-)
-
-
-def split_exports(
-    exports: Mapping[str, str | None], own: Mapping[str, str]
-) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """What of the variables that contained commands exported a command with all rights may have,
-    and the names of the rest. Withheld is what makes programs load code or look for it elsewhere,
-    by name, and whatever else has a path for a value; `own` are the variables it has anyway."""
-    passed: dict[str, str | None] = {}
-    withheld = []
-    for name, value in exports.items():
-        if value == own.get(name):
-            continue
-        if _LOADS_CODE.fullmatch(name) or "/" in (value or ""):
-            withheld.append(name)
-        else:
-            passed[name] = value
-    return passed, tuple(sorted(withheld))

@@ -81,8 +81,8 @@ class Guard:
             return
         if any(map(target.is_relative_to, borders.protected)):
             raise ToolError(
-                f"{display_path(target)} may not be written: git runs what stands there. Tell the "
-                "person what to change in it.",
+                f"{display_path(target)} may not be written: git, or agent itself, runs what "
+                "stands there. Tell the person what to change in it.",
                 error_id="outside_workspace",
             )
         folders = ", ".join(map(display_path, borders.writable))

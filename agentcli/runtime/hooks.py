@@ -97,12 +97,15 @@ class HookRunner:
 
     def _started(self, command: str, mark: str) -> subprocess.Popen[bytes]:
         options = self._options or self._prepared()
+        argv, environment = options.launch(
+            ("/bin/sh", "-c", f"echo {mark}\n{command}"), {**self.environment, HOOK_MARK: mark}
+        )
         # A session of its own: ^C at the terminal reaches us alone, and no hook reaches the
         # terminal, which would act on whatever it writes there.
         return subprocess.Popen(
-            [*options.prefix, "/bin/sh", "-c", f"echo {mark}\n{command}"],
+            argv,
             cwd=options.cwd,
-            env={**self.environment, **options.environment, HOOK_MARK: mark},
+            env=environment,
             preexec_fn=options.preexec,
             # Else those that bwrap is to read would be closed too; ours close by themselves.
             close_fds=options.preexec is None,

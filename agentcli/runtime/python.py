@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentcli.programs import find_on
 from agentcli.runtime import processes
 from agentcli.runtime.exchange import Exchange, Outcome, stop
 from agentcli.runtime.folders import (
@@ -57,7 +57,7 @@ def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
         if os.access(candidate, os.X_OK):
             return str(candidate)
     path = env.get("PATH")
-    return shutil.which("python3", path=path) or shutil.which("python", path=path) or sys.executable
+    return find_on("python3", path) or find_on("python", path) or sys.executable
 
 
 @dataclass
@@ -112,12 +112,11 @@ class PythonInterpreter:
         options = SpawnOptions(cwd)
         if self._sandbox is not None:
             options = self._sandbox.spawn_options(cwd, (folder,))
+        argv, environment = options.launch(
+            (self.interpreter, str(driver), str(folder / "report")), self._env
+        )
         self._terminal = Terminal(
-            (*options.prefix, self.interpreter, str(driver), str(folder / "report")),
-            folder=folder,
-            cwd=options.cwd,
-            env={**self._env, **options.environment},
-            preexec=options.preexec,
+            argv, folder=folder, cwd=options.cwd, env=environment, preexec=options.preexec
         )
 
     def run(

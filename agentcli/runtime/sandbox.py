@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,14 @@ from tempfile import TemporaryDirectory
 
 from agentcli.borders import Borders
 from agentcli.errors import ConfigError
+from agentcli.programs import find_program
 from agentcli.runtime.environment import session_caches
 
 BUBBLEWRAP = "bubblewrap"
 NO_LAYER = "none"
 _LAYERS = ("bubblewrap", "landlock", "seatbelt")
+_PROGRAMS = {"bubblewrap": "bwrap", "seatbelt": "sandbox-exec"}
+_OF_THE_LOADER = re.compile(r"LD_\w+|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w+")
 _PROBE_LIMIT_S = 10
 _CACHE_FILE = "sandbox.json"
 _REMEDIES = {
@@ -47,12 +51,28 @@ _NOTES = {
 @dataclass(frozen=True)
 class SpawnOptions:
     """`prefix` goes before the command, `preexec` is called in the child before that starts,
-    `environment` is laid over the command's, `cwd` is where to start it from."""
+    `environment` is laid over the command's, `cwd` is where to start it from. `sets_variables`:
+    the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`."""
 
     cwd: str
     prefix: tuple[str, ...] = ()
     preexec: Callable[[], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    sets_variables: bool = False
+
+    def launch(
+        self, command: Sequence[str], env: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The whole command line with which to start `command` in `env`, and the environment to
+        start it in: the system's loader must not load for the prefix what is meant for the
+        command, as that may be the workspace's."""
+        whole = {**env, **self.environment}
+        if not self.sets_variables:
+            return (*self.prefix, *command), whole
+        program, *options = self.prefix
+        inner = {name: whole.pop(name) for name in list(whole) if _OF_THE_LOADER.fullmatch(name)}
+        setting = (word for item in inner.items() for word in ("--setenv", *item))
+        return (program, *setting, *options, *command), whole
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,7 @@ class Sandbox:
             )
             # Without a network of its own it would share the abstract sockets of the machine.
             steps = [limit, scope_installer() if self.network else None, descriptors]
-            return SpawnOptions("/", prefix, _all(steps), environment)
+            return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
             from agentcli.runtime.sandbox_landlock import landlock_installer
 
@@ -172,7 +192,7 @@ def why_not(sandbox: Sandbox, cache: Path) -> str:
     if sandbox.layer == "landlock" and not landlock_version():
         return "the kernel has no Landlock"
     if sandbox.layer != "landlock" and not sandbox.program:
-        return f"{'bwrap' if sandbox.layer == 'bubblewrap' else 'sandbox-exec'} is not installed"
+        return f"{_PROGRAMS[sandbox.layer]} is not installed"
     fingerprint = _fingerprint(sandbox)
     if _remembered(cache).get(sandbox.layer) == fingerprint:
         return ""
@@ -196,10 +216,8 @@ def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
 
 
 def _program(layer: str) -> str | None:
-    from agentcli.runtime.sandbox_bubblewrap import find_bubblewrap
-    from agentcli.runtime.sandbox_seatbelt import find_seatbelt
-
-    return {"bubblewrap": find_bubblewrap, "seatbelt": find_seatbelt}.get(layer, lambda: None)()
+    name = _PROGRAMS.get(layer)
+    return find_program(name) if name else None
 
 
 def _try(sandbox: Sandbox) -> str:

@@ -8,7 +8,6 @@ disk. Mounts go from the root downwards, so a place within another is mounted af
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -45,10 +44,6 @@ class _Mount:
     @property
     def shows_real(self) -> bool:
         return self.source == self.path
-
-
-def find_bubblewrap(path: str | None = None) -> str | None:
-    return shutil.which("bwrap", path=path or os.environ.get("PATH", os.defpath))
 
 
 def bubblewrap_options(

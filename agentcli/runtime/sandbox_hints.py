@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from agentcli.borders import Borders
 from agentcli.runtime.sandbox import Sandbox
@@ -21,6 +23,7 @@ _FILE_FAILURES = re.compile(
     r"|Cannot connect to the Docker daemon|no new privileges",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[\w.+-]+")
 _RIGHTS_FAILURES = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|\[Errno 13\]|\[Errno 1\]"
 )
@@ -58,6 +61,30 @@ def _names_hidden(text: str, borders: Borders) -> bool:
     lines = [line for line in text.splitlines() if _RIGHTS_FAILURES.search(line)]
     closed = [*borders.hidden, *borders.protected]
     return any(str(path) in line for line in lines for path in closed)
+
+
+class LeftOut:
+    """What of the person's environment commands outside the sandbox do without, by variable, as it
+    leads to where those inside can write."""
+
+    def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
+        self._parts = parts
+        self._told = False
+
+    def notes(self, command: str) -> list[str]:
+        """Told once, and again with a command that names a program which is found nowhere but
+        there."""
+        words = set(_WORD.findall(command))
+        folders = [Path(folder) for folder in self._parts.get("PATH", ()) if folder]
+        missed = [f for f in folders if any(os.access(f / word, os.X_OK) for word in words)]
+        if self._told and not missed:
+            return []
+        self._told = True
+        parts = (f"{name} ({', '.join(values)})" for name, values in self._parts.items())
+        return [
+            "left out of the environment of commands outside the sandbox, as those inside can "
+            f"write there: {'; '.join(parts)}. Name programs there by their whole path"
+        ] * bool(self._parts)
 
 
 def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -36,10 +34,6 @@ _NO_NETWORK = """\
 (allow network-outbound (remote ip "localhost:*"))
 (allow network-bind (local ip "localhost:*"))
 """
-
-
-def find_seatbelt() -> str | None:
-    return shutil.which("sandbox-exec") if sys.platform == "darwin" else None
 
 
 def seatbelt_profile(borders: Borders, *, network: bool, folders: Sequence[Path] = ()) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.bash import Bash
-from agentcli.runtime.environment import split_exports
 from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.folders import (
     existing_folder,
@@ -24,9 +23,9 @@ from agentcli.runtime.folders import (
 from agentcli.runtime.jobs import Job, job_identity
 from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK
-from agentcli.runtime.sandbox import Sandbox, SpawnOptions
-from agentcli.runtime.sandbox_hints import differences
-from agentcli.runtime.variables import storable, without_own
+from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
+from agentcli.runtime.sandbox_hints import LeftOut, differences
+from agentcli.runtime.variables import Exports, storable
 
 _LONGEST_TYPED_LINE = 4000
 _LATE_CHARS = 2000
@@ -56,6 +55,8 @@ class CommandResult:
     exports: Mapping[str, str | None] = field(default_factory=dict)
     """The exported variables that are not as the last result left them (None: unset), as far as
     they may be stored: see `variables.storable`."""
+    exports_layer: str = ""
+    """The sandbox's, in which they were set."""
 
 
 @dataclass
@@ -65,6 +66,7 @@ class _Running:
     limit: int
     stdin: bool
     quiet_shell: bool
+    layer: str
     notes: list[str] = field(default_factory=list)
     apart: bool = False
     """In a bash of its own, beside the session's."""
@@ -77,10 +79,11 @@ class Shell:
     is in `last_result` then.
 
     `env` is the whole environment, `full_env` that of commands which `run_wider` lets out of the
-    `sandbox`. The shell makes folders in `scratch` and has the sandbox show them; `outputs` the
-    sandbox shows by itself. `exports`: what earlier commands made of the exported variables, None
-    for an unset one; bash, and each that replaces it, starts with that and with what its own
-    commands changed. `first_notes` go into the first result.
+    `sandbox`, without what is `left_out` there, by variable. The shell makes folders in `scratch`
+    and has the sandbox show them; `outputs` the sandbox shows by itself. `exports`: what earlier
+    commands made of the exported variables; bash, and each that replaces it, starts with what of
+    that may come into its sandbox, and with what its own commands changed. `first_notes` go into
+    the first result.
     """
 
     def __init__(
@@ -93,8 +96,9 @@ class Shell:
         max_chars: int = 30_000,
         sandbox: Sandbox | None = None,
         full_env: Mapping[str, str] | None = None,
+        left_out: Mapping[str, Sequence[str]] | None = None,
         identity: str = "",
-        exports: Mapping[str, str | None] | None = None,
+        exports: Exports | None = None,
         first_notes: Sequence[str] = (),
     ) -> None:
         self.last_result: CommandResult | None = None
@@ -108,14 +112,17 @@ class Shell:
         self._outputs = outputs
         self._max_chars = max_chars
         self.sandbox = sandbox
+        self._left_out = LeftOut(left_out or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
         self._running: _Running | None = None
         self._counter = 0
-        self._exports = without_own(exports or {})
+        self._exports = exports or Exports()
         self._first_notes = tuple(first_notes)
         self._new_exports: dict[str, str | None] = {}
         """Those that no result has told yet."""
+        self._new_layers: set[str] = set()
+        """Where those were set."""
         self._jobs: dict[str, Job] = {}
 
     @property
@@ -150,9 +157,12 @@ class Shell:
         self.last_result = None
         bash, notes = self._ready()
         quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
+        if _layer(self.sandbox) == NO_LAYER:
+            notes += self._left_out.notes(command)
         limit = self._max_chars if output_limit is None else output_limit
         exchange = bash.begin(script, self._capture(limit), stdin=stdin)
-        running = _Running(bash, exchange, limit, stdin, quiet_shell, notes)
+        layer = _layer(self.sandbox)
+        running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes)
         return self._follow(running, timeout, on_output)
 
     def run_wider(
@@ -172,21 +182,25 @@ class Shell:
         script = bash_lines.encode_command(command)
         self.last_result = None
         main, notes = self._ready()
-        env, exports, cwd = self._env, self._exports, self._cwd
+        env, cwd = self._env, self._cwd
         if not sandbox.contains:
             env, cwd = self._full_env, self._real_cwd()
-            exports, withheld = split_exports(self._exports, env)
+            withheld = self._exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
-        bash = self._new_bash(sandbox, env, exports, cwd)
+            notes += self._left_out.notes(command)
+        bash = self._new_bash(sandbox, env, cwd)
         try:
             bash.await_ready(self._capture())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
-            running = _Running(bash, exchange, self._max_chars, False, True, notes, apart=True)
-            before = dict(self._exports)
+            running = _Running(
+                bash, exchange, self._max_chars, False, True, sandbox.layer, notes, apart=True
+            )
+            before = self._own_exports()
             result = self._follow(running, timeout, on_output)
         finally:
             bash.close()
-        changed = {k: v for k, v in self._exports.items() if (k, v) not in before.items()}
+        after = self._own_exports()
+        changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
         main.ask(bash_lines.take_over_script(self._cwd, changed), self._capture())
         main.changed_exports()
         return result
@@ -270,25 +284,24 @@ class Shell:
 
     def _spawn(self) -> Bash:
         self._cwd = existing_folder(self._cwd, self.sandbox)
-        self._bash = self._new_bash(self.sandbox, self._env, self._exports, self._cwd)
+        self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
         return self._bash
+
+    def _own_exports(self) -> dict[str, str | None]:
+        """Those of the session's own bash."""
+        return self._exports.inside(_layer(self.sandbox), self._env)
 
     def _real_cwd(self) -> str:
         return self._cwd if self.sandbox is None else str(self.sandbox.real_path(self._cwd))
 
-    def _new_bash(
-        self,
-        sandbox: Sandbox | None,
-        env: Mapping[str, str],
-        exports: Mapping[str, str | None],
-        cwd: str,
-    ) -> Bash:
+    def _new_bash(self, sandbox: Sandbox | None, env: Mapping[str, str], cwd: str) -> Bash:
         self._counter += 1
         self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
         options = SpawnOptions(cwd)
         if sandbox is not None:
             options = sandbox.spawn_options(cwd, (folder, self._job_folder))
+        exports = self._exports.inside(_layer(sandbox), env)
         return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
 
     def _drop(self) -> None:
@@ -374,6 +387,8 @@ class Shell:
             code = self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []
         exports, self._new_exports = storable(self._new_exports), {}
+        layers, self._new_layers = self._new_layers, set()
+        own_layer = _layer(self.sandbox) if layers else ""
         return CommandResult(
             output=rendered.text,
             exit_code=code,
@@ -386,14 +401,17 @@ class Shell:
             full_output_path=rendered.path,
             notes=notes,
             exports=exports,
+            exports_layer=next(iter(layers)) if len(layers) == 1 else own_layer,
         )
 
     def _take_over(self, running: _Running) -> None:
         """What the end of the command says of the shell."""
         running.bash.conclude(running.exchange)
         exports = running.bash.changed_exports()
-        self._exports |= exports
-        self._new_exports |= exports
+        if exports:
+            self._exports.add(exports, running.layer)
+            self._new_exports |= exports
+            self._new_layers.add(running.layer)
 
     def _finish(self, running: _Running, outcome: Outcome) -> int:
         """The command's exit code; replaces a shell that did not survive it."""
@@ -442,6 +460,10 @@ class Shell:
             job_id=job.job_id,
             notes=tuple(notes),
         )
+
+
+def _layer(sandbox: Sandbox | None) -> str:
+    return NO_LAYER if sandbox is None else sandbox.layer
 
 
 def _typed(text: str) -> bytes:

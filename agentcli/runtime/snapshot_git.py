@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentcli import safe_git
 from agentcli.errors import SessionError
+from agentcli.programs import find_program
 
 
 class CheckpointError(SessionError):
@@ -82,16 +83,11 @@ class Git:
 
 
 def has_git() -> bool:
-    return _find() is not None
+    return find_program("git") is not None
 
 
 def _binary() -> str:
-    binary = _find()
+    binary = find_program("git")
     if binary is None:
         raise CheckpointError("there is no git on PATH", hint="install git, then try again")
     return binary
-
-
-def _find() -> str | None:
-    # The system's own goes first: one further ahead on PATH may be the workspace's.
-    return safe_git.find_program("git", None, os.defpath) or safe_git.find_program("git", None)

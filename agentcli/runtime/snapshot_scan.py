@@ -7,7 +7,6 @@ where there are many more, several `find` processes read the rest side by side.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 import time
@@ -31,7 +30,7 @@ _WHOLE_SECONDS_NS = 2_000_000_000
 _ALONE = 1_500
 """So many entries Python has read by the time that two `find` have started."""
 _MOST_FINDS = 4
-_FIND_FOLDERS = ("/usr/bin", "/bin")
+_FINDS = ("/usr/bin/find", "/bin/find")
 _FILE_FORMAT = "%y %m %s %T@ %C@ %i %p\\0"
 _FOLDER_FORMAT = "%y %m %p\\0"
 _CHUNK = 1 << 20
@@ -201,7 +200,7 @@ def _find_all(
     workspace: Path, folders: list[bytes], pruned: Collection[bytes]
 ) -> list[bytes] | None:
     """Records of what is in `folders`; None where `find` can't do it or did not read all."""
-    binary = shutil.which("find", path=os.pathsep.join(_FIND_FOLDERS))
+    binary = next((path for path in _FINDS if os.access(path, os.X_OK)), None)
     if binary is None:
         return None
     several = min(_MOST_FINDS, os.cpu_count() or 1, len(folders))

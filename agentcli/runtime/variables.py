@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from agentcli.runtime.processes import ENVIRONMENT_MARK
+from agentcli.secret_variables import is_secret
 
 WITHHELD = "[redacted]"
-"""Stored in place of a value that looks like a secret by the variable's name. What masks secrets
-in events writes the same."""
+"""Stored in place of a secret. What masks secrets in events writes the same."""
 _LONGEST_VALUE = 32_768
 _MOST_CHANGES = 200
 
@@ -20,10 +20,6 @@ _OWN = re.compile(
 )
 """bash keeps these itself, or they are modes of it, or marks of ours."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|CREDENTIAL|PASSPHRASE)S?(?:_|$)|PASSW(?:OR)?D|_PWD$",
-    re.IGNORECASE,
-)
 _ENTRY = re.compile(
     rb"^(?:declare|export) (?:-(\w+) )?([A-Za-z_]\w*)="
     rb"""(?:"([^"\\]*(?:\\.[^"\\]*)*)"|\$'([^'\\]*(?:\\.[^'\\]*)*)')$""",
@@ -43,6 +39,24 @@ _CONTROLS = {
     b"t": b"\t",
     b"v": b"\v",
 }
+_WEAKEST = "none"
+"""Commands without a sandbox can do everything that others can."""
+_HARMLESS = (
+    (
+        re.compile(r"CI|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|SOURCE_DATE_EPOCH"),
+        re.compile(r"[A-Za-z0-9]{0,12}"),
+    ),
+    (
+        re.compile(r"LANG|LC_[A-Z]{1,20}"),
+        re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}(?:\.[A-Za-z0-9-]{1,20})?"),
+    ),
+    (
+        re.compile(r"TZ"),
+        re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(?:/[A-Za-z][A-Za-z0-9_+-]{0,30}){0,2}"),
+    ),
+)
+"""Names and values of the only variables that may go to commands which can do more than those that
+set them."""
 
 
 Value = TypeVar("Value")
@@ -88,22 +102,64 @@ def without_own(values: Mapping[str, Value]) -> dict[str, Value]:
 
 def storable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     """What of `changes` a record may hold: none of more than 200, no value of more than 32 kB or
-    that is not text. `WITHHELD` stands for a value whose name says that it is secret."""
+    that is not text. `WITHHELD` stands for the value of a secret."""
     if len(changes) > _MOST_CHANGES:
         return {}
     return {
-        name: WITHHELD if value and _SECRET_NAME.search(name) else value
+        name: WITHHELD if value and is_secret(name, value) else value
         for name, value in changes.items()
         if _is_text(value)
     }
 
 
-def exports_of(changes: Iterable[Mapping[str, str | None]]) -> dict[str, str | None]:
-    """All changes since the start, from those of each command, oldest first."""
-    exports: dict[str, str | None] = {}
-    for change in changes:
-        exports |= change
-    return exports
+class Exports:
+    """What commands made of the exported variables, None for an unset one, and in which layer of
+    the sandbox each was set: that decides where the value may go."""
+
+    def __init__(self) -> None:
+        self._changes: dict[tuple[str, str], str | None] = {}
+        """By variable and layer, the newest last."""
+
+    def add(self, changes: Mapping[str, str | None], layer: str) -> None:
+        for name, value in without_own(changes).items():
+            self._changes.pop((name, layer), None)
+            self._changes[name, layer] = value
+
+    def inside(self, layer: str, own: Mapping[str, str]) -> dict[str, str | None]:
+        """What commands in `layer` may have of it."""
+        return self._split(layer, own)[0]
+
+    def withheld(self, layer: str, own: Mapping[str, str]) -> tuple[str, ...]:
+        """The variables that commands in `layer` do not get as they were last set, nor have so
+        among their `own` by themselves."""
+        return self._split(layer, own)[1]
+
+    def _split(
+        self, layer: str, own: Mapping[str, str]
+    ) -> tuple[dict[str, str | None], tuple[str, ...]]:
+        given: dict[str, str | None] = {}
+        kept_back: dict[str, str | None] = {}
+        for (name, origin), value in self._changes.items():
+            if may_cross(origin, layer) or _is_harmless(name, value):
+                given[name] = value
+                kept_back.pop(name, None)
+            else:
+                kept_back[name] = value
+        withheld = (n for n, value in kept_back.items() if value != given.get(n, own.get(n)))
+        return given, tuple(sorted(withheld))
+
+
+def may_cross(origin: str, layer: str) -> bool:
+    """Whether what commands in the layer `origin` chose may be what commands in `layer` go by: not
+    where those can do more. An `origin` that is not known may be any."""
+    return origin in (layer, _WEAKEST) or (origin, layer) == ("landlock", "bubblewrap")
+
+
+def _is_harmless(name: str, value: str | None) -> bool:
+    """Whether no program does anything but write its output another way."""
+    return value is not None and any(
+        names.fullmatch(name) and values.fullmatch(value) for names, values in _HARMLESS
+    )
 
 
 def restorable(

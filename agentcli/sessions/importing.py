@@ -104,7 +104,9 @@ class _Neutraliser:
             values.pop("tree", None)
             if isinstance(values.get("metadata"), dict):
                 values["metadata"] = {
-                    key: value for key, value in values["metadata"].items() if key != "exports"
+                    key: value
+                    for key, value in values["metadata"].items()
+                    if key not in ("exports", "exports_layer")
                 }
         if record.get("action") == "rename" and not self._may_have(own.get("args", {}).get("name")):
             return self._null(record, "a name, which was not imported")

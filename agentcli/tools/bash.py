@@ -118,6 +118,7 @@ def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
         waiting_for_input=result.waiting_for_input,
         job_id=result.job_id,
         exports=dict(result.exports),
+        exports_layer=result.exports_layer,
     )
     return ToolResult(text, data={"metadata": metadata})
 

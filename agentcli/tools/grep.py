@@ -15,10 +15,10 @@ from threading import Event, Timer
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
+from agentcli.programs import find_program
 from agentcli.runtime.files import FileLedger, decode, os_errors_told
 from agentcli.runtime.matching import Matcher
 from agentcli.runtime.walk import NEVER_SEARCHED, Glob, no_such_file, walk
-from agentcli.safe_git import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -93,7 +93,7 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
-    program = find_program("rg", ctx.workspace)
+    program = find_program("rg")
     hits = _with_ripgrep(program, args, path, ctx.files) if program else None
     if hits is None:
         hits = _with_python(args, path, ctx.files)

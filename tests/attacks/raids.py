@@ -54,16 +54,20 @@ class Attacked(Agent):
     """Runs `agent` as `user`; the state is an ordinary one in the home folder."""
 
     user: str = "self"
+    started_with: Sequence[str] = ()
+    """In place of this interpreter and the package."""
 
     @property
     def environment(self) -> dict[str, str]:
         base = super().environment | {"HOME": str(self.home)}
         if self.user == "nobody":
             base |= {"PYTHONPATH": f"{_PACKAGES}:{_ROOT}", "PATH": os.defpath + ":/bin:/usr/bin"}
-        return {**base, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**base, "PYTHONDONTWRITEBYTECODE": "1", **self.env}
 
     @property
     def command(self) -> list[str]:
+        if self.started_with:
+            return list(self.started_with)
         python = OTHER_PYTHON if self.user == "nobody" else sys.executable
         return [str(python), "-m", "agentcli"]
 
@@ -118,6 +122,16 @@ class Arena:
         meanwhile: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
     ) -> Run:
         """`agent run` with a model that gives these replies; `meanwhile` before the first one."""
+        return self.run_as(["run", "x"], replies, *flags, meanwhile=meanwhile)
+
+    def run_as(
+        self,
+        command: Sequence[str],
+        replies: Sequence[Reply | Callable[[Recorded], Reply]],
+        *flags: str,
+        meanwhile: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+    ) -> Run:
+        """The same for another command of `agent` that asks a model."""
         begun = threading.Event()
 
         def first(request: Recorded) -> Reply:
@@ -128,7 +142,7 @@ class Arena:
         with ModelServer([first, *replies[1:]]) as server:
             self.agent.use(server)
             layer = [] if self.layer == "none" else ["--set", f"sandbox.layer={self.layer}"]
-            process = self.agent.start("run", "x", *layer, *flags)
+            process = self.agent.start(*command, *layer, *flags)
             meanwhile(process)
             begun.set()
             out, err = process.communicate(timeout=LIMIT_S)

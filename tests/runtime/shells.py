@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from agentcli.borders import Borders
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.shell import Shell
+from agentcli.runtime.variables import Exports
 
 LIMIT_S = 30
 HAS_PROC = Path("/proc/self/syscall").exists()
@@ -28,6 +29,14 @@ class Around(Sandbox):
 def around(*prefix: str) -> Sandbox:
     place = Path("/")
     return Around("none", Borders(place, place, (place,)), notes=prefix)
+
+
+def exported(*changes: Mapping[str, str | None], layer: str = "none") -> Exports:
+    """What commands of one layer made of the exported variables, from the changes of each."""
+    exports = Exports()
+    for change in changes:
+        exports.add(change, layer)
+    return exports
 
 
 def make_shell(folder: Path, **options: object) -> Shell:

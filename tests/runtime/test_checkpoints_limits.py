@@ -253,7 +253,7 @@ def test_without_a_usable_find_python_does_it(work, monkeypatch, tmp_path):
         if content is not None:
             (tmp_path / "bin" / "find").write_text(content)
             (tmp_path / "bin" / "find").chmod(0o755)
-        monkeypatch.setattr(snapshot_scan, "_FIND_FOLDERS", (str(tmp_path / "bin"),))
+        monkeypatch.setattr(snapshot_scan, "_FINDS", (str(tmp_path / "bin/find"),))
         assert scan(work, ()).records() == expected
 
 

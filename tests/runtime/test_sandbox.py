@@ -68,7 +68,7 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     folder = everyones
     ours = Path(__file__).parents[2] / "agentcli"
     shutil.copytree(ours / "runtime", folder / "agentcli/runtime")
-    for name in ("__init__.py", "borders.py", "errors.py"):
+    for name in ("__init__.py", "borders.py", "errors.py", "programs.py", "secret_variables.py"):
         shutil.copy(ours / name, folder / "agentcli")
     program = (
         "import json; from pathlib import Path\n"
@@ -400,19 +400,21 @@ def test_one_command_with_network(place, layer):
 @every_layer
 def test_one_command_with_all_rights(place, layer):
     here = place(layer)
-    here.run("export PLAIN=1 GIT_SSH_COMMAND=evil ODD=$PWD/evil.so PATH=$PWD:$PATH; unset TERM")
+    here.run(
+        "export CI=1 PLAIN=1 GIT_SSH_COMMAND=evil ODD=$PWD/evil.so PATH=$PWD:$PATH; unset TERM"
+    )
     out = here.sandbox.wider(network=False, unsandboxed=True)
     result = here.shell.run_wider(
-        "touch ~/made; echo $PLAIN ${GIT_SSH_COMMAND-none} ${ODD-none};"
+        "touch ~/made; echo $CI ${PLAIN-none} ${GIT_SSH_COMMAND-none} ${ODD-none};"
         " grep NoNew /proc/self/status; command -v bash; export LATER=2",
         out,
     )
     assert (here.home / "made").exists()
     lines = result.output.splitlines()
-    assert lines[0] == "1 none none"
+    assert lines[0] == "1 none none none"
     assert lines[1].split() == ["NoNewPrivs:", "0"]
     assert str(here.workspace) not in lines[2]
-    assert any("GIT_SSH_COMMAND, ODD, PATH" in note for note in result.notes)
+    assert any("GIT_SSH_COMMAND, ODD, PATH, PLAIN" in note for note in result.notes)
     assert here.said("echo $LATER $GIT_SSH_COMMAND ${PATH%%:*}") == f"2 evil {here.workspace}"
     assert here.run("touch ~/other").exit_code != 0
 

@@ -10,8 +10,8 @@ import pytest
 from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.output import Capture
 from agentcli.runtime.shell import Shell
-from agentcli.runtime.variables import WITHHELD, exports_of
-from tests.runtime.shells import around, make_shell, needs_proc, sound, until
+from agentcli.runtime.variables import WITHHELD
+from tests.runtime.shells import around, exported, make_shell, needs_proc, sound, until
 from tests.runtime.test_shell import TWISTS
 
 # What a result tells
@@ -127,7 +127,7 @@ def test_values_larger_than_a_pipe_pass(shell: Shell) -> None:
 
 def test_a_shell_starts_with_the_exports_of_an_earlier_one(tmp_path: Path) -> None:
     exports = {"NEW": "it's\n$x", "KEPT": None, "TERM": "vt100", "AGENT_SHELL_ID": "other"}
-    shell = make_shell(tmp_path, exports=exports)
+    shell = make_shell(tmp_path, exports=exported(exports))
     show = 'printf "%s|" "$NEW" "${KEPT-unset}" "$TERM"'
     first = shell.run(show)
     assert (first.output, first.exports) == ("it's\n$x|unset|vt100|", {})
@@ -155,15 +155,15 @@ def test_a_shell_that_is_replaced_keeps_what_earlier_commands_exported(
     assert "variables exported by earlier commands are kept" in ended.notes[-1]
     told += [ended.exports, shell.run("export C=1").exports]
     assert shell.run("echo $A $B $C $x; type -t f").output == "1 1 1\n"
-    assert exports_of(told) == {"A": "1", "B": "1", "C": "1"}
+    assert exported(*told).inside("none", {}) == {"A": "1", "B": "1", "C": "1"}
 
 
 def test_an_activated_virtual_environment_comes_back(tmp_path: Path) -> None:
     first = make_shell(tmp_path)
     create = f"{sys.executable} -m venv --without-pip .venv && export PYTHONHOME=/nowhere"
     told = [first.run(create).exports, first.run(". .venv/bin/activate").exports]
-    exports = exports_of(told)
-    assert exports["PYTHONHOME"] is None
+    exports = exported(*told)
+    assert exports.inside("none", {})["PYTHONHOME"] is None
     first.close()
     second = make_shell(tmp_path, exports=exports)
     found = second.run("command -v python; echo ${PYTHONHOME-unset}; echo $VIRTUAL_ENV").output
@@ -174,14 +174,14 @@ def test_an_activated_virtual_environment_comes_back(tmp_path: Path) -> None:
 
 def test_what_is_around_bash_sees_nothing_of_the_exports(tmp_path: Path) -> None:
     spy = around("sh", "-c", 'echo "$A$PATH" >seen; exec "$@"', "sh")
-    shell = make_shell(tmp_path, sandbox=spy, exports={"A": "1", "PATH": "/evil"})
+    shell = make_shell(tmp_path, sandbox=spy, exports=exported({"A": "1", "PATH": "/evil"}))
     assert shell.run("echo $A $PATH").output == "1 /evil\n"
     assert "evil" not in (tmp_path / "work" / "seen").read_text()
     shell.close()
 
 
 def test_values_do_not_stay_on_disk(tmp_path: Path) -> None:
-    shell = make_shell(tmp_path, exports={"A": "plain" + "value"})
+    shell = make_shell(tmp_path, exports=exported({"A": "plain" + "value"}))
     shell.run("true")
     files = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]
     assert files

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from agentcli.runtime.bash_lines import may_export, start_lines
 from agentcli.runtime.variables import (
     WITHHELD,
+    Exports,
     ExportWatch,
-    exports_of,
     parse_listing,
     restorable,
     storable,
 )
 from agentcli.security.redact import MASK, Redactor
+from tests.runtime.shells import exported
 
 NAMES = st.sampled_from(["V_A", "V_B", "V_C", "V_D"])
 VALUES = st.one_of(
@@ -98,8 +99,8 @@ def test_changes_are_those_since_the_listing_before():
 def test_changes_of_all_commands_lead_from_the_first_state_to_the_last(states):
     watch = ExportWatch()
     states = [{**state, "V_ALWAYS": "1"} for state in states]
-    exports = exports_of([watch.changes(listing_of(state)) for state in states])
-    now = {**states[0], **exports}
+    changes = [watch.changes(listing_of(state)) for state in states]
+    now = {**states[0], **exported(*changes).inside("none", {})}
     assert {name: value for name, value in now.items() if value is not None} == states[-1]
 
 
@@ -115,7 +116,18 @@ def test_what_is_too_large_is_not_recorded():
 
 @pytest.mark.parametrize(
     "name",
-    ["API_KEY", "MY_APIKEY", "CI_TOKEN", "TOKEN_FILE", "PGPASSWORD", "MYSQL_PWD", "App_Secret"],
+    [
+        *(
+            "API_KEY",
+            "MY_APIKEY",
+            "CI_TOKEN",
+            "TOKEN_FILE",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "App_Secret",
+        ),
+        *("DB_PASS", "SENTRY_DSN", "APP_COOKIE", "DBPASS", "PIN", "JWT", "AZURE_STORAGE_CONN_STR"),
+    ],
 )
 def test_a_value_that_is_secret_by_its_name_is_withheld(name):
     stored = storable({name: "value", "A": "1"})
@@ -125,7 +137,13 @@ def test_a_value_that_is_secret_by_its_name_is_withheld(name):
     assert storable({name: ""}) == {name: ""}
 
 
-@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "PASSIVE"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TOKENIZERS_PARALLELISM", "KEYBOARD", "PASSIVE", "OLDPWD", "SSH_ASKPASS", "AUTHOR"),
+        *("GIT_AUTHOR_NAME", "PYTHONHASHSEED", "PATTERN", "SPINNER", "COMPASSION"),
+    ],
+)
 def test_a_harmless_name_is_not_taken_for_a_secret(name):
     assert storable({name: "1"}) == {name: "1"}
 
@@ -149,6 +167,51 @@ def test_a_record_of_foreign_make_restores_only_what_can_be():
         "GOOD": "$(touch x)",
     }
     assert restorable(exports, MASK) == ({"GOOD": "$(touch x)"}, ())
+
+
+# Where they may go
+
+LAYERS = st.sampled_from(["bubblewrap", "landlock", "seatbelt", "none", ""])
+HARMLESS = {
+    "CI": "true",
+    "NO_COLOR": "1",
+    "FORCE_COLOR": "3",
+    "LANG": "en_US.UTF-8",
+    "LC_ALL": "C",
+    "TZ": "America/Argentina/Buenos_Aires",
+}
+
+
+@given(st.lists(st.tuples(st.dictionaries(NAMES, st.none() | st.text("xyz/")), LAYERS)), LAYERS)
+def test_nothing_that_commands_set_goes_where_commands_can_do_more(changes, layer):
+    exports = Exports()
+    for change, origin in changes:
+        exports.add(change, origin)
+    may = {"none": {"none"}, "landlock": {"none", "landlock"}, "seatbelt": {"none", "seatbelt"}}
+    may |= {"bubblewrap": {"none", "landlock", "bubblewrap"}, "": {"", "none"}}
+    wanted: dict[str, str | None] = {}
+    last: dict[str, str | None] = {}
+    for change, origin in changes:
+        wanted |= change if origin in may[layer] else {}
+        last |= change
+    assert exports.inside(layer, {}) == wanted
+    own = {"V_A": "own"}
+    told = set(exports.withheld(layer, own))
+    assert told == {n for n, value in last.items() if value != wanted.get(n, own.get(n))}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_only_changes_how_output_looks_may_go_anywhere(name):
+    exports = exported({name: HARMLESS[name]}, layer="bubblewrap")
+    assert exports.inside("none", {}) == {name: HARMLESS[name]}
+    for value in ("/w/evil", "../x", ":/w/evil", "$(touch x)", "a b", "x\n", None):
+        odd = exported({name: value}, layer="bubblewrap")
+        assert (odd.inside("none", {}), odd.withheld("none", {name: "1"})) == ({}, (name,))
+
+
+def test_what_the_person_has_anyway_is_not_told():
+    exports = exported({"V_A": "same", "V_B": "other"}, layer="bubblewrap")
+    assert exports.withheld("none", {"V_A": "same"}) == ("V_B",)
 
 
 # The start of a shell

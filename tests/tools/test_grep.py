@@ -199,15 +199,6 @@ def test_what_can_not_be_searched(use, workspace):
         use(TOOL, pattern="x", path="fifo")
 
 
-def test_a_program_of_the_workspace_is_not_run(use, workspace, monkeypatch):
-    write(workspace, "bin/rg", "#!/bin/sh\ntouch canary\n")
-    (workspace / "bin/rg").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{workspace}/bin:bin")
-    monkeypatch.chdir(workspace)
-    use(TOOL, pattern="x")
-    assert not (workspace / "canary").exists()
-
-
 def test_its_events(use, workspace):
     write(workspace, "a", "hit\n")
     arguments = TOOL.arguments.model_validate({"pattern": "hit", "context": 2})

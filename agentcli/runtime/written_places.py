@@ -1,0 +1,36 @@
+"""The folders that commands could ever write to, kept in a file beside the sessions: programs that
+those of one session left there are on PATH when another works elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_FILE = "written-places.json"
+_MOST = 500
+
+
+def written_places(home: Path) -> list[str]:
+    """The newest last; none where the file in the agent's state `home` is missing or damaged."""
+    try:
+        found = json.loads((home / _FILE).read_bytes())
+    except (OSError, ValueError):
+        return []
+    known = found if isinstance(found, list) else []
+    return [place for place in known if isinstance(place, str) and place.startswith("/")]
+
+
+def add_written_places(home: Path, folders: Iterable[Path]) -> None:
+    """Does nothing where it can't be written."""
+    known = written_places(home)
+    new = [str(folder) for folder in folders if str(folder) not in known]
+    if not new:
+        return
+    made = home / f".{_FILE}-{os.getpid()}"
+    with suppress(OSError):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made.write_text(json.dumps([*known, *new][-_MOST:]))
+        made.replace(home / _FILE)
