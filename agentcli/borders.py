@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 
@@ -11,10 +12,12 @@ from pathlib import Path
 class Borders:
     """All paths are absolute and resolved. `writable`: the repository's root (else the working
     directory), a worktree's common git folder, and what the user added. `protected`: within those,
-    but read-only: `.git/hooks`, `.git/config`. `hidden`: not even to be read: secret files and
-    folders, sockets, the agent's own settings and sessions; `readable` are exceptions within it,
-    such as the session's outputs. `own`: the agent's settings and state, which nothing it runs may
-    write in any mode. `mounts`: where a folder of the commands' view really is (`/tmp`)."""
+    but read-only: `.git/hooks`, `.git/config`, an agent that is installed there. `hidden`: not even
+    to be read: secret files and folders, sockets, the agent's own settings and sessions; `readable`
+    are exceptions within it, such as the session's outputs. `shown`: where there are any, nothing
+    else may be read but these and what is writable; `covered` are then the folders below the root
+    that hold the rest. `own`: the agent's settings and state, which nothing it runs may write in
+    any mode. `mounts`: where a folder of the commands' view really is (`/tmp`)."""
 
     workspace: Path
     home: Path
@@ -22,27 +25,35 @@ class Borders:
     protected: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    covered: tuple[Path, ...] = ()
     own: tuple[Path, ...] = ()
     mounts: Mapping[Path, Path] = field(default_factory=dict)
 
     def may_read(self, path: Path) -> bool:
         """Of a resolved path."""
-        if _within(path, (*self.readable, *self.mounts.values())):
+        if _within(path, self._always_readable):
             return True
-        return not _within(path, self.hidden)
+        if _within(path, self._hidden):
+            return False
+        return not self.shown or _within(path, self._shown)
+
+    def is_elsewhere(self, path: Path) -> bool:
+        """Whether a resolved path is only hidden for not being among what is shown."""
+        return bool(self.shown) and not _within(path, self._hidden)
 
     def may_write(self, path: Path) -> bool:
         """Of a resolved path."""
-        if _within(path, self._opened()):
+        if _within(path, self._opened):
             return True
-        if not self.may_read(path) or _within(path, (*self.protected, *self.own)):
+        if not self.may_read(path) or _within(path, self._closed):
             return False
-        return _within(path, self.writable)
+        return _within(path, self._writable)
 
     def real_path(self, path: Path) -> Path:
         """Where an absolute path of the commands' view is. What is shown below a mount at its own
         place, such as a workspace in /tmp, is there."""
-        if ".." in path.parts or _within(path, (*self.writable, *self.readable)):
+        if ".." in path.parts or _within(path, _names((*self.writable, *self.readable))):
             return path
         for seen, real in self.mounts.items():
             if path.is_relative_to(seen):
@@ -56,11 +67,43 @@ class Borders:
                 return seen / path.relative_to(real)
         return path
 
-    def _opened(self) -> tuple[Path, ...]:
+    @cached_property
+    def _always_readable(self) -> frozenset[str]:
+        return _names((*self.readable, *self.mounts.values()))
+
+    @cached_property
+    def _hidden(self) -> frozenset[str]:
+        return _names(self.hidden)
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        return _names((*self.shown, *self.writable))
+
+    @cached_property
+    def _writable(self) -> frozenset[str]:
+        return _names(self.writable)
+
+    @cached_property
+    def _closed(self) -> frozenset[str]:
+        return _names((*self.protected, *self.own))
+
+    @cached_property
+    def _opened(self) -> frozenset[str]:
         """Folders of the agent's own that are there for commands."""
-        opened = (folder for folder in self.writable if _within(folder, self.own))
-        return (*self.mounts.values(), *opened)
+        own = _names(self.own)
+        opened = (folder for folder in self.writable if _within(folder, own))
+        return _names((*self.mounts.values(), *opened))
 
 
-def _within(path: Path, folders: tuple[Path, ...]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
+def _names(folders: Iterable[Path]) -> frozenset[str]:
+    return frozenset(map(str, folders))
+
+
+def _within(path: Path, folders: frozenset[str]) -> bool:
+    """Whether it is one of them, or in one: asked of every file of a search."""
+    here = str(path)
+    while here and here != "/":
+        if here in folders:
+            return True
+        here = here.rpartition("/")[0]
+    return "/" in folders

@@ -308,6 +308,8 @@ def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
             return isinstance(value, list) and all(isinstance(rule, str) for rule in value)
         case "sandbox.network":
             return value is False
+        case "sandbox.read":
+            return bool(value == "workspace")
         case "sandbox.layer":
             return value == current or value in _STRICTER_LAYERS.get(str(current), ())
     return key.startswith("tools.enable_") and value is False

@@ -50,6 +50,7 @@ class Safety:
             own=[*places, *_led_to(places, self.workspace)],
             readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
             tmp=self.session_folder / _TMP,
+            confined=self.settings.sandbox.read == "workspace",
         )
 
     @cached_property
@@ -109,6 +110,7 @@ class Safety:
             writable=tuple(map(str, self.borders.writable)),
             protected=tuple(_short(path, view) for path in view.protected) if whole else (),
             private_tmp=whole,
+            confined=bool(self.borders.shown),
         )
 
 

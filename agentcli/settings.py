@@ -136,6 +136,9 @@ class SandboxSettings(_Section):
         "auto", description="what contains commands; auto: the strongest that works here"
     )
     network: bool = Field(False, description="let every command reach the network")
+    read: Literal["all", "workspace"] = Field(
+        "all", description="all but secrets, or only the workspace and what is installed"
+    )
     writable: list[str] = Field([], description="folders to write beside the workspace")
     environment: list[str] = Field(
         [], description="variables that commands see beside the usual ones; NAME or PREFIX_*"

@@ -30,7 +30,7 @@ def place(tmp_path, monkeypatch):
             )
 
         def in_project(self, text):
-            (self.project / ".agent").mkdir(parents=True)
+            (self.project / ".agent").mkdir(parents=True, exist_ok=True)
             (self.project / ".agent" / "config.toml").write_text(text)
 
     monkeypatch.setattr(config, "MANAGED_FILE", Place.managed)
@@ -88,6 +88,17 @@ def test_a_project_may_tighten_and_nothing_else(place):
                     "providers.openai.api_key_command", "model.name"):  # fmt: skip
         assert ignored in notice
     assert "max_turns" not in notice
+
+
+def test_a_project_may_show_commands_less_and_not_more(place):
+    place.in_project("[sandbox]\nread = 'workspace'\n")
+    loaded = place.load()
+    assert (loaded.values.sandbox.read, loaded.notices) == ("workspace", [])
+    place.user.write_text("[sandbox]\nread = 'workspace'\n")
+    place.in_project("[sandbox]\nread = 'all'\n")
+    loaded = place.load()
+    assert loaded.values.sandbox.read == "workspace"
+    assert "sandbox.read" in loaded.notices[0]
 
 
 def test_a_project_may_not_raise_a_limit(place):

@@ -181,6 +181,7 @@ def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
             wiring.environ,
             own=own,
             tmp=Path(name),
+            confined=settings.read == "workspace",
         )
         try:
             sandbox = choose_sandbox(

@@ -56,6 +56,12 @@ class Guard:
         """Raises ToolError where the resolved `target` is hidden or the system's."""
         self.judge_name(target)
         if not self.may_read(target):
+            if self._borders is not None and self._borders.is_elsewhere(target):
+                raise ToolError(
+                    f"{display_path(target)} may not be read: only the workspace and what is "
+                    "installed may be, as the setting sandbox.read says.",
+                    error_id="hidden_path",
+                )
             raise ToolError(
                 f"{display_path(target)} may not be read: keys and passwords are kept there, or "
                 "agent's own files. Go on without it, or ask the person for what you need of it.",

@@ -105,7 +105,9 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(borders.readable)]
     real += [_Mount(path, path, writable=True) for path in folders]
-    replaced = [_Mount(path, None, writable=True) for path in _emptied()]
+    real += [_Mount(path, path, writable=False) for path in borders.shown if _is_in(path, borders)]
+    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in borders.covered]
+    replaced = [*covered, *(_Mount(path, None, writable=True) for path in _emptied())]
     replaced += [_Mount(path, source, writable=True) for path, source in borders.mounts.items()]
     if network and (target := _RESOLVER.resolve()).exists():
         real.append(_Mount(target, target, writable=False))
@@ -118,6 +120,10 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
         if path not in shown and _shows_real(path, shown):
             shown[path] = _Mount(path, None, writable=False, is_folder=path.is_dir())
     return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
+
+
+def _is_in(path: Path, borders: Borders) -> bool:
+    return any(path.is_relative_to(place) for place in borders.covered)
 
 
 def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:

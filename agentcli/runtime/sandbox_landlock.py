@@ -161,10 +161,12 @@ def _handled(version: int) -> int:
 
 def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
     write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE
-    yield Path("/"), _READ_DIR
+    if not borders.shown:
+        yield Path("/"), _READ_DIR
     unseen = {*borders.hidden, *borders.mounts, Path("/dev")}
     for path in _around(unseen):
-        yield path, _READ
+        for part in _parts_shown(path, borders.shown) if borders.shown else (path,):
+            yield part, _READ
     for path in borders.readable:
         yield path, _READ
     for name in _DEVICES:
@@ -178,6 +180,16 @@ def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, 
             yield path, write
     for path in folders:
         yield path, write
+
+
+def _parts_shown(path: Path, shown: Iterable[Path]) -> Iterator[Path]:
+    """What of `path` is within what is shown: all of it, or what is shown of it."""
+    for place in shown:
+        if path.is_relative_to(place):
+            yield path
+            return
+        if place.is_relative_to(path):
+            yield place
 
 
 def _around(unseen: Iterable[Path]) -> Iterator[Path]:

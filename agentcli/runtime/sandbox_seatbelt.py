@@ -42,6 +42,8 @@ def seatbelt_profile(borders: Borders, *, network: bool, folders: Sequence[Path]
     # A missing file is protected as well: a rule is on a name.
     parts = [
         _HEAD,
+        _rule("deny", "file-read-data", borders.covered),
+        _rule("allow", "file-read*", [*borders.shown, *borders.writable] if borders.shown else ()),
         _rule("allow", "file-write*", borders.writable),
         _DEVICES,
         _rule("deny", "file-write*", [*borders.protected, *borders.own]),

@@ -184,7 +184,7 @@ def _harm(effect: Effect, borders: Borders) -> str:
 def _secret(target: Target, borders: Borders) -> str:
     names = [str(place) for place in target.places]
     if (
-        any(not borders.may_read(place) for place in target.places)
+        any(not borders.may_read(p) and not borders.is_elsewhere(p) for p in target.places)
         or _below_home(table.CREDENTIALS, target, borders)
         or any(table.SYSTEM_CREDENTIALS.fullmatch(name) for name in names)
     ):

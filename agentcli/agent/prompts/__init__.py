@@ -25,6 +25,7 @@ class SandboxFacts:
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     private_tmp: bool = False
+    confined: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""Where secrets lie: the usual places, and where variables say that they are instead.
+
+`secret_places.txt` lists them, after firejail's `disable-common.inc`, `disable-programs.inc` and
+`disable-passwdmgr.inc`, and after what the programs document of their variables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_LIST = Path(__file__).with_name("secret_places.txt")
+_BASES = {
+    ".config": "XDG_CONFIG_HOME",
+    ".local/share": "XDG_DATA_HOME",
+    ".local/state": "XDG_STATE_HOME",
+    ".cache": "XDG_CACHE_HOME",
+}
+_A_PATH = re.compile(r"/[^\0-\x1f\"{}<>|]{1,1000}")
+_NEVER = ("/dev/", "/proc/", "/sys/")
+"""Where nothing is kept: what stands there in place of a file means that there is none."""
+
+
+def secret_places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[Path]:
+    """Resolved; also what is not there yet, as it may come. `workspace`: where relative values of
+    variables lead."""
+    resolve = _Resolver()
+    for place in dict.fromkeys(_places(home, environ, workspace)):
+        yield Path(resolve(place))
+
+
+class _Resolver:
+    """As `os.path.realpath`, with one look at each folder: there are several places in most."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[str, frozenset[str]]] = {"": ("", _links("/"))}
+        """Where each really is, and the names of the links in it."""
+
+    def __call__(self, place: str) -> str:
+        folder, _, name = place.rpartition("/")
+        if folder not in self._folders:
+            real = self(folder)
+            self._folders[folder] = real, _links(real)
+        real, links = self._folders[folder]
+        return os.path.realpath(place) if name in links else f"{real}/{name}"
+
+
+def _links(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[str]:
+    moved = {
+        base: os.path.normpath(folder)
+        for base, name in _BASES.items()
+        if (folder := environ.get(name, "")).startswith("/") and folder != f"{home}/{base}"
+    }
+    for word in _words(_LIST.read_text(encoding="utf-8")):
+        if word.startswith("$"):
+            name, _, rest = word[1:].partition("/")
+            yield from _named(environ.get(name, ""), rest, home, workspace)
+        elif word.startswith("/"):
+            yield word
+        else:
+            yield f"{home}/{word}"
+            for base, folder in moved.items():
+                if word.startswith(f"{base}/"):
+                    yield folder + word[len(base) :]
+
+
+def _words(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        for word in line.partition("#")[0].split():
+            yield word.replace("\\040", " ")
+
+
+def _named(value: str, rest: str, home: str, workspace: str) -> Iterator[str]:
+    """The places in the value of a variable: one or, between colons, several."""
+    for part in value.split(":") if value else ():
+        place = f"{part}/{rest}" if rest else part
+        place = home + place[1:] if place.startswith("~/") else place
+        if not place.startswith("/"):
+            place = f"{workspace}/{place}"
+            if not os.path.lexists(place):
+                continue
+        place = os.path.normpath(place)
+        # A value that names a whole home or system would hide what all work needs.
+        broad = place.count("/") < 2 or f"{home}/".startswith(f"{place}/")
+        if _A_PATH.fullmatch(place) and not broad and not f"{place}/".startswith(_NEVER):
+            yield place
