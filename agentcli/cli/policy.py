@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -169,13 +168,14 @@ def _policy(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     from agentcli.borders import Borders
     from agentcli.events.base import Risk
     from agentcli.homes import user_home
+    from agentcli.programs import person_environ
     from agentcli.runtime.files import FileLedger
     from agentcli.security.policy import Policy
 
     return Policy(
         mode="ask",
         contained=False,
-        borders=Borders(workspace, user_home(os.environ), (workspace,)),
+        borders=Borders(workspace, user_home(person_environ()), (workspace,)),
         rules=rules,
         effect_of=_effect,
         locate=FileLedger(workspace).locate,
