@@ -17,7 +17,8 @@ class Borders:
     are exceptions within it, such as the session's outputs. `shown`: where there are any, nothing
     else may be read but these and what is writable; `covered` are then the folders below the root
     that hold the rest. `own`: the agent's settings and state, which nothing it runs may write in
-    any mode. `mounts`: where a folder of the commands' view really is (`/tmp`)."""
+    any mode. `mounts`: where a folder of the commands' view really is (`/tmp`). `sealed`: nothing
+    but the mounts is to be written (plan mode); what is writable otherwise is shown."""
 
     workspace: Path
     home: Path
@@ -29,6 +30,7 @@ class Borders:
     covered: tuple[Path, ...] = ()
     own: tuple[Path, ...] = ()
     mounts: Mapping[Path, Path] = field(default_factory=dict)
+    sealed: bool = False
 
     def may_read(self, path: Path) -> bool:
         """Of a resolved path."""
@@ -46,7 +48,7 @@ class Borders:
         """Of a resolved path."""
         if _within(path, self._opened):
             return True
-        if not self.may_read(path) or _within(path, self._closed):
+        if self.sealed or not self.may_read(path) or _within(path, self._closed):
             return False
         return _within(path, self._writable)
 
@@ -90,6 +92,8 @@ class Borders:
     @cached_property
     def _opened(self) -> frozenset[str]:
         """Folders of the agent's own that are there for commands."""
+        if self.sealed:
+            return _names(self.mounts.values())
         own = _names(self.own)
         opened = (folder for folder in self.writable if _within(folder, own))
         return _names((*self.mounts.values(), *opened))

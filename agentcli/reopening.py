@@ -88,12 +88,12 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
 
 
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
-    """What the model must know where another layer contains its commands than when the session was
-    left, as its system text stays as it was; else empty."""
+    """What the model must know where its commands are contained in another way than when the
+    session was left, as its system text stays as it was; else empty."""
     starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
-    before = next((start.sandbox for start in starts), None)
-    layer = now.layer if now else "none"
-    if before in (None, layer):
+    before = next(((start.sandbox, start.sealed) for start in starts), None)
+    layer, sealed = (now.layer, now.sealed) if now else ("none", False)
+    if before in (None, (layer, sealed)):
         return ""
     if now is None:
         return (
@@ -101,6 +101,7 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
             "above no longer holds.]"
         )
     where = f"write to {', '.join(now.writable)} only" if now.writable else "write nowhere"
+    where = "write to $TMPDIR only (plan mode: nothing is changed)" if sealed else where
     network = "can reach the network" if now.network else "have no network"
     return (
         f"[Commands now run in a sandbox ({layer}): they {where} and {network}; what is said above "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from agentcli.runtime.sandbox import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandb
 from agentcli.settings import Settings
 
 OUTPUTS = "outputs"
+PLAN = "plan"
+"""The mode in which nothing is changed: the workspace can't be written."""
 _TMP = "tmp"
 
 
@@ -43,7 +45,7 @@ class Safety:
         writable = [_folder(name) for name in self.settings.sandbox.writable]
         for folder in (self.workspace, *writable):
             _require_not_own(folder, places)
-        return find_borders(
+        borders = find_borders(
             self.workspace,
             self.environ,
             writable=writable,
@@ -52,6 +54,7 @@ class Safety:
             tmp=self.session_folder / _TMP,
             confined=self.settings.sandbox.read == "workspace",
         )
+        return replace(borders, sealed=self.settings.agent.approval == PLAN)
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -65,6 +68,11 @@ class Safety:
             hint="install bubblewrap (agent doctor says what is missing), or let commands run with "
             "all your rights: --no-sandbox --yolo",
         )
+
+    @property
+    def sealed(self) -> bool:
+        """Whether a sandbox keeps commands from writing to the workspace, as in plan mode."""
+        return self.sandbox.contains and self.borders.sealed
 
     def exposed(self) -> str:
         """One line on what commands can change of the agent itself; else empty."""
@@ -95,7 +103,8 @@ class Safety:
     def _usual(self, keys: Collection[str], *, contained: bool) -> dict[str, str]:
         extra = self.settings.sandbox.environment
         name = self.session_folder.name
-        return command_environment(self.environ, keys, name, contained=contained, extra=extra)
+        found = command_environment(self.environ, keys, name, contained=contained, extra=extra)
+        return found | _plan_variables(self.settings)
 
     def facts(self) -> SandboxFacts | None:
         """What the model is told of the sandbox; None without one."""
@@ -107,11 +116,19 @@ class Safety:
             layer=sandbox.layer,
             network=sandbox.network,
             loopback=whole,
-            writable=tuple(map(str, self.borders.writable)),
-            protected=tuple(_short(path, view) for path in view.protected) if whole else (),
-            private_tmp=whole,
+            writable=() if view.sealed else tuple(map(str, self.borders.writable)),
+            protected=tuple(_short(path, view) for path in view.protected)
+            if whole and not view.sealed
+            else (),
+            private_tmp=whole and not view.sealed,
             confined=bool(self.borders.shown),
+            sealed=view.sealed,
         )
+
+
+def _plan_variables(settings: Settings) -> dict[str, str]:
+    """What commands see besides in plan mode: git then writes nothing by the way."""
+    return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.approval == PLAN else {}
 
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:

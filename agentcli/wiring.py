@@ -463,6 +463,7 @@ class Wiring:
             name=name,
             resumed=resumed,
             max_budget_usd=self._budget(session.state),
+            sealed=ready.safety.sealed,
         )
 
 

@@ -204,6 +204,8 @@ class SessionStartedObservation(Observation):
     forked_at: int | None = None
     max_budget_usd: float | None = None
     """What the session may cost in all, if that was limited."""
+    sealed: bool = False
+    """In plan mode commands can't write to the workspace."""
 
     @property
     def message(self) -> str:

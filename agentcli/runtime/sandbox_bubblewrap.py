@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.borders import Borders
@@ -55,10 +55,11 @@ def bubblewrap_options(
     Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
     none, since only what exists can be protected.
     """
-    for path in borders.protected:
-        _make_protectable(path)
-    for path in borders.own:
-        _make_hideable(path, borders)
+    if not borders.sealed:
+        for path in borders.protected:
+            _make_protectable(path)
+        for path in borders.own:
+            _make_hideable(path, borders)
     mounts = _view(borders, folders, network=network)
     arguments: list[str] = []
     read_only = []
@@ -119,6 +120,13 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     for path in sorted(_present(hidden), key=lambda p: len(p.parts)):
         if path not in shown and _shows_real(path, shown):
             shown[path] = _Mount(path, None, writable=False, is_folder=path.is_dir())
+    if borders.sealed:
+        kept = {*folders, *borders.mounts}
+        shown |= {
+            path: replace(mount, writable=False)
+            for path, mount in shown.items()
+            if mount.shows_real and path not in kept
+        }
     return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
 
 

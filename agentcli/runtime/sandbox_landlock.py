@@ -173,7 +173,11 @@ def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, 
         yield Path("/dev") / name, _DEVICE_ACCESS
     yield Path("/dev/shm"), write
     for path in (*borders.writable, *borders.mounts.values()):
-        if any(hidden.is_relative_to(path) for hidden in borders.hidden):
+        if borders.sealed and path in borders.writable:
+            # What is not below a place that is replaced can be read already.
+            if not any(hidden.is_relative_to(path) for hidden in borders.hidden):
+                yield path, _READ
+        elif any(hidden.is_relative_to(path) for hidden in borders.hidden):
             # Writing is not reading: what is hidden in there stays unread.
             yield path, write & ~_READ_FILE & ~_EXECUTE
         else:

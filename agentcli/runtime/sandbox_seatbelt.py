@@ -44,7 +44,7 @@ def seatbelt_profile(borders: Borders, *, network: bool, folders: Sequence[Path]
         _HEAD,
         _rule("deny", "file-read-data", borders.covered),
         _rule("allow", "file-read*", [*borders.shown, *borders.writable] if borders.shown else ()),
-        _rule("allow", "file-write*", borders.writable),
+        _rule("allow", "file-write*", () if borders.sealed else borders.writable),
         _DEVICES,
         _rule("deny", "file-write*", [*borders.protected, *borders.own]),
         _moves(borders.protected),

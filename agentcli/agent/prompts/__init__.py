@@ -26,6 +26,8 @@ class SandboxFacts:
     protected: tuple[str, ...] = ()
     private_tmp: bool = False
     confined: bool = False
+    sealed: bool = False
+    """Plan mode: nothing of the workspace can be written."""
 
 
 @dataclass(frozen=True)
