@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agentcli.config import user_file
 from agentcli.events import Action, Risk
 from agentcli.events.observations import DecisionObservation
+from agentcli.git_facts import GitFacts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from agentcli.tools.collection import ToolCollection
 
 RULES_FILE = "rules"
+REPOSITORY_FILE = "repository.json"
+"""Of a session: what its repository was like when it began."""
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
@@ -53,6 +56,10 @@ class SessionPolicy:
     context: ToolContext
     ask_judge: Callable[[str], str]
 
+    def begin(self) -> None:
+        """Keep what the repository is like as the session begins."""
+        self._git.begin()
+
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._policy.decide(action, grants)
 
@@ -64,6 +71,17 @@ class SessionPolicy:
         from agentcli.security.rules import parse_grants
 
         self._saved.add(self.workspace, parse_grants(rules))
+
+    @cached_property
+    def _git(self) -> GitFacts:
+        borders = self.sandbox.borders
+        places = (*borders.writable, *borders.mounts, *borders.mounts.values())
+        return GitFacts(
+            self.workspace,
+            self.context.outputs.with_name(REPOSITORY_FILE),
+            self.environ,
+            lambda path: any(map(path.is_relative_to, places)),
+        )
 
     @cached_property
     def _saved(self) -> SavedRules:
@@ -88,6 +106,8 @@ class SessionPolicy:
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,
+            git=self._git,
+            exported=lambda: self.context.shell.exports,
         )
 
     def _cwd(self) -> str:

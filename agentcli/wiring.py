@@ -280,6 +280,7 @@ class Wiring:
             context,
             ask_judge(models, session, spending),
         )
+        policy.begin()
         environment = safety.environment(registry.key_variables())
         known = knowing.knowledge(
             self.settings,

@@ -130,6 +130,11 @@ class Shell:
         return self._cwd
 
     @property
+    def exports(self) -> Mapping[str, str | None]:
+        """What earlier commands made of the exported variables, None for an unset one."""
+        return self._exports
+
+    @property
     def jobs(self) -> tuple[Job, ...]:
         return tuple(self._jobs.values())
 

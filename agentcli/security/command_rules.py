@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
-from agentcli.security.read_only import changes_meaning, only_reads, writes_by_redirect
+from agentcli.security.known_commands import known_command
+from agentcli.security.read_only import (
+    changes_meaning,
+    only_reads,
+    reads_unless_told,
+    runs_git,
+    writes_by_redirect,
+)
 from agentcli.security.script import Script, SimpleCommand, Words
 from agentcli.security.shell_parse import ARITHMETIC, FUNCTION
 from agentcli.security.shell_words import decode, tokens
@@ -51,40 +58,6 @@ _VALUED_OPTIONS: Mapping[str, frozenset[str]] = {
     }.items()
 }
 """Options before the second word of a command that take a value."""
-_NPM = re.compile(
-    r"--(?:pre|script|node|userc|globalc|dir|cwd|shell|init|call|workspace-root).*|-[Cc].*"
-)
-_ESCAPES: Mapping[str, re.Pattern[str]] = {
-    "git": re.compile(
-        r"--(?!oneline$|others$|ours$|onto(?:=|$)|orphan$|only$)o.*"
-        r"|--e(?!xclude|rror|dit|mail|ncoding|mpty).*|--textc.*|--no-index|--conf.*|--tem.*"
-        r"|--u(?!pdate|pstream|ser|ntracked|nified|nset|nshallow|nstaged|nmerged).*|--rece.*|--pag.*"
-        r"|-O.*|-x|(?:ext|fd)::.*"
-    ),
-    "find": re.compile(r"-(?:exec|execdir|ok|okdir|delete|fls|fprint.*)"),
-    "rg": re.compile(r"--(?:pre|hostname-bin|search-zip).*|-[^-]*z.*"),
-    "sort": re.compile(r"-[^-]*[oT].*|--(?:o|t|compress).*"),
-    "tree": re.compile(r"-[^-]*[oR].*|--output.*"),
-    "date": re.compile(r"-[^-]*s.*|--s.*"),
-    "npm": _NPM,
-    "pnpm": _NPM,
-    "yarn": _NPM,
-    "cargo": re.compile(r"--(?:conf|manif|targ).*|-[CZ].*"),
-    "go": re.compile(r"--?(?:exec|toolexec|C|overlay|modfile|ldflags|gcflags|vettool).*"),
-    "make": re.compile(
-        r"-[^-]*[fCIEW].*|--(?:f|m|dir|ev|incl|wh|ne).*|[A-Za-z_][\w.]*\s*[:+?!]*=.*"
-    ),
-    "tar": re.compile(
-        r"--(?:to-c|checkpoint|use|rsh|info|new-vol|rmt|abs|dir).*|-[^-]*[IFPC].*", re.IGNORECASE
-    ),
-    "rsync": re.compile(r"-[^-]*e.*|--(?:rsh|rsync-path|daemon|config).*"),
-    "awk": re.compile(r".*(?:system|getline|\||>|@).*|-[^F].*", re.DOTALL),
-    "sed": re.compile(r"-[^-]*[ifs].*|--.*|.*[ewrW].*", re.DOTALL),
-    "pip": re.compile(r"--(?:index|extra|find|trusted|python|log|target|prefix|root).*|-[ift].*"),
-    "ruff": re.compile(r"--(?:output|cache|conf).*"),
-}
-"""By these a command does what nobody thinks of who allows it by its first words: it runs another
-program, writes a file of another name, or takes its orders from elsewhere."""
 
 
 def pattern_words(pattern: str, rule: str, origin: str) -> tuple[tuple[str, ...], bool]:
@@ -185,40 +158,70 @@ def possible(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
 @dataclass(frozen=True)
 class Allowance:
     """What rules that allow make of a script. `rule` is the first of them that was needed; None
-    when it isn't allowed, or nothing of it needed one."""
+    when it isn't allowed, or nothing of it needed one. `parts`: what runs by a rule, with that.
+    `why`: what keeps a rule that is about it from allowing it, if one is."""
 
     allowed: bool
     rule: Rule | None = None
+    parts: tuple[tuple[SimpleCommand, Rule], ...] = ()
+    why: str = ""
 
 
 REFUSED = Allowance(False)
 
 
-def allowing(
-    rules: Sequence[Rule],
-    script: Script,
-    may_write: MayWrite,
-    workspace: str,
-    folder: str | None = None,
-) -> Allowance:
-    """Whether every part of `script` is allowed by a rule, or reads only. `folder` is where it
-    starts, if that is known; else it is taken to be the workspace."""
+@dataclass(frozen=True)
+class Setting:
+    """Where a script would run: `folder` is where it starts, if that is known; else it is taken to
+    be the `workspace`. `contained`: a sandbox holds it, without a network. `may_write` judges its
+    redirects, `git_reads` whether git runs no program of the repository when it only reads."""
+
+    workspace: str
+    may_write: MayWrite
+    folder: str | None = None
+    contained: bool = False
+    git_reads: Callable[[], bool] = lambda: True
+
+
+def allowing(rules: Sequence[Rule], script: Script, setting: Setting) -> Allowance:
+    """Whether every part of `script` is allowed by a rule, or reads only."""
     if script.unclear or not script.verified or not script.commands:
         return REFUSED
+    folder = setting.folder
     moved = bool(folder) or any(part.words[:1] == ("cd",) for part in script.commands)
-    needed: Rule | None = None
+    needed: list[tuple[SimpleCommand, Rule]] = []
     for part in script.commands:
-        if not _is_plain(part, may_write):
+        if not _is_plain(part, setting.may_write):
             return REFUSED
         bare = not part.words or only_reads(_without_redirects(part))
-        is_git = part.words[:1] == ("git",)
-        if moved and (is_git or not bare) and not _is_at_home(part, workspace, folder):
+        if runs_git(part):
+            bare = bare and setting.git_reads()
+        settled = bare and not runs_git(part)
+        if moved and not settled and not _is_at_home(part, setting.workspace, folder):
             return REFUSED
-        rule = None if bare else _rule_for(rules, part)
-        if not bare and rule is None:
-            return REFUSED
-        needed = needed or rule
-    return Allowance(True, needed)
+        if bare:
+            continue
+        rule = _rule_for(rules, part, contained=setting.contained)
+        if rule is None:
+            return Allowance(False, why=_why_not(rules, part))
+        needed.append((part, rule))
+    return Allowance(True, needed[0][1] if needed else None, tuple(needed))
+
+
+def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
+    """Why no rule allows `part`, though one begins with its words."""
+    words = part.levels[-1]
+    rule = next((r for r in rules if r.pattern.endswith(":*") and _is_about(r, words)), None)
+    if rule is None:
+        return ""
+    known = known_command(words)
+    if known is None:
+        what = "for this command only exact words do, as nothing would contain it"
+    elif (word := known.stranger(words, _given(rule))) is not None:
+        what = f"it does not cover {word}"
+    else:
+        return ""
+    return f"the rule {rule} is not enough: {what}"
 
 
 def _is_plain(part: SimpleCommand, may_write: MayWrite) -> bool:
@@ -251,21 +254,25 @@ def _without_redirects(part: SimpleCommand) -> SimpleCommand:
     return replace(part, redirects=())
 
 
-def _rule_for(rules: Sequence[Rule], part: SimpleCommand) -> Rule | None:
+def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) -> Rule | None:
     """The rule by which `part` may run. One that is about the very words of a wrapper covers what
     that runs; else each wrapper must be harmless or allowed, and what it runs must be allowed."""
     covering: Rule | None = None
+
+    def allows(rule: Rule, words: Words) -> bool:
+        return allows_words(rule, words, contained=contained)
+
     for level in part.levels[:-1]:
-        exact = next((r for r in rules if _is_exact(r) and allows_words(r, level)), None)
+        exact = next((r for r in rules if _is_exact(r) and allows(r, level)), None)
         if exact is not None:
             return exact
         name = level[0] or ""
         if is_of_the_system(name) and command_name(name) in HARMLESS:
             continue
-        covering = next((r for r in rules if allows_words(r, level)), None)
+        covering = next((r for r in rules if allows(r, level)), None)
         if covering is None:
             return None
-    own = next((r for r in rules if allows_words(r, part.levels[-1])), None)
+    own = next((r for r in rules if allows(r, part.levels[-1])), None)
     if own is None and covering is not None and only_reads_alone(part):
         return covering
     return own
@@ -280,18 +287,29 @@ def _is_exact(rule: Rule) -> bool:
     return bool(rule.pattern) and not rule.pattern.endswith(":*")
 
 
-def allows_words(rule: Rule, words: Words) -> bool:
-    """Whether `rule` lets a command of these words run, unless an option makes it another."""
+def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
+    """Whether `rule` lets a command of these words run. One with :* covers what is known to leave
+    the command what it is; of a command that is not known, anything, if it is `contained`."""
     if not words or words[0] is None:
         return False
-    name = command_name(words[0]) or ""
-    spelled = [words]
-    if is_of_the_system(words[0]):
-        spelled.append((name, *words[1:]))
-    if not any(_begins(spelling, rule) for spelling in spelled):
+    if not _is_about(rule, words):
         return False
-    escapes = _ESCAPES.get(name)
-    if _is_exact(rule) or escapes is None or not rule.pattern:
+    if _is_exact(rule) or not rule.pattern:
         return True
-    given = len(pattern_words(rule.pattern, str(rule), rule.origin)[0])
-    return not any(w is None or escapes.fullmatch(w) for w in words[given:])
+    known = known_command(words)
+    if known is None:
+        return contained and not reads_unless_told(words[0])
+    return known.stranger(words, _given(rule)) is None
+
+
+def _is_about(rule: Rule, words: Words) -> bool:
+    """Whether `rule` names this command, as it is written or by its bare name."""
+    if not words or words[0] is None:
+        return False
+    bare = (command_name(words[0]), *words[1:]) if is_of_the_system(words[0]) else words
+    return _begins(words, rule) or _begins(bare, rule)
+
+
+def _given(rule: Rule) -> int:
+    """How many words of a command `rule` names."""
+    return len(pattern_words(rule.pattern, str(rule), rule.origin)[0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from agentcli.borders import Borders
 from agentcli.errors import ToolError
@@ -22,8 +23,9 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.security import grants as granting
-from agentcli.security.command_rules import allowing, forbidding, possible
+from agentcli.security.command_rules import Allowance, Setting, allowing, forbidding, possible
 from agentcli.security.commands import Script, SimpleCommand, is_read_only, parse_script
+from agentcli.security.read_only import runs_git
 from agentcli.security.rules import (
     UNSANDBOXED,
     Rule,
@@ -48,6 +50,16 @@ class _Answer:
     risk: Risk = Risk.UNKNOWN
 
 
+class GitJudge(Protocol):
+    """What is known of the repository that commands work in; see GitFacts."""
+
+    def of_variables(self, changed: Mapping[str, str | None]) -> str: ...
+    def of_reading(self, folder: Path) -> str: ...
+    def of_rule(
+        self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
+    ) -> str: ...
+
+
 @dataclass(frozen=True)
 class Policy:
     """`contained`: a sandbox holds what commands and python code do. `effect_of` gives the declared
@@ -67,6 +79,10 @@ class Policy:
     network: bool = False
     cwd: Callable[[], str] = lambda: ""
     """The folder that commands run in now."""
+    git: GitJudge | None = None
+    """What is known of the repository that commands work in; None: nothing is against it."""
+    exported: Callable[[], Mapping[str, str | None]] = dict
+    """What earlier commands made of the variables; None: unset."""
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         """Whether `action` may run, given what the person allowed so far. Of several reasons that
@@ -97,9 +113,8 @@ class Policy:
         """The narrowest rule worth saving for `action`; several joined by "; " for a compound
         command, "" when none would be safe."""
         try:
-            grant = granting.grant_for(
-                action, self.locate, self.borders.workspace, self._redirect_rule(action)
-            )
+            doubt = functools.cache(lambda: self._git_doubt(action))
+            grant = granting.grant_for(action, self.locate, self._setting(action, doubt))
         except (ToolError, OSError):
             return ""
         if self._leaves_sandbox(action):
@@ -113,15 +128,21 @@ class Policy:
         script = None
         if isinstance(action, CmdRunAction) and action.job is None:
             script = parse_script(action.command)
-        reads = self._only_reads(action)
-        return (
+        doubt = functools.cache(lambda: self._git_doubt(action))
+        reads = self._only_reads(action, script, doubt)
+        first = (
             self._hidden(place)
             or self._denied(action, script)
-            or (self._planned(reads) if self.mode == "plan" else None)
+            or (self._planned(action, reads, doubt) if self.mode == "plan" else None)
             or self._asked_by_rule(action, script)
-            or self._allowed_by_rule(action, script, grants)
-            or self._by_mode(action, reads, place)
         )
+        if first is not None:
+            return first
+        allowed, why_not = self._allowed_by_rule(action, script, grants, doubt)
+        if allowed is not None:
+            return allowed
+        why_not = why_not or self._looked_like_reading(action, doubt)
+        return self._by_mode(action, reads, place, why_not)
 
     def _place(self, action: Action) -> Path | None:
         """What the path of a file tool leads to in the end."""
@@ -136,14 +157,28 @@ class Policy:
         folder = self.cwd()
         return folder if folder != str(self.borders.workspace) else ""
 
-    def _only_reads(self, action: Action) -> bool:
-        if isinstance(action, CmdRunAction):
-            if action.job is not None:
-                return action.command.strip() == "status"
-            if action.is_input or action.network or action.unsandboxed:
-                return False
-            return is_read_only(action.command) and not self._names_hidden(action)
-        return self.effect_of(action) == "read"
+    def _only_reads(self, action: Action, script: Script | None, doubt: Callable[[], str]) -> bool:
+        if not isinstance(action, CmdRunAction):
+            return self.effect_of(action) == "read"
+        if script is None:
+            return action.command.strip() == "status"
+        if action.is_input or action.network or action.unsandboxed:
+            return False
+        if not is_read_only(action.command) or self._names_hidden(action):
+            return False
+        return not any(map(runs_git, script.commands)) or not doubt()
+
+    def _git_doubt(self, action: Action) -> str:
+        """Why git may do more than read though its words say so; "" when it certainly reads, or
+        whatever it does is contained and runs unasked as well."""
+        sealed = self.contained and self.borders.sealed
+        if self.git is None or (
+            self._is_contained(action) and (sealed or self.confirm != "always")
+        ):
+            return ""
+        if why := self.git.of_variables(self.exported()):
+            return why
+        return self.git.of_reading(Path(self.cwd() or self.borders.workspace))
 
     def _hidden(self, place: Path | None) -> _Answer | None:
         if place is None or self.borders.may_read(place):
@@ -175,10 +210,12 @@ class Policy:
     def _matches(self, rule: Rule, action: Action) -> bool:
         return matches(rule, action, self.locate, self.borders.workspace, self.borders.home)
 
-    def _planned(self, reads: bool) -> _Answer | None:
+    def _planned(self, action: Action, reads: bool, doubt: Callable[[], str]) -> _Answer | None:
         if reads:
             return None
-        return _Answer("deny", "in plan mode nothing is changed: only reading runs", "plan")
+        told = "in plan mode nothing is changed: only reading runs"
+        why = self._looked_like_reading(action, doubt)
+        return _Answer("deny", f"{told}; {why}" if why else told, "plan")
 
     def _asked_by_rule(self, action: Action, script: Script | None) -> _Answer | None:
         """A script that can't be judged whole is asked when a rule may forbid a part of it, in
@@ -195,28 +232,59 @@ class Policy:
         return self._ask(action, f"the rule {rule} of {rule.origin} asks for it", str(rule))
 
     def _allowed_by_rule(
-        self, action: Action, script: Script | None, grants: Sequence[str]
-    ) -> _Answer | None:
+        self,
+        action: Action,
+        script: Script | None,
+        grants: Sequence[str],
+        doubt: Callable[[], str],
+    ) -> tuple[_Answer | None, str]:
+        """That a rule allows it, or why one that is about it does not, if there is one."""
         rules = (*first(self.rules, "allow"), *(r for text in grants for r in parse_grants(text)))
         if isinstance(action, CmdRunAction):
             if script is None or action.is_input or self._names_hidden(action):
-                return None
+                return None, ""
             wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
-            found = allowing(
-                tuple(rule for rule in rules if rule.tool == wanted),
-                script,
-                self._redirect_rule(action),
-                str(self.borders.workspace),
-                self.cwd() or None,
-            )
+            own = tuple(rule for rule in rules if rule.tool == wanted)
+            found = allowing(own, script, self._setting(action, doubt))
+            if why := found.why or self._against(action, found):
+                return None, why
             # What only reads needs no rule, but gets wider rights only by one that is about all.
-            about_all = (rule for rule in rules if rule.tool == wanted and not rule.pattern)
+            about_all = (rule for rule in own if not rule.pattern)
             rule = (found.rule or next(about_all, None)) if found.allowed else None
         else:
             rule = next((each for each in rules if self._matches(each, action)), None)
         if rule is None:
-            return None
-        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule))
+            return None, ""
+        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule)), ""
+
+    def _against(self, action: CmdRunAction, found: Allowance) -> str:
+        """Why rules are not enough for what git would do outside the sandbox. One that is about
+        all commands is."""
+        parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
+        if self.git is None or self._is_contained(action) or not parts:
+            return ""
+        if not action.unsandboxed and (why := self.git.of_variables(self.exported())):
+            return why
+        for part, rule in parts:
+            why = self.git.of_rule(
+                [word or "" for word in part.words],
+                everywhere=not rule.here,
+                exact=not rule.pattern.endswith(":*"),
+                unsandboxed=self._leaves_sandbox(action),
+            )
+            if why:
+                return f"the rule {rule} is not enough: {why}"
+        return ""
+
+    def _setting(self, action: Action, doubt: Callable[[], str]) -> Setting:
+        """Where a command would run, for the rules about it."""
+        return Setting(
+            str(self.borders.workspace),
+            self._redirect_rule(action),
+            self.cwd() or None,
+            self._is_contained(action),
+            lambda: not doubt(),
+        )
 
     def _redirect_rule(self, action: Action) -> Callable[[str, str | None], bool]:
         """Whether a command that is allowed may write to a file by a redirect unasked."""
@@ -252,7 +320,8 @@ class Policy:
             for part in parse_script(action.command).commands
         )
 
-    def _by_mode(self, action: Action, reads: bool, place: Path | None) -> _Answer:
+    def _by_mode(self, action: Action, reads: bool, place: Path | None, why_not: str) -> _Answer:
+        """`why_not`: why it is not allowed though a rule is about it, or it looks as if it read."""
         if self.mode == "yolo":
             return _Answer("allow", "everything runs unasked", "yolo")
         if reads:
@@ -262,11 +331,17 @@ class Policy:
         if self.confirm == "always":
             return self._ask(action, "everything but reading is to be asked", "confirm")
         if needs := self._needs(action, place):
-            return self._ask(action, needs, self.mode)
+            return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
         risk, why = self.rate(action)
         if risk >= Risk.HIGH and self.confirm == "confirm_risky":
             return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
         return _Answer("allow", "it stays within its borders", self.mode, risk)
+
+    def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
+        """Why a git command that looks as if it read is not taken to."""
+        if not isinstance(action, CmdRunAction) or not is_read_only(action.command):
+            return ""
+        return doubt() if any(map(runs_git, parse_script(action.command).commands)) else ""
 
     def _needs(self, action: Action, place: Path | None) -> str:
         """What of `action` goes beyond what runs unasked; "" when nothing does."""

@@ -36,7 +36,8 @@ _GIT_READS = frozenset(
     show show-ref status""".split()  # noqa: SIM905
 )
 _GIT_REFUSED = re.compile(
-    r"--(?!oneline$|others$|ours$|only$)o.*|--(?:ext|textc|pag|no-index|filt).*|-[Oo].*"
+    r"--(?!oneline$|others$|ours$|only$)o.*|-[Oo].*|.*%[-+ ]?G.*"
+    r"|--(?:ext|textc|pag|no-index|filt|show-s|recu|subm|rem|diff-m|help).*"
 )
 _SED_PRINTS = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 _TRANSPARENT = frozenset(("command", "builtin", "time", "timeout", "nice", "env", "bash", "sh"))
@@ -54,9 +55,16 @@ def is_read_only(command: str) -> bool:
     if script.unclear or not script.verified or not script.commands:
         return False
     moved = any(part.words[:1] == ("cd",) for part in script.commands)
-    return all(
-        only_reads(part) and not (moved and part.words[0] == "git") for part in script.commands
-    )
+    return all(only_reads(part) and not (moved and runs_git(part)) for part in script.commands)
+
+
+def reads_unless_told(word: str) -> bool:
+    """Whether a command of this name only reads, but for what no rule for it should cover."""
+    return (command_name(word) or "") in _GUARDED or command_name(word) in ("sed", "awk")
+
+
+def runs_git(part: SimpleCommand) -> bool:
+    return bool(part.words) and command_name(part.words[0]) == "git"
 
 
 def changes_meaning(part: SimpleCommand) -> str:

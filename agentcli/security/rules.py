@@ -35,7 +35,8 @@ Decision = Literal["allow", "ask", "deny"]
 
 UNSANDBOXED = "unsandboxed"
 """Of commands that ask to run without the sandbox: a rule for bash lets none of them run, as what
-it names may itself have been changed by what the sandbox contains."""
+it names may itself have been changed by what the sandbox contains. One that allows names all words
+of a command."""
 _COMMANDS = ("bash", UNSANDBOXED)
 FILE_TOOLS = ("read", "edit", "write", "grep", "glob")
 _KNOWN_TOOLS = (
@@ -62,18 +63,20 @@ _EXAMPLES = "write it as bash(git status), bash(git push:*), edit(src/**) or fet
 
 @dataclass(frozen=True)
 class Rule:
-    """`pattern` "" is everything the tool does. `origin` says where it was set."""
+    """`pattern` "" is everything the tool does. `origin` says where it was set. `here`: the person
+    made it in this workspace, and not in settings for all."""
 
     decision: Decision
     tool: str
     pattern: str
     origin: str
+    here: bool = False
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
 
 
-def parse_rule(text: str, decision: Decision, origin: str) -> Rule:
+def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False) -> Rule:
     """Raises ConfigError, with a hint, for what is no rule or could never match."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -92,7 +95,12 @@ def parse_rule(text: str, decision: Decision, origin: str) -> Rule:
         )
     elif pattern and tool not in (*FILE_TOOLS, *_COMMANDS, "fetch"):
         raise ConfigError(f"{origin}: {tool} takes no pattern", hint=f"write it as {tool}")
-    return Rule(decision, tool, pattern, origin)
+    if tool == UNSANDBOXED and decision == "allow" and (not pattern or pattern.endswith(":*")):
+        raise ConfigError(
+            f"{origin}: {text!r} would let out of the sandbox what nobody has seen",
+            hint="name whole commands: unsandboxed(git push origin main)",
+        )
+    return Rule(decision, tool, pattern, origin, here)
 
 
 def _check_tool(tool: str, text: str, origin: str) -> None:
@@ -114,7 +122,7 @@ def parse_grants(text: str) -> tuple[Rule, ...]:
     found = []
     for part in split_grants(text):
         try:
-            found.append(parse_rule(part, "allow", "allowed by you"))
+            found.append(parse_rule(part, "allow", "allowed by you", here=True))
         except ConfigError:
             continue
     return tuple(found)

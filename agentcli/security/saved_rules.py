@@ -40,7 +40,8 @@ class SavedRules:
             if folder != str(workspace):
                 continue
             try:
-                found.append(parse_rule(text, decision, f"{self.path}:{number}"))  # type: ignore[arg-type]
+                origin = f"{self.path}:{number}"
+                found.append(parse_rule(text, decision, origin, here=True))  # type: ignore[arg-type]
             except ConfigError as error:
                 self.notices.append(f"{error.message}; left out")
         return tuple(found)

@@ -113,3 +113,31 @@ def test_mode_links_comments_and_what_is_no_text_stay(tmp_path):
     assert real.read_bytes().splitlines() == [
         *(b"# mine", b"\xff", b"allow bash(make) in /a", b"allow bash(make all) in /a")
     ]
+
+
+def test_out_of_the_sandbox_only_the_very_command_is_offered_and_kept(agent, serve, at_terminal):  # noqa: F811
+    rules = agent.home / ".config/agent/rules"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(f"allow unsandboxed(touch:*) in {agent.workspace}\n")
+    free = {"unsandboxed": True, "reason": "to see"}
+    script = [
+        Reply("", [Call("bash", {"command": "touch made", **free})]),
+        Reply("", [Call("bash", {"command": "touch made", **free})]),
+        Reply("", [Call("bash", {"command": "touch other", **free})]),
+        Reply("Done."),
+    ]
+    agent.use(serve(script))
+    child = at_terminal("run", "x")
+    child.expect("left out")
+    child.expect(r"unsandboxed\(touch made\)")
+    child.expect(PROMPT)
+    child.sendline("a")
+    child.expect(r"unsandboxed\(touch other\)")
+    child.expect(PROMPT)
+    child.sendline("n")
+    ended(child)
+    assert rules.read_text().splitlines()[1:] == [
+        f"allow unsandboxed(touch made) in {agent.workspace}"
+    ]
+    assert (agent.workspace / "made").exists()
+    assert not (agent.workspace / "other").exists()

@@ -465,6 +465,13 @@ git diff --output=x
 git branch -D main
 git grep --open-files-in-pager=x y
 git grep -Ox y
+git log --show-signature
+git log --format=%G?
+git log --submodule=diff -p
+git log --remerge-diff
+git show --diff-merges=r
+git status --help
+git ls-files --recurse-submodules
 tree -o x
 npm test
 git push

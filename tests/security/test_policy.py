@@ -377,12 +377,86 @@ def test_the_decision_tells_the_real_path_of_a_write_outside(world):
 def test_only_a_rule_that_says_so_lets_a_command_out_of_the_sandbox(world):
     push = run("git push", unsandboxed=True, reason="ssh")
     assert world.decide(push, "allow bash(git push:*)").decision == "ask"
-    assert world.decide(push, "allow unsandboxed(git push:*)").decision == "allow"
+    assert world.decide(push, "allow unsandboxed(git push)").decision == "allow"
     assert world.decide(push, "deny bash(git push:*)").decision == "deny"
     assert world.decide(push, "deny unsandboxed").decision == "deny"
     assert world.decide(run("git push"), "deny unsandboxed").decision == "allow"
-    assert world.policy().grant_for(push) == "unsandboxed(git push:*)"
+    more = run("git push origin main", unsandboxed=True, reason="ssh")
+    assert world.decide(more, "allow unsandboxed(git push)").decision == "ask"
+    assert world.policy().grant_for(more) == "unsandboxed(git push origin main)"
+    assert world.policy().grant_for(run("git push", network=True)) == "bash(git push:*)"
     assert world.decide(push, "allow bash(git push:*)", contained=False).decision == "allow"
+
+
+@dataclass
+class Repository:
+    """What is said of it; asked only where it matters."""
+
+    reading: str = ""
+    by_rule: str = ""
+    variables: str = ""
+    asked: list[object] = field(default_factory=list)
+
+    def of_variables(self, changed):
+        return self.variables
+
+    def of_reading(self, folder):
+        self.asked.append(folder)
+        return self.reading
+
+    def of_rule(self, words, *, everywhere, exact, unsandboxed):
+        self.asked.append((words[1], everywhere, exact, unsandboxed))
+        return self.by_rule
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto-edit", "plan"])
+def test_git_reads_only_where_its_repository_runs_nothing(world, mode):
+    looks = run("git status | head")
+    for git, reads in ((Repository(), True), (Repository("a monitor"), False)):
+        told = world.decide(looks, mode=mode, contained=False, git=git)
+        assert (told.decision == "allow") is reads
+        assert ("a monitor" in told.reason) is not reads
+        assert git.asked == [Path(world.workspace)]
+    hostile = Repository("a monitor")
+    assert world.decide(looks, contained=True, git=hostile).decision == "allow"
+    assert hostile.asked == [], "what is contained runs whatever it is"
+    told = world.decide(looks, contained=True, confirm="always", git=hostile)
+    assert told.decision == "ask"
+    wider = run("git status", network=True, reason="x")
+    assert world.decide(wider, "allow bash(make:*)", git=hostile).decision == "ask"
+    assert world.decide(looks, contained=False, git=Repository(variables="x")).decision == "ask"
+    assert world.decide(run("ls | head"), contained=False, git=hostile).decision == "allow"
+
+
+def test_a_rule_is_not_enough_for_git_where_something_is_new(world):
+    push = run("git push evil", network=True, reason="x")
+    allow = "allow bash(git push:*)"
+    git = Repository()
+    assert world.decide(push, allow, git=git).decision == "allow"
+    assert git.asked == [("push", True, False, False)]
+    told = world.decide(push, allow, git=Repository(by_rule="evil is no remote"))
+    assert told.decision == "ask"
+    assert "bash(git push:*) is not enough: evil is no remote" in told.reason
+    assert world.decide(push, allow, git=Repository(variables="PATH")).decision == "ask"
+    granted = Repository()
+    assert world.decide(push, grants=("bash(git push evil)",), git=granted).decision == "allow"
+    assert granted.asked == [("push", False, True, False)]
+    free = run("git push evil", unsandboxed=True, reason="x")
+    world.decide(free, "allow unsandboxed(git push evil)", git=(asked := Repository()))
+    assert asked.asked == [("push", True, True, True)]
+    new = Repository(by_rule="new")
+    assert world.decide(push, allow, mode="yolo", git=new).decision == "allow"
+    assert world.decide(push, "allow bash", git=new).decision == "allow"
+    assert world.decide(run("git push evil"), allow, git=new).decision == "allow", "contained"
+
+
+def test_it_is_told_why_a_rule_does_not_cover_a_command(world):
+    told = world.decide(run("frob x", network=True, reason="x"), "allow bash(frob:*)")
+    assert told.decision == "ask"
+    assert "bash(frob:*) is not enough: for this command only exact words do" in told.reason
+    told = world.decide(run("git push --exec=x"), "allow bash(git push:*)", contained=False)
+    assert "bash(git push:*) is not enough: it does not cover --exec=x" in told.reason
+    assert world.decide(run("frob x"), "allow bash(frob:*)").decision == "allow"
 
 
 def test_a_rule_for_all_commands_gives_reading_ones_the_network_too(world):

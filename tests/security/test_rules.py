@@ -18,25 +18,101 @@ from agentcli.events.actions import (
     MCPAction,
     SearchAction,
 )
-from agentcli.security.command_rules import allowing, forbidding, possible
+from agentcli.security.command_rules import Setting, allowing, forbidding, possible
 from agentcli.security.commands import parse_script
 from agentcli.security.rules import matches, parse_grants, parse_rule, split_grants
 from agentcli.security.saved_rules import SavedRules
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
+from tests.security.escapes import KNOWN, UNKNOWN
 
 
 def rule(text: str, decision="allow"):
     return parse_rule(text, decision, "here")
 
 
-def runs(text: str, *rules: str) -> bool:
+def runs(text: str, *rules: str, contained: bool = False) -> bool:
     parsed = [rule(each) for each in rules]
-    return allowing(parsed, parse_script(text), lambda target, cwd: False, "/work").allowed
+    setting = Setting("/work", lambda target, cwd: False, contained=contained)
+    return allowing(parsed, parse_script(text), setting).allowed
 
 
+@pytest.mark.parametrize("contained", [True, False])
 @pytest.mark.parametrize("command", NEVER_ALLOWED)
-def test_nothing_else_runs_by_a_rule(command):
-    assert not runs(command, *RULES)
+def test_nothing_else_runs_by_a_rule(command, contained):
+    assert not runs(command, *RULES, contained=contained)
+
+
+ESCAPES = [(line.split(" ")[0], line) for line in UNKNOWN]
+ESCAPES += [tuple(line.split("|", 1)) for line in KNOWN]
+
+
+@pytest.mark.parametrize(("begins", "command"), ESCAPES)
+def test_no_rule_lets_what_it_is_about_run_something_else_where_nothing_contains_it(
+    begins, command
+):
+    assert not runs(command, f"bash({begins}:*)")
+
+
+HONEST = """
+git push|git push origin main
+git push|git push -u origin HEAD:refs/heads/topic
+git push|git push --force-with-lease origin main
+git push|/usr/bin/git push --tags
+git push --force|git push --force origin main
+git fetch|git fetch --prune origin
+git pull|git pull --rebase origin main
+git add|git add -A src/main.py
+git commit|git commit -am 'fix: a; b ../c /d'
+git checkout|git checkout -b topic
+git restore|git restore --staged src/x.py
+git worktree|git worktree add side -b side
+git stash|git stash push -m 'before'
+git ls-remote|git ls-remote --heads origin
+npm test|npm test -- --watch=false --config=x
+npm run build|npm run build --silent
+npm install|npm install -D @types/node left-pad@^1.3.0
+make all|make all -j4 check
+make|make -j4 all
+pytest|pytest -xvs tests/test_a.py::test_b -k 'x and y' --tb=short
+python -m pytest|python -m pytest -q
+ruff check|ruff check --fix src
+mypy|mypy --strict src
+cargo test|cargo test --release -- --nocapture
+cargo clippy|cargo clippy --all-targets --all-features
+go test|go test -race -count=1 ./...
+docker build|docker build -t me/x:1 --no-cache .
+docker logs|docker logs --tail=100 web
+kubectl get|kubectl get pods -n prod -o wide
+pip install|pip install -U 'requests[socks]>=2.31,<3'
+pip install|pip install -e .
+uv pip install|uv pip install ruff==0.5.0
+curl|curl -sSfL 'https://example.org/x?a=b'
+mkdir|mkdir -p src/new
+sleep|sleep 0.5
+terraform plan|terraform plan -no-color -input=false
+gh pr view|gh pr view 12 --json title
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", HONEST)
+def test_a_rule_covers_what_people_mean_by_it(line):
+    begins, command = line.split("|", 1)
+    assert runs(command, f"bash({begins}:*)")
+
+
+def test_what_is_not_known_is_covered_only_where_it_is_contained():
+    assert runs("frobnicate --all x", "bash(frobnicate:*)", contained=True)
+    assert not runs("frobnicate --all x", "bash(frobnicate:*)")
+    assert runs("frobnicate --all x", "bash(frobnicate --all x)")
+
+
+@pytest.mark.parametrize("text", ["unsandboxed(git push:*)", "unsandboxed", "unsandboxed(*)"])
+def test_out_of_the_sandbox_only_whole_commands_are_allowed(text):
+    with pytest.raises(ConfigError) as refused:
+        rule(text)
+    assert "unsandboxed(git push origin main)" in refused.value.hint
+    assert rule(text, "deny")
+    assert parse_grants(text) == ()
 
 
 def test_the_corpus_is_large():
@@ -64,7 +140,7 @@ def test_honest_commands_run_by_their_rules(command):
         ("find:*", "find . -name x -newer y", True),
         ("xargs:*", "ls | xargs rm", False),
         ("make:*", "make SHELL=./x", False),
-        ("git:*", "git -c core.pager=x log", True),
+        ("git:*", "git push origin main", True),
         ("bash:*", "bash -c 'rm x'", False),
         ("python:*", "python -c 'x'", False),
         ("python x.py", "python x.py", True),
