@@ -8,19 +8,16 @@ hooks and remotes that were there when the session began.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcli.repository_files import folders_of, hooks_in, news_of, top_of
 from agentcli.safe_git import find_program
 
 _LIMIT_S = 2.0
@@ -96,23 +93,13 @@ class _Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class GitFacts:
-    """Of the repository around a folder. `store` keeps what it was like when the session began,
+    """Of the repository around a folder. `store` has what it was like when the session began,
     `changeable` tells whether commands of the session could have changed a path."""
 
     workspace: Path
     store: Path
     environ: Mapping[str, str]
     changeable: Callable[[Path], bool]
-
-    def begin(self) -> None:
-        """Keep what the repository is like now, unless that was done when the session began."""
-        if self.store.exists():
-            return
-        found = _Files(self.workspace).digests()
-        with suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with open(os.open(self.store, flags, 0o600), "w") as file:
-                json.dump(found, file)
 
     def of_variables(self, changed: Mapping[str, str | None]) -> str:
         """What is wrong with the variables as earlier commands have changed them, for git."""
@@ -129,7 +116,7 @@ class GitFacts:
     def of_reading(self, folder: Path) -> str:
         """Why git might run a program of the repository's when it reads in `folder`; "" when it
         certainly runs none."""
-        return self._asked(folder, 0) if _top(folder) is not None else ""
+        return self._asked(folder, 0) if top_of(folder) is not None else ""
 
     def of_rule(
         self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
@@ -137,10 +124,10 @@ class GitFacts:
         """Why a rule is not enough for the git command `words` in the workspace; "" when it is.
         `everywhere`: the rule was not made for this workspace; `exact`: it names these words;
         `unsandboxed`: what it runs is not contained."""
-        if _top(self.workspace) is None:
+        if top_of(self.workspace) is None:
             return ""
         command = words[1] if len(words) > 1 else ""
-        if news := self._news():
+        if news := news_of(self.workspace, self.store):
             return news
         try:
             answers = _Answers(find_program("git", self.workspace), self.workspace, self.environ)
@@ -154,13 +141,13 @@ class GitFacts:
             return _UNKNOWN
 
     def _of_hooks(self, answers: _Answers, command: str) -> str:
-        active = set(_hooks_in(answers.hooks))
+        active = set(hooks_in(answers.hooks))
         found = ", ".join(sorted(active & _HOOKS_OF.get(command, active)))
         return f"it would run the hook {found} of the repository" if found else ""
 
     def _of_includes(self, answers: _Answers) -> str:
         """What the settings include is not known as it was."""
-        git_dir, common = _Files(self.workspace).folders()
+        git_dir, common = folders_of(top_of(self.workspace) or self.workspace)
         own = {git_dir / "config", git_dir / "config.worktree", common / "config"}
         known = {os.path.realpath(path) for path in own}
         origins = {setting.origin for setting in answers.settings if setting.of_repository}
@@ -176,19 +163,6 @@ class GitFacts:
             if setting.of_repository and (reaches or _MERGES.fullmatch(setting.name)):
                 return f"the repository's setting {setting.name} names what git is to run or reach"
         return self._judged(answers, self.workspace, 0)
-
-    def _news(self) -> str:
-        try:
-            before = json.loads(self.store.read_text())
-        except (OSError, ValueError):
-            return "it is not known what the repository was like when the session began"
-        for name, lines in _Files(self.workspace).contents().items():
-            known = before.get(name, [])
-            new = [line for line in lines if _digest(line) not in known]
-            if new or len(lines) != len(known):
-                what = _setting_of(lines, new[0]) if new else "something was taken out"
-                return f"since the session began, {name} of the repository changed: {what}"
-        return ""
 
     def _asked(self, folder: Path, depth: int) -> str:
         if depth > _SUBMODULE_DEPTH:
@@ -208,7 +182,7 @@ class GitFacts:
                     return f"the repository's setting {name} may make git run a program"
             elif _NAMES_PROGRAM.fullmatch(name) and _is_local(value, self.workspace):
                 return f"your setting {name} names a program in the working tree"
-        if _READING_HOOK in _hooks_in(answers.hooks):
+        if _READING_HOOK in hooks_in(answers.hooks):
             return f"the repository has the hook {_READING_HOOK}"
         submodules = [path for path in answers.submodules() if os.path.lexists(path / ".git")]
         if len(submodules) > _MOST_SUBMODULES:
@@ -268,7 +242,7 @@ class _Answers:
 
     def submodules(self) -> list[Path]:
         """Where they would be, of those in the index."""
-        top = _top(self._folder) or self._folder
+        top = top_of(self._folder) or self._folder
         entries = (entry.split(b"\t", 1) for entry in self._index.split(b"\0"))
         return [
             top / os.fsdecode(entry[1])
@@ -307,52 +281,6 @@ class _Answers:
         return out
 
 
-class _Files:
-    """The files by which a repository tells git what to do, read without git."""
-
-    def __init__(self, workspace: Path) -> None:
-        self._top = _top(workspace)
-
-    def digests(self) -> dict[str, list[str]]:
-        return {name: [_digest(line) for line in lines] for name, lines in self.contents().items()}
-
-    def contents(self) -> dict[str, list[bytes]]:
-        """The lines of each, by its name for people. Always the same names, but for hooks."""
-        if self._top is None:
-            return {".git": []}
-        git_dir, common = self.folders()
-        found = {".git": _lines(self._top / ".git")}
-        for name in ("commondir", "config.worktree"):
-            found[name] = _lines(git_dir / name)
-        found["config"] = _lines(common / "config")
-        for path in _modules(common / "modules"):
-            found[f"modules/{path.relative_to(common / 'modules')}"] = _lines(path)
-        for path in self._hook_files():
-            found[f"the hook {path.name}"] = [_whole(path)]
-        return found
-
-    def folders(self) -> tuple[Path, Path]:
-        """Where git keeps this working tree's data, and what it shares with others."""
-        assert self._top is not None
-        dot_git = self._top / ".git"
-        git_dir = dot_git
-        if dot_git.is_file():
-            text = _whole(dot_git).removeprefix(b"gitdir: ").strip()
-            git_dir = self._top / os.fsdecode(text)
-        common = _whole(git_dir / "commondir").strip()
-        return git_dir, git_dir / os.fsdecode(common) if common else git_dir
-
-    def _hook_files(self) -> list[Path]:
-        if self._top is None:
-            return []
-        _, common = self.folders()
-        chosen = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]*)", _whole(common / "config"))
-        folder = common / "hooks"
-        if chosen:
-            folder = self._top / Path(os.fsdecode(chosen[-1].strip())).expanduser()
-        return [folder / name for name in _hooks_in(folder)]
-
-
 def _parsed(listing: bytes) -> list[_Setting]:
     parts = listing.decode("utf-8", "surrogateescape").split("\0")
     found = []
@@ -360,60 +288,6 @@ def _parsed(listing: bytes) -> list[_Setting]:
         name, _, value = entry.partition("\n")
         found.append(_Setting(scope, origin, name, value))
     return found
-
-
-def _hooks_in(folder: Path) -> list[str]:
-    """The names of those that may run."""
-    try:
-        names = sorted(os.listdir(folder))[:_MOST_FILES]  # noqa: PTH208 - names alone
-    except OSError:
-        return []
-    return [name for name in names if not name.endswith(".sample")]
-
-
-def _top(folder: Path) -> Path | None:
-    return next((f for f in (folder, *folder.parents) if os.path.lexists(f / ".git")), None)
-
-
-def _modules(folder: Path) -> Iterator[Path]:
-    """The settings of submodules, whose names may hold slashes."""
-    for count, (place, names, files) in enumerate(os.walk(folder)):
-        if "HEAD" in files:
-            yield Path(place, "config")
-            names[:] = ["modules"] if "modules" in names else []
-        if count == _MOST_FILES:
-            return
-
-
-def _whole(path: Path) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                return file.read(_MOST_BYTES)
-    except OSError:
-        pass
-    return b""
-
-
-def _lines(path: Path) -> list[bytes]:
-    return [line.strip() for line in _whole(path).splitlines() if line.strip()]
-
-
-def _digest(line: bytes) -> str:
-    return hashlib.sha256(line).hexdigest()[:32]
-
-
-def _setting_of(lines: Sequence[bytes], wanted: bytes) -> str:
-    """The name of the setting that a line sets, without what it sets: that may be secret."""
-    section = ""
-    for line in lines:
-        if line.startswith(b"["):
-            section = line.partition(b"]")[0].lstrip(b"[").decode("utf-8", "replace").strip()
-        if line == wanted:
-            break
-    key = "" if wanted.startswith(b"[") else wanted.partition(b"=")[0].decode("utf-8", "replace")
-    return " ".join(f"{section} {key}".split())[:100] or "its content"
 
 
 def _is_harmless(name: str, value: str) -> bool:
@@ -424,7 +298,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 def _leads_here(answers: _Answers, value: str, folder: Path) -> bool:
     """Whether core.worktree names the place where the repository stands, as in submodules."""
-    return os.path.realpath(answers.git_dir / value) == os.path.realpath(_top(folder) or folder)
+    return os.path.realpath(answers.git_dir / value) == os.path.realpath(top_of(folder) or folder)
 
 
 def _is_local(value: str, workspace: Path) -> bool:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from agentcli.config import user_file
 from agentcli.events import Action, Risk
 from agentcli.events.observations import DecisionObservation
-from agentcli.git_facts import GitFacts
+from agentcli.repository_files import begin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.git_facts import GitFacts
     from agentcli.runtime.sandbox import Sandbox
     from agentcli.security.policy import Policy
     from agentcli.security.rules import Decision, Rule
@@ -58,7 +59,7 @@ class SessionPolicy:
 
     def begin(self) -> None:
         """Keep what the repository is like as the session begins."""
-        self._git.begin()
+        begin(self.workspace, self._repository)
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._policy.decide(action, grants)
@@ -72,16 +73,21 @@ class SessionPolicy:
 
         self._saved.add(self.workspace, parse_grants(rules))
 
+    @property
+    def _repository(self) -> Path:
+        return self.context.outputs.with_name(REPOSITORY_FILE)
+
     @cached_property
     def _git(self) -> GitFacts:
+        from agentcli.git_facts import GitFacts
+
         borders = self.sandbox.borders
         places = (*borders.writable, *borders.mounts, *borders.mounts.values())
-        return GitFacts(
-            self.workspace,
-            self.context.outputs.with_name(REPOSITORY_FILE),
-            self.environ,
-            lambda path: any(map(path.is_relative_to, places)),
-        )
+
+        def changeable(path: Path) -> bool:
+            return any(map(path.is_relative_to, places))
+
+        return GitFacts(self.workspace, self._repository, self.environ, changeable)
 
     @cached_property
     def _saved(self) -> SavedRules:
@@ -106,7 +112,7 @@ class SessionPolicy:
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,
-            git=self._git,
+            git=lambda: self._git,
             exported=lambda: self.context.shell.exports,
         )
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
 LEAVES = {
     *("errors", "messages", "interrupts", "borders", "own_files", "programs", "safe_git"),
-    *("secret_variables", "homes", "git_facts"),
+    *("secret_variables", "homes"),
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "own_files": set(),
     "homes": {"errors"},
     "secret_variables": set(),
-    "git_facts": {"safe_git"},
+    "git_facts": {"safe_git", "repository_files"},
+    "repository_files": set(),
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},
     "memory": {"events", "memory", *LEAVES},

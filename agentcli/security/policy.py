@@ -79,7 +79,7 @@ class Policy:
     network: bool = False
     cwd: Callable[[], str] = lambda: ""
     """The folder that commands run in now."""
-    git: GitJudge | None = None
+    git: Callable[[], GitJudge] | None = None
     """What is known of the repository that commands work in; None: nothing is against it."""
     exported: Callable[[], Mapping[str, str | None]] = dict
     """What earlier commands made of the variables; None: unset."""
@@ -176,9 +176,9 @@ class Policy:
             self._is_contained(action) and (sealed or self.confirm != "always")
         ):
             return ""
-        if why := self.git.of_variables(self.exported()):
+        if why := self.git().of_variables(self.exported()):
             return why
-        return self.git.of_reading(Path(self.cwd() or self.borders.workspace))
+        return self.git().of_reading(Path(self.cwd() or self.borders.workspace))
 
     def _hidden(self, place: Path | None) -> _Answer | None:
         if place is None or self.borders.may_read(place):
@@ -263,10 +263,10 @@ class Policy:
         parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
         if self.git is None or self._is_contained(action) or not parts:
             return ""
-        if not action.unsandboxed and (why := self.git.of_variables(self.exported())):
+        if not action.unsandboxed and (why := self.git().of_variables(self.exported())):
             return why
         for part, rule in parts:
-            why = self.git.of_rule(
+            why = self.git().of_rule(
                 [word or "" for word in part.words],
                 everywhere=not rule.here,
                 exact=not rule.pattern.endswith(":*"),

@@ -133,6 +133,16 @@ def test_a_hook_is_asked_before_a_session_is_condensed(agent, worked):
     assert told["cwd"] == str(agent.workspace)
 
 
+def test_the_hook_runs_in_the_sandbox_of_the_sessions_commands(agent, worked):
+    hooked(agent, f"touch here; touch {agent.home}/there; exit 0")
+    config = agent.home / ".config/agent/config.toml"
+    config.write_text(config.read_text().replace("sandboxed = false\n", ""))
+    done = agent("compact", agent.sessions[0].name)
+    assert done.returncode == 0, done.stderr
+    assert (agent.workspace / "here").exists()
+    assert not (agent.home / "there").exists()
+
+
 CROWDED = [
     *("--set", "memory.max_size=6", "--set", "memory.keep_first=1"),
     *("--set", "memory.condenser=llm_summary"),

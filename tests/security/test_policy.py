@@ -72,6 +72,8 @@ class World:
             decision, _, rest = text.partition(" ")
             parsed.append(parse_rule(rest, decision, "the settings"))
         values = {"mode": "ask", "contained": True, **settings}
+        if isinstance(git := values.get("git"), Repository):
+            values["git"] = lambda: git
         return Policy(
             borders=Borders(
                 self.workspace,

@@ -1,0 +1,125 @@
+"""The files by which a repository tells git what to do, read without git, and what of them is new
+since a session began."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_MOST_BYTES = 1_000_000
+_MOST_FILES = 200
+
+
+def begin(workspace: Path, store: Path) -> None:
+    """Keep in the file `store` what the repository is like now, unless that was done before."""
+    found = {name: [_digest(line) for line in lines] for name, lines in _contents(workspace)}
+    with suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(store, flags, 0o600), "w") as file:
+            json.dump(found, file)
+
+
+def news_of(workspace: Path, store: Path) -> str:
+    """What has changed since `begin`, for people; "" for nothing."""
+    try:
+        before = json.loads(store.read_text())
+    except (OSError, ValueError):
+        return "it is not known what the repository was like when the session began"
+    for name, lines in _contents(workspace):
+        known = before.pop(name, [])
+        if [_digest(line) for line in lines] != known:
+            new = [line for line in lines if _digest(line) not in known]
+            what = _setting_of(lines, new[0]) if new else "something was moved or taken out"
+            return f"since the session began, {name} of the repository changed: {what}"
+    return f"since the session began, {min(before)} was taken out" if before else ""
+
+
+def top_of(folder: Path) -> Path | None:
+    """The nearest enclosing folder that git would take for a working tree's."""
+    return next((f for f in (folder, *folder.parents) if os.path.lexists(f / ".git")), None)
+
+
+def folders_of(top: Path) -> tuple[Path, Path]:
+    """Where git keeps a working tree's data, and what that shares with others."""
+    git_dir = top / ".git"
+    if git_dir.is_file():
+        text = _whole(git_dir).removeprefix(b"gitdir: ").strip()
+        git_dir = top / os.fsdecode(text)
+    common = _whole(git_dir / "commondir").strip()
+    return git_dir, git_dir / os.fsdecode(common) if common else git_dir
+
+
+def hooks_in(folder: Path) -> list[str]:
+    """The names of those that may run."""
+    try:
+        names = sorted(os.listdir(folder))[:_MOST_FILES]  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+    return [name for name in names if not name.endswith(".sample")]
+
+
+def _contents(workspace: Path) -> Iterator[tuple[str, list[bytes]]]:
+    """The lines of each file, by its name for people."""
+    top = top_of(workspace)
+    if top is None:
+        return
+    git_dir, common = folders_of(top)
+    yield ".git", [os.fsencode(git_dir), os.fsencode(common)]
+    for name in ("commondir", "config.worktree"):
+        yield name, _lines(git_dir / name)
+    yield "config", _lines(common / "config")
+    for path in _modules(common / "modules"):
+        yield f"modules/{path.relative_to(common / 'modules')}", _lines(path)
+    chosen = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]*)", _whole(common / "config"))
+    folder = common / "hooks"
+    if chosen:
+        folder = top / Path(os.fsdecode(chosen[-1].strip())).expanduser()
+    for name in hooks_in(folder):
+        yield f"the hook {name}", [_whole(folder / name)]
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """The settings of submodules, whose names may hold slashes."""
+    for count, (place, names, files) in enumerate(os.walk(folder)):
+        if "HEAD" in files:
+            yield Path(place, "config")
+            names[:] = ["modules"] if "modules" in names else []
+        if count == _MOST_FILES:
+            return
+
+
+def _whole(path: Path) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return file.read(_MOST_BYTES)
+    except OSError:
+        pass
+    return b""
+
+
+def _lines(path: Path) -> list[bytes]:
+    return [line.strip() for line in _whole(path).splitlines() if line.strip()]
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:32]
+
+
+def _setting_of(lines: Sequence[bytes], wanted: bytes) -> str:
+    """The name of the setting that a line sets, without what it sets: that may be secret."""
+    section = ""
+    for line in lines:
+        if line.startswith(b"["):
+            section = line.partition(b"]")[0].lstrip(b"[").decode("utf-8", "replace").strip()
+        if line == wanted:
+            break
+    key = "" if wanted.startswith(b"[") else wanted.partition(b"=")[0].decode("utf-8", "replace")
+    return " ".join(f"{section} {key}".split())[:100] or "its content"
