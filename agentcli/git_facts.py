@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcli.programs import find_on, find_program
 from agentcli.repository_files import folders_of, hooks_in, news_of, top_of
-from agentcli.safe_git import find_program
 
 _LIMIT_S = 2.0
 _MOST_BYTES = 1_000_000
@@ -109,7 +109,7 @@ class GitFacts:
         if path is None:
             return ""
         absolute = all(map(os.path.isabs, path.split(os.pathsep)))
-        if absolute and find_program("git", None, path) == find_program("git", None, own):
+        if absolute and find_on("git", path) == find_on("git", own):
             return ""
         return "earlier commands have changed PATH, by which another git may be found"
 
@@ -130,7 +130,7 @@ class GitFacts:
         if news := news_of(self.workspace, self.store):
             return news
         try:
-            answers = _Answers(find_program("git", self.workspace), self.workspace, self.environ)
+            answers = _Answers(find_program("git"), self.workspace, self.environ)
             return (
                 (self._of_hooks(answers, command) if unsandboxed or everywhere else "")
                 or self._of_includes(answers)
@@ -168,7 +168,7 @@ class GitFacts:
         if depth > _SUBMODULE_DEPTH:
             return "its submodules are nested deeply"
         try:
-            git = find_program("git", self.workspace)
+            git = find_program("git")
             return self._judged(_Answers(git, folder, self.environ), folder, depth)
         except (OSError, subprocess.SubprocessError, ValueError):
             return _UNKNOWN

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "own_files": set(),
     "homes": {"errors"},
     "secret_variables": set(),
-    "git_facts": {"safe_git", "repository_files"},
+    "git_facts": {"programs", "repository_files"},
     "repository_files": set(),
     "events": {"messages", "events"},
     "sessions": {"events", "sessions", *LEAVES},

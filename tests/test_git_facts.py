@@ -14,7 +14,7 @@ from agentcli.git_facts import GitFacts
 from agentcli.repository_files import begin, news_of
 from tests.conftest import git
 
-READS = "git status; git diff; git log -p -2; git blame tally.py"
+READS = (
     "git status; git diff; git log -p -2; git blame tally.py; git grep -n x; git describe --dirty"
 )
 NAMES = {"driver": "evil", "slot": "x", "remote": "origin", "tool": "x", "alias": "status"}

@@ -132,7 +132,7 @@ class Shell:
     @property
     def exports(self) -> Mapping[str, str | None]:
         """What earlier commands made of the exported variables, None for an unset one."""
-        return self._exports
+        return self._own_exports()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
