@@ -225,6 +225,8 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     tree = tree_at(record.events, cut)
     copy_id = new_folder(home).name
     before = Path(moved_since(record.events, cut) or record.state.workspace)
+    if folder is None and not before.is_absolute():
+        raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
     workspace = folder or before.with_name(f"{before.name}-fork-{copy_id[-4:]}")
     is_new = not os.path.lexists(workspace)
     try:

@@ -13,8 +13,6 @@ from agentcli.cli.session_common import Json, Last, Wanted, chosen
 from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentcli.memory.context_use import ContextUse, Part, Share
     from agentcli.sessions.session import SessionRecord
     from agentcli.settings import Settings
@@ -232,12 +230,5 @@ def _settings(record: SessionRecord) -> Settings:
     from agentcli.cli.trust import load_with_trust
     from agentcli.wiring import resolve_workspace
 
-    workspace = _workspace(record) or resolve_workspace(None)
+    workspace = record.state.place or resolve_workspace(None)
     return load_with_trust(person_environ(), workspace).settings.values
-
-
-def _workspace(record: SessionRecord) -> Path | None:
-    from pathlib import Path
-
-    folder = Path(record.state.workspace)
-    return folder if record.state.workspace and folder.is_dir() else None

@@ -169,15 +169,17 @@ def _workspace_of(folder: Path) -> Path:
     """Where a session worked. Raises ConfigError when that is no longer there."""
     from agentcli.errors import ConfigError
     from agentcli.sessions.finder import state_of
+    from agentcli.sessions.state import ELSEWHERE
     from agentcli.wiring import resolve_workspace
 
-    workspace = state_of(folder).workspace
-    if not Path(workspace).is_dir():
+    state = state_of(folder)
+    if state.place is None:
+        gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
         raise ConfigError(
-            f"session {folder.name} worked in {workspace}, which is no longer there",
-            hint=f"to go on in another folder: agent resume {folder.name} -C DIR",
+            f"session {folder.name} worked in {state.workspace}{gone}",
+            hint=f"say where it is to go on: agent resume {folder.name} -C DIR",
         )
-    return resolve_workspace(workspace)
+    return resolve_workspace(str(state.place))
 
 
 def _chosen(home: Path, workspace: Path | None) -> Path:

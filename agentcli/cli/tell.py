@@ -27,7 +27,7 @@ def tell(
     from agentcli.cli import stdin
     from agentcli.errors import UsageError
     from agentcli.sessions import inbox
-    from agentcli.sessions.finder import find
+    from agentcli.sessions.finder import find, in_use_by
     from agentcli.sessions.ownership import require_own
 
     folder = find(home(), session)
@@ -39,5 +39,8 @@ def tell(
     if as_json:
         print(json.dumps({"session_id": folder.name, "message_id": letter}))
         return
-    when = "at its next step" if steer else "when it has done what it is at"
+    if in_use_by(folder) is None:
+        when = f"when it is resumed: agent resume {folder.name}"
+    else:
+        when = "at its next step" if steer else "when it has done what it is at"
     print(f"{folder.name} gets this {when}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import socket
 import sys
@@ -64,7 +65,7 @@ def state_of(folder: Path) -> State:
 def find(home: Path, wanted: str) -> Path:
     """The folder of the session with this id, unique prefix or name. Raises UsageError."""
     exact = home / "sessions" / wanted
-    if wanted and "/" not in wanted and wanted not in (".", "..") and exact.is_dir():
+    if _is_id(wanted) and exact.is_dir():
         return exact
     known = list(session_states(home))
     matches = [folder for folder, state in known if wanted and state.name == wanted][:1] or [
@@ -131,10 +132,15 @@ def in_use_by(folder: Path) -> int | None:
     return None
 
 
+def _is_id(name: str) -> bool:
+    """Whether a session may be called so: what else lies there is not shown on any screen."""
+    return re.fullmatch(r"[\w.-]+", name, re.ASCII) is not None and name not in (".", "..")
+
+
 def _folders(home: Path) -> list[Path]:
     try:
         with os.scandir(home / "sessions") as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir()]
+            return [Path(e.path) for e in entries if e.is_dir() and _is_id(e.name)]
     except OSError:
         return []
 

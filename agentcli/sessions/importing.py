@@ -1,7 +1,7 @@
 """Taking over a session that came from elsewhere, as a new one.
 
-Only its events are, and plain files of `outputs/`. What it allowed, where its snapshots are, the
-variables of its shell and what it left open have no force here.
+Only its events are, and plain files of `outputs/`. What it allowed, where it worked, where its
+snapshots are, the variables of its shell and what it left open have no force here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentcli.sessions.finder import new_folder
 from agentcli.sessions.import_sources import EVENT_BYTES, MOST_EVENTS, TOTAL_BYTES, open_source
 from agentcli.sessions.naming import checked_name, named
 from agentcli.sessions.retention import staging
-from agentcli.sessions.state import State, apply, save_state
+from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
 from agentcli.sessions.store import EventStore, encode
 
 _BATCH = 100
@@ -112,6 +112,10 @@ class _Neutraliser:
             return self._null(record, "a name, which was not imported")
         if record.get("observation") == "session_started":
             extras = own.get("extras", {})
+            place = extras.get("workspace")
+            if isinstance(place, str):
+                # Gone on with, it would work there: whoever wrote it must not choose a folder here.
+                extras["workspace"] = ELSEWHERE + place.removeprefix(ELSEWHERE)
             if "name" in extras and not self._may_have(extras["name"]):
                 del extras["name"]
         return {**record, **own}

@@ -35,9 +35,11 @@ class SessionLock:
         except OSError as error:
             holder = _read_holder(self._fd)
             os.close(self._fd)
+            # Its holder may not have come to writing who it is.
+            named = holder.keys() >= {"pid", "host", "since"}
+            who = "process {pid} on {host} since {since}" if named else "another process"
             raise UsageError(
-                f"session {path.parent.name} is in use by process {holder.get('pid', '?')}"
-                f" on {holder.get('host', '?')} since {holder.get('since', '?')}",
+                f"session {path.parent.name} is in use by {who.format_map(holder)}",
                 hint=f"agent sessions show {path.parent.name} shows it; agent fork "
                 f"{path.parent.name} works on a copy; agent tell {path.parent.name} talks to it",
             ) from error

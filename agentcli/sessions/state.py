@@ -28,6 +28,8 @@ from agentcli.events.observations import (
 from agentcli.sessions.ownership import trusted_file
 
 STATE_VERSION = 1
+ELSEWHERE = "elsewhere:"
+"""Before the workspace of a session that was imported: no folder here, whatever its path."""
 _MAX_STATE_BYTES = 64 * 1024 * 1024
 _DIGEST_BYTES = 32
 
@@ -125,6 +127,12 @@ class State:
     def total(self, name: str) -> float | int:
         """Sum of one metric over all models, unknown values left out."""
         return sum(entry.get(name) or 0 for entry in self.metrics.values())
+
+    @property
+    def place(self) -> Path | None:
+        """Its workspace, if that is a folder here."""
+        folder = Path(self.workspace)
+        return folder if folder.is_absolute() and folder.is_dir() else None
 
     @property
     def cost_usd(self) -> float | None:

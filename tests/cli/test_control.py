@@ -278,6 +278,15 @@ def test_a_letter_that_came_before_the_limit_is_delivered(agent, serve):
     assert b"and that too" in server.requests[-1].raw
 
 
+def test_one_who_tells_a_session_that_nobody_works_on_hears_when_it_is_read(agent, serve):
+    agent.use(serve([Reply("Hello."), Reply("Both are done.")]))
+    agent("run", "hello", "--name", "first")
+    [folder] = agent.sessions
+    told = agent("tell", "first", "do both").stdout
+    assert told == f"{folder.name} gets this when it is resumed: agent resume {folder.name}\n"
+    assert agent("resume", "first").stdout == "Both are done.\n"
+
+
 @pytest.mark.parametrize(("flags", "request_number"), [(["--steer"], 1), ([], 2)])
 def test_a_letter_that_comes_while_a_command_runs(agent, serve, flags, request_number):
     waiting = "touch begun; while ! test -e go; do sleep 0.01; done"

@@ -56,6 +56,15 @@ def started(session_id, workspace, name=None):
     )
 
 
+@pytest.mark.parametrize("name", [b"red\x1b[31m", b"two\nlines", b"\xff", "\u202e".encode()])
+def test_what_no_session_is_called_is_none_whatever_it_holds(home, make, name):
+    make("20260101-000000-aaaa")
+    os.mkdir(os.path.join(os.fsencode(home), b"sessions", name))  # noqa: PTH102, PTH118
+    assert [folder.name for folder, _ in session_states(home)] == ["20260101-000000-aaaa"]
+    with pytest.raises(UsageError):
+        find(home, os.fsdecode(name))
+
+
 def test_the_newest_is_the_one_used_last_not_the_one_made_last(home, make):
     old = make("20260101-000000-aaaa", used=200)
     make("20260102-000000-bbbb", used=100)
