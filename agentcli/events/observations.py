@@ -10,13 +10,14 @@ from agentcli.events.base import Observation, Risk, register
 
 
 class CmdMetadata(BaseModel):
-    """`exit_code` None: the command still runs, or waits for input. Times in seconds. `exports`:
-    the exported variables that the command set, or unset (None); `exports_layer`: the layer of the
-    sandbox in which it did."""
+    """`exit_code` None: the command still runs or waits for input or, if `exit_unknown`, is a job
+    that has ended without leaving one. Times in seconds. `exports`: the exported variables that
+    the command set, or unset (None); `exports_layer`: the layer of the sandbox in which it did."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     exit_code: int | None = None
+    exit_unknown: bool = False
     pid: int | None = None
     cwd: str | None = None
     duration_s: float = 0.0
@@ -36,6 +37,8 @@ class CmdOutputObservation(Observation):
 
     @property
     def message(self) -> str:
+        if self.metadata.exit_unknown:
+            return "ended, exit code unknown"
         if self.metadata.exit_code is None:
             return "still running"
         return f"exit {self.metadata.exit_code} in {self.metadata.duration_s:.1f} s"

@@ -13,7 +13,7 @@ from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
 from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Live, clean
-from agentcli.runtime.processes import TerminalWait
+from agentcli.runtime.processes import ProcessStat, TerminalWait
 from agentcli.runtime.sandbox import SpawnOptions
 from agentcli.runtime.terminal import Terminal
 from agentcli.runtime.variables import ExportWatch
@@ -53,7 +53,12 @@ class Bash:
         command = (bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
         argv, environment = options.launch(command, env)
         self.terminal = Terminal(
-            argv, folder=folder, cwd=options.cwd, env=environment, preexec=options.preexec
+            argv,
+            folder=folder,
+            cwd=options.cwd,
+            env=environment,
+            preexec=options.preexec,
+            owns_processes=options.owns_processes,
         )
         self.cwd = cwd
         self.status = 0
@@ -63,13 +68,14 @@ class Bash:
         self._token = os.urandom(8).hex()
         self._counter = 0
         self._lists_jobs = False
-        self._leader: int | None = None
+        self._ready = False
+        self._leader: ProcessStat | None = None
         self._exports = ExportWatch()
         self._listing = b""
 
     @property
     def alive(self) -> bool:
-        return self.terminal.alive
+        return self.terminal.alive and (self._leader is None or processes.is_running(self._leader))
 
     @property
     def reachable(self) -> bool:
@@ -79,11 +85,11 @@ class Bash:
     @property
     def leader(self) -> int:
         """The pid of bash as we count; not that of a sandbox around it."""
-        return self._leader or self.terminal.pid
+        return self._leader.pid if self._leader else self.terminal.pid
 
     def await_ready(self, capture: Capture) -> None:
         """Raises OSError if bash does not answer."""
-        if self._leader is not None:
+        if self._ready:
             return
         exchange = self._exchange(capture)
         self._ask_report(exchange)
@@ -91,7 +97,8 @@ class Bash:
         if outcome is not Outcome.DONE:
             said = clean(exchange.marks.before).strip()
             raise OSError(f"the shell did not start: {said or outcome.value}")
-        self._leader = self.terminal.foreground() or self.terminal.pid
+        self._ready = True
+        self._leader = self.terminal.foreground_leader()
         # It may hold what the session's record must not.
         self._rc.unlink(missing_ok=True)
         self._listing = exchange.listing or b""
@@ -123,7 +130,7 @@ class Bash:
         """Ends what runs, within 5 s."""
         outcome = stop(
             exchange,
-            self.leader,
+            self._leader,
             ask_again=lambda: self._ask_report(exchange),
             on_report=self._end_request(exchange),
         )
@@ -135,7 +142,8 @@ class Bash:
         """Takes over what the report says of the shell."""
         self._take_state(exchange)
         if exchange.report:
-            self.status = bash_lines.parse_report(exchange.report[1]).status
+            report = bash_lines.parse_report(exchange.report[1])
+            self.status = report.status if report else self.status
 
     def ask(self, script: bytes, capture: Capture) -> Outcome:
         """Runs a script of ours; the next command won't see that."""
@@ -147,6 +155,12 @@ class Bash:
     def changed_exports(self) -> dict[str, str | None]:
         """Exported variables that are not as they were when this was last asked; None: unset."""
         return self._exports.changes(self._listing)
+
+    def exit_code(self) -> int:
+        """Of one that is not alive; ends what it has left."""
+        self.terminal.kill()
+        self.terminal.reap()
+        return self.terminal.exit_code
 
     def close(self) -> None:
         self.terminal.close()
@@ -162,13 +176,13 @@ class Bash:
 
     def _watch(self, exchange: Exchange, *, stdin: bool) -> Watch:
         def look(quiet: float) -> Outcome | None:
-            group = self.terminal.foreground()
-            if group is None:
+            if self.terminal.foreground() is None:
                 return None
             if self.terminal.idle(self.leader):
                 return Outcome.LOST
             guess = quiet >= _GUESS_QUIET_S
-            waits = processes.waits_for_terminal(group, polling_counts=stdin and guess)
+            front = self.terminal.foreground_processes()
+            waits = processes.waits_for_terminal(front, polling_counts=stdin and guess)
             if waits is TerminalWait.YES:
                 return Outcome.WAITING
             hidden = waits is TerminalWait.HIDDEN and guess
@@ -184,22 +198,26 @@ class Bash:
             return
         target = self.terminal.folder / "jobs"
         self.ask(bash_lines.jobs_script(target), exchange.capture)
-        numbers = (read_private(target) or b"").split()
-        known = {
-            processes.outer_pid(int(number), self.leader) for number in numbers if number.isdigit()
-        }
-        processes.send((pid for pid in strays if pid not in known), signal.SIGKILL)
+        told = (read_private(target) or b"").split()[: len(strays)]
+        known = [processes.find_descendant(number, self.terminal.pid) for number in told]
+        processes.send((stray for stray in strays if stray not in known), signal.SIGKILL)
 
     def _take_state(self, exchange: Exchange) -> None:
         self.late = exchange.marks.after
         if exchange.report:
-            report = bash_lines.parse_report(exchange.report[1])
-            self.flags, self.cwd = report.flags, report.cwd or self.cwd
+            if report := bash_lines.parse_report(exchange.report[1]):
+                self.flags, self.cwd = report.flags, report.cwd or self.cwd
             self._listing = exchange.listing or self._listing
 
     def _exchange(self, capture: Capture) -> Exchange:
         self._counter += 1
-        return Exchange(self.terminal, f"{self._token}{self._counter}", capture, before=self.late)
+        return Exchange(
+            self.terminal,
+            f"{self._token}{self._counter}",
+            capture,
+            is_report=lambda text: bash_lines.parse_report(text) is not None,
+            before=self.late,
+        )
 
     def _ask_report(self, exchange: Exchange) -> None:
         line = bash_lines.report_lines(exchange.nonce, self.terminal.report_path)

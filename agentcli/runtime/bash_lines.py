@@ -35,8 +35,14 @@ _JOB_NOTICE = re.compile(
 )
 
 
+_REPORT = re.compile(r"([0-9]{0,3}):([A-Za-z0-9%]*):(.*)", re.DOTALL)
+_LONGEST_PATH = 4096
+
+
 @dataclass(frozen=True)
 class ShellReport:
+    """`cwd` is empty where the shell does not know it."""
+
     status: int
     flags: str
     cwd: str
@@ -127,9 +133,14 @@ def end_line(nonce: str) -> bytes:
     return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2>/dev/tty".encode()
 
 
-def parse_report(text: str) -> ShellReport:
-    status, flags, cwd = text.split(":", 2)
-    return ShellReport(int(status or 0), flags, cwd)
+def parse_report(text: str) -> ShellReport | None:
+    """None for what can't be our lines' report: commands may have written it."""
+    found = _REPORT.fullmatch(text)
+    if found is None:
+        return None
+    status, flags, cwd = found.groups()
+    is_path = cwd.startswith("/") and len(cwd) < _LONGEST_PATH
+    return ShellReport(int(status or 0) & 0xFF, flags, cwd if is_path else "")
 
 
 def strip_job_notices(text: str) -> str:
@@ -137,7 +148,7 @@ def strip_job_notices(text: str) -> str:
 
 
 def jobs_script(target: Path) -> bytes:
-    """Writes the process groups of the shell's jobs to `target`."""
+    """Writes the first processes of the shell's jobs to `target`."""
     return rf"\builtin jobs -p >|{_quote(target)}".encode() + b"\n"
 
 

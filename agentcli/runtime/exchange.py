@@ -9,6 +9,7 @@ from enum import Enum
 
 from agentcli.runtime import processes
 from agentcli.runtime.output import Between, Capture, Live
+from agentcli.runtime.processes import ProcessStat
 from agentcli.runtime.terminal import Terminal
 
 MARK = "\x1e"
@@ -23,6 +24,9 @@ _LADDER = (
     (signal.SIGTERM, 1.2),
     (signal.SIGKILL, 0.8),
 )
+_MOST_REPORTED = 4 << 20
+"""Bytes kept of what comes as reports: commands can write there too, without end."""
+_LONGEST_REPORT = 65_536
 _SILENT = Live(None)
 
 
@@ -44,11 +48,18 @@ Watch = Callable[[float], Outcome | None]
 class Exchange:
     """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞"; a report is "␞<letter><nonce>:…␞".
 
-    Ahead of the report, after "␞X<nonce>␞", there may be a listing.
+    Ahead of the report, after "␞X<nonce>␞", there may be a listing. Commands can write reports
+    too: one that `is_report` does not take for one, given its text, is none.
     """
 
     def __init__(
-        self, terminal: Terminal, nonce: str, capture: Capture, *, before: bytes = b""
+        self,
+        terminal: Terminal,
+        nonce: str,
+        capture: Capture,
+        *,
+        is_report: Callable[[str], bool],
+        before: bytes = b"",
     ) -> None:
         self.terminal = terminal
         self.nonce = nonce
@@ -60,7 +71,7 @@ class Exchange:
             f"{MARK}B{nonce}{MARK}".encode(), f"{MARK}E{nonce}{MARK}".encode(), before=before
         )
         self.started_ticks = processes.ticks_now()
-        self._reports = b""
+        self._reports = _Reports(nonce, is_report)
         self._last_activity = time.monotonic()
 
     @property
@@ -121,24 +132,58 @@ class Exchange:
         self.capture.feed(inside)
         live.feed(inside)
         if reports and self.report is None:
-            self._reports += reports
-            self._parse()
-
-    def _parse(self) -> None:
-        head = f"{self.nonce}:".encode()
-        before, found, after = self._reports.partition(head)
-        text, ended, _ = after.partition(MARK.encode())
-        if found and ended and before[-2:-1] == MARK.encode() and before[-1:].isupper():
-            self.report = before[-1:].decode(), text.decode("utf-8", "replace")
-            # An interrupt may have cut off a first listing.
-            _, listed, listing = before[:-2].rpartition(f"{MARK}X{self.nonce}{MARK}".encode())
-            self.listing = listing if listed else None
+            self.report = self._reports.feed(reports)
+            self.listing = self._reports.listing
 
     def _read_rest(self, live: Live) -> None:
         _, reports = self.terminal.pump(0)
         self._take(b"", reports, live)
         for output in self.terminal.drain_after_exit():
             self._take(output, b"", live)
+
+
+class _Reports:
+    """Finds the report of one request in what comes through the pipe, and the listing ahead of it.
+
+    The work for each piece is in proportion to its length, whatever commands write there.
+    """
+
+    def __init__(self, nonce: str, is_report: Callable[[str], bool]) -> None:
+        self._head = f"{nonce}:".encode()
+        self._listing_mark = f"{MARK}X{nonce}{MARK}".encode()
+        self._is_report = is_report
+        self._data = bytearray()
+        self._searched = 0
+        self.listing: bytes | None = None
+
+    def feed(self, piece: bytes) -> tuple[str, str] | None:
+        """(letter, text), once it is there."""
+        self._data += piece
+        found = self._find()
+        if len(self._data) > _MOST_REPORTED:
+            gone = len(self._data) - _MOST_REPORTED // 2
+            del self._data[:gone]
+            self._searched = max(0, self._searched - gone)
+        return found
+
+    def _find(self) -> tuple[str, str] | None:
+        data = self._data
+        while (at := data.find(self._head, self._searched)) >= 0:
+            start = at + len(self._head)
+            end = data.find(MARK.encode(), start, start + _LONGEST_REPORT)
+            if end < 0 and len(data) < start + _LONGEST_REPORT:
+                self._searched = at
+                return None
+            self._searched = start
+            opening = data[max(0, at - 2) : at].decode("latin-1")
+            text = data[start : max(end, start)].decode("utf-8", "replace")
+            if opening[:1] == MARK and opening[1:].isupper() and self._is_report(text):
+                # An interrupt may have cut off a first listing.
+                _, listed, listing = data[: at - 2].rpartition(self._listing_mark)
+                self.listing = bytes(listing) if listed else None
+                return opening[1:], text
+        self._searched = max(self._searched, len(data) - len(self._head) + 1)
+        return None
 
 
 class _Looks:
@@ -174,15 +219,15 @@ class _Looks:
 
 def stop(
     exchange: Exchange,
-    leader: int,
+    leader: ProcessStat | None,
     *,
     ask_again: Callable[[], None],
     on_report: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
 
-    Takes at most 4.5 s. `leader` is the process that answers our lines; `ask_again` makes it
-    report once more, for a report can be lost to an interrupt.
+    Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known;
+    `ask_again` makes it report once more, for a report can be lost to an interrupt.
     """
     terminal = exchange.terminal
     terminal.interrupt_key()
@@ -200,7 +245,7 @@ def _insist(
     exchange: Exchange,
     signum: signal.Signals,
     patience: float,
-    leader: int,
+    leader: ProcessStat | None,
     on_report: Callable[[str], None] | None,
 ) -> Outcome:
     """Repeats the signal when a script goes on with its next command."""
@@ -211,16 +256,20 @@ def _insist(
         if outcome is not Outcome.TIMEOUT:
             return outcome
         now_in_front = exchange.terminal.foreground()
-        if now_in_front not in (group, leader):
+        if now_in_front != group and not _is_group_of(leader, now_in_front):
             group = now_in_front
             _apply(exchange.terminal, signum, leader)
     return Outcome.TIMEOUT
 
 
-def _apply(terminal: Terminal, signum: signal.Signals, leader: int) -> None:
-    group = terminal.foreground()
-    if group != leader:
+def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessStat | None) -> None:
+    leads = _is_group_of(leader, terminal.foreground())
+    if leader is not None and not leads:
         # The leader drops the rest of its script only if it is interrupted too.
         processes.send([leader], signal.SIGINT)
-    if group is not None and (group != leader or signum is not signal.SIGKILL):
-        processes.send_group(group, signum)
+    if not (leads and signum is signal.SIGKILL):
+        terminal.signal_foreground(signum)
+
+
+def _is_group_of(leader: ProcessStat | None, group: int | None) -> bool:
+    return leader is not None and leader.pid == group

@@ -255,7 +255,9 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 def _end(process: subprocess.Popen[bytes], mark: str, *, thoroughly: bool) -> None:
     """Kill what is left of its group and, `thoroughly`, what it started anywhere; reap it."""
     with shield():
-        processes.send_group(process.pid, signal.SIGKILL)
+        # Not reaped yet, so that the group's number is nobody else's.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         if thoroughly:
             processes.kill_marked(mark)
         with suppress(subprocess.TimeoutExpired):

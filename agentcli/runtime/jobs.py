@@ -2,82 +2,94 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.runtime import processes
-from agentcli.runtime.folders import read_private, write_private
-from agentcli.runtime.output import Capture, Rendered
+from agentcli.runtime.folders import read_private
+from agentcli.runtime.output import DISK_BYTES, Capture, Rendered
+from agentcli.runtime.processes import ProcessHandle, ProcessStat
 
-_TERM_PATIENCE_S = 2.0
-_POLL_S = 0.02
+_LADDER = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 1.0))
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
+    """Whether it runs, the kernel says of `process`, the subshell that runs it; that is None where
+    what the shell told of it names no process of the shell's. Such a job ends with the shell.
+
+    The job itself can write `status` and what is in `log`, so neither is taken for more than what
+    it has to say.
+    """
+
     job_id: str
     command: str
-    pid: int
-    """Of the subshell that runs it, as we count; also its process group."""
-    identity: int | None
-    """When that process started, in the kernel's ticks: a pid may be given out again."""
+    process: ProcessStat | None
     log: Path
     status: Path
     cwd: str
     started: float
     """On the monotonic clock."""
+    exit_code: int | None = None
+    """Once it has ended, if it left one."""
+    over: bool = False
+    _handle: ProcessHandle | None = field(init=False, default=None)
+    _log: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Opened while nobody else has written there: the job may take away the right to read it.
+        self._log = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if self.process is not None:
+            self._handle = ProcessHandle(self.process)
 
     @property
-    def running(self) -> bool:
-        return not self.status.exists() and self._is_same_process()
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
 
-    def exit_code(self) -> int | None:
-        """None while it runs; 137 if it vanished without a word, for then it was killed."""
-        return None if self.running else self._last_word(signal.SIGKILL)
+    def look(self) -> bool:
+        """Whether it has ended by now."""
+        if not self.over and not (self._handle is not None and self._handle.alive):
+            self.exit_code = self._told()
+            self.over = self._handle is not None or self.exit_code is not None
+        return self.over
 
     def output(self, max_chars: int) -> Rendered:
+        """The end and the beginning of the log, of which 50 MB are looked at."""
         capture = Capture(self.log, spool=False)
-        with self.log.open("rb") as file:
-            while data := file.read(_CHUNK):
+        with open(os.dup(self._log), "rb") as file:
+            file.seek(0)
+            while file.tell() < DISK_BYTES and (data := file.read(_CHUNK)):
                 capture.feed(data)
         return capture.render(max_chars)
 
-    def stop(self) -> int:
-        """TERM, after 2 s KILL, to everything it started; returns the exit code."""
-        sent = signal.SIGKILL
-        for signum, patience in ((signal.SIGTERM, _TERM_PATIENCE_S), (signal.SIGKILL, 1.0)):
-            if not self.running:
-                break
-            sent = signum
-            self._await(processes.send_tree(self.pid, signum), patience)
-        code = self._last_word(sent)
-        write_private(self.status, str(code).encode())
-        return code
+    def stop(self) -> bool:
+        """TERM, after 2 s KILL, to everything it started. False for a job that can't be told from
+        the other processes of its shell."""
+        if self.look():
+            return True
+        if self.process is None:
+            return False
+        sent = processes.end_tree(self.process, _LADDER)
+        self.over, told = True, self._told()
+        self.exit_code = 128 + sent if told is None else told
+        return True
 
-    def kill(self) -> None:
-        if self.running:
-            processes.send_tree(self.pid, signal.SIGKILL)
+    def end_with_shell(self) -> bool:
+        """The shell has ended; whether the job did so only with it, as far as it has told."""
+        if self.over:
+            return False
+        self.over, self.exit_code = True, self._told()
+        return self.exit_code is None
 
-    def _last_word(self, signum: signal.Signals) -> int:
-        """The status it left; 128 + `signum` if it could not even leave that."""
+    def close(self) -> None:
+        os.close(self._log)
+        if self._handle is not None:
+            self._handle.close()
+
+    def _told(self) -> int | None:
+        """The status that it left."""
         text = read_private(self.status) or b""
-        return int(text) if text.isdigit() and len(text) <= 3 else 128 + signum
-
-    def _await(self, targets: list[int], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and any(processes.is_alive(pid) for pid in targets):
-            time.sleep(_POLL_S)
-
-    def _is_same_process(self) -> bool:
-        if self.identity is None:
-            return processes.is_alive(self.pid)
-        found = processes.process_stat(self.pid)
-        return found is not None and found.started == self.identity and found.state not in "ZX"
-
-
-def job_identity(pid: int) -> int | None:
-    found = processes.process_stat(pid)
-    return None if found is None else found.started
+        return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None

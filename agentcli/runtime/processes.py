@@ -1,14 +1,22 @@
-"""What /proc tells about processes. Without /proc (macOS) the answer is "nothing found"."""
+"""What the kernel tells about processes, and signals to those that are ours.
+
+A number names a process only until that has ended, and what a contained command says of numbers
+may be a lie. So a process is known by its number and its start, it is looked up below a process
+that we started ourselves, and is signalled through a descriptor that no other process can have.
+Without /proc (macOS) there is nothing to look up: there the session that a process group belongs
+to, which no process can choose, says whether it is ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 ENVIRONMENT_MARK = "AGENT_SHELL_ID"
@@ -18,6 +26,10 @@ _POLL_CALLS = {"x86_64": {7, 23, 232, 270, 271, 281, 441}, "aarch64": {22, 72, 7
 _PTS_MAJORS = range(136, 144)
 _TTY_MAJOR = 5
 _MAX_THREADS = 64
+_LONGEST_NUMBER = 10
+"""Digits; the kernel has no process whose number is longer."""
+_KILL_ROUNDS = 8
+_POLL_S = 0.02
 _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 
@@ -32,13 +44,76 @@ class TerminalWait(Enum):
 
 @dataclass(frozen=True)
 class ProcessStat:
+    """`started` is in clock ticks since boot, 0 where that is not told: with the pid, it names a
+    process for good."""
+
     pid: int
-    state: str
-    parent: int
-    group: int
-    session: int
     started: int
-    """In clock ticks since boot: with the pid, it names a process for good."""
+    state: str = field(compare=False)
+    parent: int = field(compare=False)
+    group: int = field(compare=False)
+    session: int = field(compare=False)
+
+    @property
+    def over(self) -> bool:
+        return self.state in "ZX"
+
+
+class ProcessHandle:
+    """One process for good: whoever is given its number after it is never taken for it."""
+
+    def __init__(self, process: ProcessStat) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._descriptor = open_pidfd(process.pid)
+        # Only what is still there after the descriptor was opened is what it stands for.
+        self._gone = not is_running(process)
+
+    @property
+    def alive(self) -> bool:
+        """False for zombies too, where the system tells."""
+        if not self._gone:
+            self._gone = self._has_ended()
+        return not self._gone
+
+    def send(self, signum: signal.Signals) -> None:
+        """Does nothing for a process that has ended or is not ours to signal."""
+        if not self.alive or self.pid in (0, 1, os.getpid()):
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._descriptor is None:
+                os.kill(self.pid, signum)
+            else:
+                signal.pidfd_send_signal(self._descriptor, signum)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        self._gone = True
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _has_ended(self) -> bool:
+        if self._descriptor is None:
+            return not is_running(self._process)
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLIN)
+        return bool(waiting.poll(0))
+
+
+def open_pidfd(pid: int) -> int | None:
+    """None for a process that has gone, and where there are no such descriptors."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def is_running(process: ProcessStat) -> bool:
+    """Whether that process has not ended yet."""
+    found = process_stat(process.pid)
+    return found is not None and found == process and not found.over
 
 
 def _read(path: str) -> bytes | None:
@@ -58,19 +133,32 @@ def _numbers(folder: str) -> list[int]:
 
 
 def process_stat(pid: int) -> ProcessStat | None:
+    """None for a process that has gone."""
     data = _read(f"/proc/{pid}/stat")
     if data is None:
-        return None
+        return None if _has_proc() else _stat_without_proc(pid)
     # The command name in parentheses may itself hold spaces and parentheses.
     fields = data[data.rindex(b")") + 2 :].split()
     return ProcessStat(
         pid=pid,
+        started=int(fields[19]),
         state=fields[0].decode(),
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        started=int(fields[19]),
     )
+
+
+def _has_proc() -> bool:
+    return os.path.exists("/proc/self/stat")  # noqa: PTH110
+
+
+def _stat_without_proc(pid: int) -> ProcessStat | None:
+    try:
+        group, session = os.getpgid(pid), os.getsid(pid)
+    except OSError:
+        return None
+    return ProcessStat(pid, started=0, state="", parent=0, group=group, session=session)
 
 
 def all_processes() -> Iterator[ProcessStat]:
@@ -79,22 +167,11 @@ def all_processes() -> Iterator[ProcessStat]:
             yield found
 
 
-def is_alive(pid: int) -> bool:
-    """False for zombies too, where /proc tells."""
-    found = process_stat(pid)
-    if found is not None:
-        return found.state not in "ZX"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def members(group: int) -> list[int]:
-    return [p.pid for p in all_processes() if p.group == group and p.state not in "ZX"]
+def members(group: int, session: int) -> list[ProcessStat]:
+    """The living processes of `group`, if it is one of `session`: a process is born into a session
+    or founds its own, and can't choose another."""
+    found = (p for p in all_processes() if p.group == group and p.session == session)
+    return [process for process in found if not process.over]
 
 
 def ticks_now() -> int:
@@ -103,64 +180,122 @@ def ticks_now() -> int:
     return int(time.clock_gettime(clock) * os.sysconf("SC_CLK_TCK"))
 
 
-def children(pid: int, *, since: int) -> list[int]:
+def children(pid: int, *, since: int) -> list[ProcessStat]:
     """Living children of `pid` that were started at `since` (in ticks) or later."""
-    return [
-        p.pid
-        for p in all_processes()
-        if p.parent == pid and p.started >= since and p.state not in "ZX"
-    ]
+    found = (p for p in all_processes() if p.parent == pid and p.started >= since)
+    return [process for process in found if not process.over]
 
 
-def descendants(pid: int) -> list[int]:
-    """All children of children, `pid` itself excluded, parents first."""
-    children: dict[int, list[int]] = {}
+def descendants(*roots: int) -> list[ProcessStat]:
+    """All children of children of `roots`, themselves excluded, parents first."""
+    below: dict[int, list[ProcessStat]] = {}
     for process in all_processes():
-        children.setdefault(process.parent, []).append(process.pid)
-    found = list(children.get(pid, ()))
-    for child in found:
-        found.extend(children.get(child, ()))
-    return found
+        below.setdefault(process.parent, []).append(process)
+    found = {child for root in roots for child in below.get(root, ())}
+    ordered = list(found)
+    for parent in ordered:
+        new = [child for child in below.get(parent.pid, ()) if child not in found]
+        found.update(new)
+        ordered += new
+    return ordered
 
 
-def marked(entry: str) -> list[int]:
+def find_descendant(told: bytes, root: int) -> ProcessStat | None:
+    """The process below `root` that has the number `told`, in decimal digits, where it lives: in
+    our PID namespace or in one of its own. None for whatever names no such process. Without /proc:
+    one of the session that `root` leads."""
+    if not (told.isdigit() and len(told) <= _LONGEST_NUMBER):
+        return None
+    number = int(told)
+    if not _has_proc():
+        found = process_stat(number) if number > 1 else None
+        return found if found and found.session == root != os.getsid(0) else None
+    return next((p for p in descendants(root) if _inner_number(p.pid) == number), None)
+
+
+def _inner_number(pid: int) -> int:
+    """The number of `pid` in the namespace that it lives in."""
+    status = _read(f"/proc/{pid}/status") or b""
+    _, _, rest = status.partition(b"\nNSpid:")
+    numbers = rest.partition(b"\n")[0].split()
+    return int(numbers[-1]) if numbers else pid
+
+
+def marked(entry: str) -> list[ProcessStat]:
     """Processes started with `entry` ("NAME=value") in their environment."""
-    wanted = b"\0" + entry.encode() + b"\0"
     found = []
     for pid in _numbers("/proc"):
-        environment = _read(f"/proc/{pid}/environ")
-        if environment and wanted in b"\0" + environment + b"\0":
-            found.append(pid)
+        # Looked at before and after, for the number may be given out again in between.
+        if _is_marked(pid, entry) and (process := process_stat(pid)) and _is_marked(pid, entry):
+            found.append(process)
     return found
 
 
-def send(pids: Iterable[int], signum: signal.Signals) -> None:
+def _is_marked(pid: int, entry: str) -> bool:
+    environment = _read(f"/proc/{pid}/environ")
+    return environment is not None and b"\0%b\0" % entry.encode() in b"\0%b\0" % environment
+
+
+def send(processes: Iterable[ProcessStat], signum: signal.Signals) -> None:
     """Signals each process that is still there and ours."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signum)
+    for process in processes:
+        handle = ProcessHandle(process)
+        handle.send(signum)
+        handle.close()
 
 
-def send_group(group: int, signum: signal.Signals) -> None:
+def send_group(group: int, session: int, signum: signal.Signals) -> None:
+    """Signals the members of `group`, if it is a group of `session`."""
+    if _has_proc():
+        send(members(group, session), signum)
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signum)
+        if group > 1 and os.getsid(group) == session != os.getsid(0):
+            os.killpg(group, signum)
 
 
-def send_tree(pid: int, signum: signal.Signals) -> list[int]:
-    """Signals `pid`, all below it and, if it leads one, its group; returns whom it found."""
-    targets = [*descendants(pid), pid]
-    with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(pid) == pid:
-            send_group(pid, signum)
-    send(targets, signum)
-    return targets
+def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) -> signal.Signals:
+    """Signals `root` and all below it, and waits at most so many seconds for their end after each
+    signal of `ladder`; what is born meanwhile gets it too. Returns the last signal that was sent.
+    """
+    sent = ladder[-1][0]
+    family = {root}
+    for signum, patience in ladder:
+        told: set[ProcessStat] = set()
+        deadline = time.monotonic() + patience
+        while left := _left_of(family):
+            family |= left
+            if new := left - told:
+                sent = signum
+                _tell(new, root, signum)
+                told |= new
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL_S)
+    return sent
+
+
+def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
+    """Who is still there, with all that descend from them."""
+    left = {process for process in family if is_running(process)}
+    below = descendants(*(process.pid for process in left)) if left else []
+    return left | {process for process in below if not process.over}
+
+
+def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals) -> None:
+    if _has_proc():
+        send(processes, signum)
+    else:
+        send_group(root.group, root.session, signum)
 
 
 def kill_marked(entry: str) -> int:
-    """SIGKILLs all `marked` processes; repeats, because they may fork meanwhile."""
-    killed: set[int] = set()
-    for _ in range(8):
-        found = [p for p in marked(entry) if p not in killed and p != os.getpid()]
+    """SIGKILLs all `marked` processes but those that we descend from; repeats, because they may
+    fork meanwhile. Returns how many it found."""
+    spared = _own_line()
+    killed: set[ProcessStat] = set()
+    for _ in range(_KILL_ROUNDS):
+        found = [p for p in marked(entry) if p not in killed and p.pid not in spared]
         if not found:
             break
         send(found, signal.SIGKILL)
@@ -168,29 +303,18 @@ def kill_marked(entry: str) -> int:
     return len(killed)
 
 
-def outer_pid(pid: int, companion: int) -> int:
-    """Our number for `pid` as counted in the PID namespace that `companion` lives in."""
-    namespace = _namespace(companion)
-    if namespace is None or namespace == _namespace(os.getpid()):
-        return pid
-    for candidate in _numbers("/proc"):
-        status = _read(f"/proc/{candidate}/status") or b""
-        _, _, rest = status.partition(b"\nNSpid:")
-        numbers = rest.partition(b"\n")[0].split()
-        if len(numbers) > 1 and int(numbers[-1]) == pid and _namespace(candidate) == namespace:
-            return candidate
-    return pid
+def _own_line() -> set[int]:
+    """We, and whom we descend from."""
+    line = {0, 1}
+    pid = os.getpid()
+    while pid not in line and (found := process_stat(pid)):
+        line.add(pid)
+        pid = found.parent
+    return line
 
 
-def _namespace(pid: int) -> str | None:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
-    except (*_GONE, PermissionError):
-        return None
-
-
-def waits_for_terminal(group: int, *, polling_counts: bool) -> TerminalWait:
-    """Whether a member of `group` is blocked in a read of a terminal.
+def waits_for_terminal(processes: Iterable[ProcessStat], *, polling_counts: bool) -> TerminalWait:
+    """Whether one of `processes` is blocked in a read of a terminal.
 
     `polling_counts`: also take a poll by a process whose stdin is a terminal for waiting, which
     is likely but not proven.
@@ -199,14 +323,14 @@ def waits_for_terminal(group: int, *, polling_counts: bool) -> TerminalWait:
     if machine not in _READ_CALLS or not os.path.exists("/proc/self/syscall"):  # noqa: PTH110
         return TerminalWait.HIDDEN
     verdict = TerminalWait.NO
-    for pid in members(group):
-        calls = list(_blocked_calls(pid))
+    for process in processes:
+        calls = list(_blocked_calls(process.pid))
         if not calls:
             verdict = TerminalWait.HIDDEN
         for number, descriptor in calls:
-            if number in _READ_CALLS[machine] and _is_terminal(pid, descriptor):
+            if number in _READ_CALLS[machine] and _is_terminal(process.pid, descriptor):
                 return TerminalWait.YES
-            if polling_counts and number in _POLL_CALLS[machine] and _is_terminal(pid, 0):
+            if polling_counts and number in _POLL_CALLS[machine] and _is_terminal(process.pid, 0):
                 return TerminalWait.YES
     return verdict
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,13 +23,16 @@ from agentcli.runtime.folders import (
 )
 from agentcli.runtime.images import ImageFault, data_url
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
-from agentcli.runtime.processes import ENVIRONMENT_MARK, TerminalWait
+from agentcli.runtime.processes import ENVIRONMENT_MARK, ProcessStat, TerminalWait
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.terminal import Terminal
 
 _READY_S = 30.0
 _LATE_CHARS = 2000
 _LARGEST_FIGURE = 50_000_000
+_MOST_FIGURES = 8
+"""As the driver saves them."""
+_FIGURE = re.compile(r"figure-\d+\.png", re.ASCII)
 
 OnOutput = Callable[[str], None] | None
 
@@ -96,7 +101,8 @@ class PythonInterpreter:
         self._max_chars = max_chars
         self._sandbox = sandbox
         self._terminal: Terminal | None = None
-        self._leader: int | None = None
+        self._is_ready = False
+        self._leader: ProcessStat | None = None
         self._late = b""
         self._counter = 0
 
@@ -116,7 +122,12 @@ class PythonInterpreter:
             (self.interpreter, str(driver), str(folder / "report")), self._env
         )
         self._terminal = Terminal(
-            argv, folder=folder, cwd=options.cwd, env=environment, preexec=options.preexec
+            argv,
+            folder=folder,
+            cwd=options.cwd,
+            env=environment,
+            preexec=options.preexec,
+            owns_processes=options.owns_processes,
         )
 
     def run(
@@ -146,9 +157,11 @@ class PythonInterpreter:
         self.start()
 
     def close(self) -> None:
-        """Kills the interpreter and all that carries its mark."""
+        """Kills the interpreter and all that it started."""
+        was_started = self._counter > 0
         self._drop()
-        processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
+        if was_started:
+            processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
 
     def _next(self) -> int:
         self._counter += 1
@@ -163,26 +176,34 @@ class PythonInterpreter:
             notes.append("the interpreter had lost its files and was restarted")
         self.start()
         assert self._terminal is not None
-        if self._leader is None:
+        if not self._is_ready:
             exchange = self._request(self._terminal)
             outcome = exchange.wait(_READY_S)
             if outcome is not Outcome.DONE:
                 said = clean(exchange.marks.before).strip()
                 self._drop()
                 raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
-            self._leader = self._terminal.foreground() or self._terminal.pid
+            self._is_ready = True
+            self._leader = self._terminal.foreground_leader()
         return self._terminal, notes
 
     def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
         number = self._next()
         nonce = f"{self.identity}x{number}"
         capture = Capture(self._outputs / f"python-{self.identity[:6]}-{number}.txt", keep=keep)
-        exchange = Exchange(terminal, nonce, capture, before=self._late)
+        exchange = Exchange(
+            terminal,
+            nonce,
+            capture,
+            is_report=lambda text: _parse_report(text) is not None,
+            before=self._late,
+        )
         terminal.send_line(json.dumps({"nonce": nonce, **fields}).encode())
         return exchange
 
     def _drop(self) -> None:
         terminal, self._terminal = self._terminal, None
+        self._is_ready = False
         self._leader = None
         self._late = b""
         if terminal is not None:
@@ -212,16 +233,14 @@ class PythonInterpreter:
 
     def _watch(self, exchange: Exchange) -> Callable[[float], Outcome | None]:
         def look(quiet: float) -> Outcome | None:
-            group = exchange.terminal.foreground()
-            if group is None:
-                return None
-            waits = processes.waits_for_terminal(group, polling_counts=False)
+            front = exchange.terminal.foreground_processes()
+            waits = processes.waits_for_terminal(front, polling_counts=False)
             return Outcome.WAITING if waits is TerminalWait.YES else None
 
         return look
 
     def _stop(self, exchange: Exchange) -> Outcome:
-        return stop(exchange, self._leader or exchange.terminal.pid, ask_again=lambda: None)
+        return stop(exchange, self._leader, ask_again=lambda: None)
 
     def _abandon(self, running: _Running) -> None:
         """Interrupts the code for an exception; kills it if another one comes meanwhile."""
@@ -244,11 +263,9 @@ class PythonInterpreter:
         self._late = exchange.marks.after
         error = True
         images: tuple[str, ...] = ()
-        if exchange.report:
-            report = json.loads(exchange.report[1])
-            error = report["error"]
-            folder = exchange.terminal.folder
-            images = tuple(_figures(folder, report["images"], running.notes))
+        if exchange.report and (report := _parse_report(exchange.report[1])):
+            error, names = report
+            images = tuple(_figures(exchange.terminal.folder, names, running.notes))
         if outcome is not Outcome.DONE:
             exchange.terminal.kill()
             exchange.terminal.reap()
@@ -265,13 +282,30 @@ class PythonInterpreter:
         )
 
 
-def _figures(folder: Path, paths: Sequence[str], notes: list[str]) -> Iterator[str]:
+def _parse_report(text: str) -> tuple[bool, list[str]] | None:
+    """Whether the code raised, and the files of its figures; None for what is no report of our
+    driver: code can write reports as well, and must not have other files read or removed by them.
+    """
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if report == {}:
+        return False, []
+    match report:
+        case {"error": bool(error), "images": list(paths)} if len(paths) <= _MOST_FIGURES:
+            names = [Path(path).name for path in paths if isinstance(path, str)]
+            return error, [name for name in names if _FIGURE.fullmatch(name)]
+    return None
+
+
+def _figures(folder: Path, names: Sequence[str], notes: list[str]) -> Iterator[str]:
     """Takes the pictures away from `folder`; a note tells of each that no model would take."""
-    for number, path in enumerate(paths, 1):
-        # Code can write reports as well, and must not have other files read or removed by them.
-        file = folder / Path(path).name
+    for number, name in enumerate(names, 1):
+        file = folder / name
         data = read_private(file, _LARGEST_FIGURE) or b""
-        file.unlink(missing_ok=True)
+        with suppress(OSError):
+            file.unlink()
         try:
             yield data_url(data)
         except ImageFault as fault:

@@ -52,13 +52,15 @@ _NOTES = {
 class SpawnOptions:
     """`prefix` goes before the command, `preexec` is called in the child before that starts,
     `environment` is laid over the command's, `cwd` is where to start it from. `sets_variables`:
-    the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`."""
+    the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`.
+    `owns_processes`: all that the command starts ends with it by itself."""
 
     cwd: str
     prefix: tuple[str, ...] = ()
     preexec: Callable[[], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     sets_variables: bool = False
+    owns_processes: bool = False
 
     def launch(
         self, command: Sequence[str], env: Mapping[str, str]
@@ -93,11 +95,6 @@ class Sandbox:
     def contains(self) -> bool:
         return self.layer != NO_LAYER
 
-    @property
-    def owns_processes(self) -> bool:
-        """Whether all that a shell started ends with it."""
-        return self.layer == BUBBLEWRAP
-
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
         """For one command that was allowed more; never narrower than this one."""
         if unsandboxed or not self.contains:
@@ -122,7 +119,9 @@ class Sandbox:
             )
             # Without a network of its own it would share the abstract sockets of the machine.
             steps = [limit, scope_installer() if self.network else None, descriptors]
-            return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
+            return SpawnOptions(
+                "/", prefix, _all(steps), environment, sets_variables=True, owns_processes=True
+            )
         if self.layer == "landlock":
             from agentcli.runtime.sandbox_landlock import landlock_installer
 

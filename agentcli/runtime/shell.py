@@ -20,7 +20,7 @@ from agentcli.runtime.folders import (
     reserve,
     write_private,
 )
-from agentcli.runtime.jobs import Job, job_identity
+from agentcli.runtime.jobs import Job
 from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
@@ -32,6 +32,8 @@ _LATE_CHARS = 2000
 _JOB_CHARS = 4000
 """Of a job's log in a result: it may be asked for again and again."""
 
+_NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
+
 OnOutput = Callable[[str], None] | None
 
 
@@ -40,7 +42,7 @@ class CommandResult:
     output: str
     """Text for the model: clean, cut in the middle on line boundaries if it was long."""
     exit_code: int | None
-    """None: still running, in the background or waiting for input."""
+    """None: still running, in the background or waiting for input, or else `exit_unknown`."""
     cwd: str
     """After the command."""
     duration_s: float
@@ -51,6 +53,8 @@ class CommandResult:
     full_output_path: str | None = None
     """Set when truncated or in the background: the bytes as produced, 50 MB at most."""
     job_id: str | None = None
+    exit_unknown: bool = False
+    """Of a job: it has ended and left no exit code."""
     notes: tuple[str, ...] = ()
     exports: Mapping[str, str | None] = field(default_factory=dict)
     """The exported variables that are not as the last result left them (None: unset), as far as
@@ -248,14 +252,14 @@ class Shell:
             source, written, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
         )
         outcome = bash.ask(start, self._capture())
-        told = read_private(number) or b""
-        if outcome is not Outcome.DONE or not told.isdigit():
+        if outcome is not Outcome.DONE:
             raise OSError(f"the shell could not start a background job ({outcome.value})")
-        pid = processes.outer_pid(int(told), bash.leader)
-        started = time.monotonic()
-        job = Job(job_id, command, pid, job_identity(pid), log, status, self._cwd, started)
+        process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
+        job = Job(job_id, command, process, log, status, self._cwd, time.monotonic())
         self._jobs[job_id] = job
-        return self._job_result(job, None, notes)
+        if process is None and not job.look():
+            notes.append(f"{_NOT_TOLD_APART}, and can't be stopped before")
+        return self._job_result(job, notes)
 
     def job_status(self, job_id: str) -> CommandResult:
         """What the job has written so far, and its exit code once it has ended.
@@ -263,28 +267,30 @@ class Shell:
         Raises ValueError for an unknown job, as `stop_job` does.
         """
         job = self._job(job_id)
-        return self._job_result(job, job.exit_code())
+        job.look()
+        return self._job_result(job)
 
     def stop_job(self, job_id: str) -> CommandResult:
         """Ends the job and all it started: TERM, then KILL; at most 3 s."""
         job = self._job(job_id)
-        return self._job_result(job, job.stop())
+        notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
+        return self._job_result(job, notes)
 
     def restart(self) -> None:
-        """A fresh shell in the same folder with the same exports; background jobs go on, unless
-        they are shut up with the shell in a sandbox of their own."""
-        ending = [job.job_id for job in self._jobs.values() if job.running]
-        if ending and self.sandbox is not None and self.sandbox.owns_processes:
-            self._first_notes += (f"ended with the shell: {', '.join(ending)}",)
+        """A fresh shell in the same folder with the same exports. All that ran in the one before
+        ends with it, background jobs too."""
         self._drop()
+        ended = [job.job_id for job in self._jobs.values() if job.end_with_shell()]
+        if ended:
+            self._first_notes += (f"ended with the shell: {', '.join(ended)}",)
         self._spawn()
 
     def close(self) -> None:
-        """Kills the shell, its jobs and all that carries its mark."""
+        """Kills the shell and all that it started."""
         self._drop()
         processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
         for job in self._jobs.values():
-            job.kill()
+            job.close()
         shutil.rmtree(self._job_folder, ignore_errors=True)
 
     def _spawn(self) -> Bash:
@@ -323,7 +329,7 @@ class Shell:
             self._take_over(running)
             notes.append("the command that waited for input was stopped")
         if self._bash is not None and not self._bash.alive:
-            notes.append(self._replace(f"the shell ended (status {self._bash.terminal.exit_code})"))
+            notes.append(self._replace(f"the shell ended (status {self._bash.exit_code()})"))
         if self._bash is not None and not self._bash.reachable:
             notes.append(self._replace("the shell had lost its files"))
         bash = self._bash or self._spawn()
@@ -428,9 +434,7 @@ class Shell:
             return bash.status
         code, reason = 128 + signal.SIGKILL, "the shell no longer answered"
         if outcome is Outcome.DIED:
-            bash.terminal.kill()
-            bash.terminal.reap()
-            code = bash.terminal.exit_code
+            code = bash.exit_code()
             reason = f"the shell ended (status {code})"
         if not running.apart:
             running.notes.append(self._replace(reason))
@@ -452,11 +456,12 @@ class Shell:
             raise ValueError(f"unknown job {job_id!r}; known: {known}")
         return self._jobs[job_id]
 
-    def _job_result(self, job: Job, code: int | None, notes: Sequence[str] = ()) -> CommandResult:
+    def _job_result(self, job: Job, notes: Sequence[str] = ()) -> CommandResult:
         rendered = job.output(min(self._max_chars, _JOB_CHARS))
         return CommandResult(
             output=rendered.text,
-            exit_code=code,
+            exit_code=job.exit_code,
+            exit_unknown=job.over and job.exit_code is None,
             cwd=job.cwd,
             duration_s=time.monotonic() - job.started,
             pid=job.pid,

@@ -19,16 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.runtime import processes
+from agentcli.runtime.processes import ProcessStat
+from agentcli.runtime.reaper import PATIENCE_S as REAPER_PATIENCE_S
+from agentcli.runtime.reaper import reaper_installer
 
 ROWS, COLUMNS = 50, 100
 _READ_SIZE = 65_536
 _BATCH_SIZE = 262_144
+_MOST_REPORTS = 1 << 20
+"""Bytes of reports in one go: whoever writes them may never stop."""
 _NO_PIDFD_POLL_S = 0.05
 _DRAIN_S = 1.0
+_LINE_PATIENCE_S = 2.0
+_END_PATIENCE_S = 1.0
 
 
 class Terminal:
-    """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
+    """`folder` holds the pipes and whatever the owner puts there; `close` removes it. All that the
+    process starts ends with it."""
 
     def __init__(
         self,
@@ -38,8 +46,10 @@ class Terminal:
         cwd: str,
         env: Mapping[str, str],
         preexec: Callable[[], None] | None = None,
+        owns_processes: bool = False,
     ) -> None:
-        """`preexec` is called in the new process, before the program is.
+        """`preexec` is called in the new process, before the program is. `owns_processes`: what
+        the program starts ends with it by itself.
 
         Raises OSError if the program can't be started.
         """
@@ -50,15 +60,19 @@ class Terminal:
         os.mkfifo(lines_path, 0o600)
         # Opened for both directions: opening never blocks and there is never an end of file.
         self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
-        self._lines = os.open(lines_path, os.O_RDWR)
+        self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
+        stay_behind = None if owns_processes else reaper_installer()
+        self._has_reaper = stay_behind is not None
+        before = [step for step in (stay_behind, preexec) if step is not None]
         try:
-            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path, preexec=preexec)
+            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path, before=before)
         except OSError:
             os.close(self._reports)
             os.close(self._lines)
             shutil.rmtree(folder)
             raise
         self.pid: int = self._child.pid
+        """Of what we started: it leads the session of the terminal, and all else is below it."""
         self._master: int = self._child.child_fd
         self._typed = bytearray()
         self._used_keyboard = False
@@ -70,7 +84,7 @@ class Terminal:
         self._poll = select.poll()
         self._poll.register(self._master, select.POLLIN)
         self._poll.register(self._reports, select.POLLIN)
-        self._pidfd = _open_pidfd(self.pid)
+        self._pidfd = processes.open_pidfd(self.pid)
         if self._pidfd is not None:
             self._poll.register(self._pidfd, select.POLLIN)
 
@@ -86,7 +100,16 @@ class Terminal:
         return int(self._child.exitstatus or 0)
 
     def send_line(self, line: bytes) -> None:
-        os.write(self._lines, line + b"\n")
+        """Kills the process if it takes no more lines, as when a command has filled the pipe."""
+        data = line + b"\n"
+        room = select.poll()
+        room.register(self._lines, select.POLLOUT)
+        while data:
+            if not room.poll(_LINE_PATIENCE_S * 1000):
+                self.kill()
+                return
+            with contextlib.suppress(BlockingIOError):
+                data = data[os.write(self._lines, data) :]
 
     def type(self, data: bytes) -> None:
         """As if at the keyboard; sent as fast as the other side takes it."""
@@ -95,11 +118,20 @@ class Terminal:
         self._flush_typed()
 
     def foreground(self) -> int | None:
-        """The process group that ^C would reach."""
+        """The process group that ^C would reach; None once the terminal is nobody's."""
         try:
-            return os.tcgetpgrp(self._master)
+            return os.tcgetpgrp(self._master) or None
         except OSError:
             return None
+
+    def foreground_processes(self) -> list[ProcessStat]:
+        group = self.foreground()
+        return [] if group is None or not self.alive else processes.members(group, self.pid)
+
+    def foreground_leader(self) -> ProcessStat | None:
+        group = self.foreground()
+        found = processes.process_stat(group) if group is not None else None
+        return found if found is not None and found.session == self.pid else None
 
     def reset_modes(self) -> None:
         """Undoes what commands did to the terminal and forgets what nobody has read."""
@@ -138,7 +170,7 @@ class Terminal:
             if descriptor == self._master:
                 output = self._drain_master()
             elif descriptor == self._reports:
-                reports = _read_all(self._reports)
+                reports = _read_most(self._reports, _MOST_REPORTS)
             else:
                 self.ended = True
         self._flush_typed()
@@ -163,14 +195,20 @@ class Terminal:
         return os.path.samestat(theirs, os.fstat(self._lines))
 
     def signal_foreground(self, signum: signal.Signals) -> None:
-        if (group := self.foreground()) is not None and group > 0:
-            processes.send_group(group, signum)
+        group = self.foreground()
+        # As long as its leader is not reaped, no other session has the number of this one.
+        if group is not None and self.alive:
+            processes.send_group(group, self.pid, signum)
 
     def kill(self) -> None:
-        """Ends the process and the command in the foreground; does not wait for them."""
-        if self.alive:
+        """Ends the process and all that it started; does not wait for them."""
+        if not self.alive:
+            return
+        if self._has_reaper:
+            os.kill(self.pid, signal.SIGTERM)
+        else:
             self.signal_foreground(signal.SIGKILL)
-            processes.send([self.pid], signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kills the process and removes its folder."""
@@ -185,13 +223,19 @@ class Terminal:
 
     def reap(self) -> None:
         """Waits for a killed process, so that its exit code is known."""
+        self._await_end(_END_PATIENCE_S + (REAPER_PATIENCE_S if self._has_reaper else 0))
+        if self.alive:
+            processes.send(processes.descendants(self.pid), signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+            self._await_end(_END_PATIENCE_S)
+
+    def _await_end(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        waiting = select.poll()
         if self._pidfd is not None:
-            waiting = select.poll()
             waiting.register(self._pidfd, select.POLLIN)
-            waiting.poll(1000)
-        elif self.alive:
-            self._child.wait()
-        self._child.isalive()
+        while self.alive and (left := deadline - time.monotonic()) > 0:
+            waiting.poll(1000 * (left if self._pidfd is not None else _NO_PIDFD_POLL_S))
 
     def _drain_master(self) -> bytes:
         """Many small reads make one batch; a terminal hands out 4 kB at most."""
@@ -214,8 +258,11 @@ class Terminal:
         return b"".join(parts)
 
     def _local_modes(self) -> int:
-        local_modes: int = termios.tcgetattr(self._master)[3]
-        return local_modes
+        """The usual ones where the terminal has hung up."""
+        with contextlib.suppress(termios.error):
+            local_modes: int = termios.tcgetattr(self._master)[3]
+            return local_modes
+        return termios.ICANON | termios.ISIG
 
     def _hang_up(self) -> None:
         if self._open:
@@ -240,7 +287,7 @@ def _spawn(
     cwd: str,
     env: Mapping[str, str],
     stdin: Path,
-    preexec: Callable[[], None] | None,
+    before: Sequence[Callable[[], None]],
 ) -> Any:
     import pexpect
 
@@ -249,8 +296,8 @@ def _spawn(
         os.dup2(descriptor, 0)
         if descriptor != 0:
             os.close(descriptor)
-        if preexec is not None:
-            preexec()
+        for step in before:
+            step()
 
     try:
         child = pexpect.spawn(
@@ -280,18 +327,9 @@ def _plain_modes(master: int) -> list[Any]:
     return termios.tcgetattr(master)
 
 
-def _open_pidfd(pid: int) -> int | None:
-    if not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
-
-
-def _read_all(descriptor: int) -> bytes:
-    parts = []
+def _read_most(descriptor: int, most: int) -> bytes:
+    data = bytearray()
     with contextlib.suppress(BlockingIOError):
-        while data := os.read(descriptor, _READ_SIZE):
-            parts.append(data)
-    return b"".join(parts)
+        while len(data) < most and (piece := os.read(descriptor, _READ_SIZE)):
+            data += piece
+    return bytes(data)

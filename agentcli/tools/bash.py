@@ -109,6 +109,7 @@ def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
     text = "\n".join([output, *lines] if output else lines)
     metadata = CmdMetadata(
         exit_code=result.exit_code,
+        exit_unknown=result.exit_unknown,
         pid=result.pid,
         cwd=result.cwd,
         duration_s=round(result.duration_s, 3),
@@ -138,6 +139,7 @@ def _command_facts(result: CommandResult, before: str) -> list[str]:
 
 def _job_facts(result: CommandResult) -> list[str]:
     ended = "runs" if result.exit_code is None else f"has ended, exit {result.exit_code}"
+    ended = "has ended, exit code unknown" if result.exit_unknown else ended
     return [
         f"job {result.job_id} {ended}, {result.duration_s:.0f} s",
         f"log: {result.full_output_path}",

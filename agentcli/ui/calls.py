@@ -196,6 +196,8 @@ def _command_outcome(content: str, metadata: CmdMetadata, verbose: int) -> Outco
         parts = [Span(f"exit {code}", "dim" if code == 0 else "red"), Span(f" · {took}", "dim")]
     elif metadata.waiting_for_input:
         parts = [Span("waits for input", "yellow")]
+    elif metadata.exit_unknown:
+        parts = [Span("ended, exit code unknown", "yellow")]
     elif metadata.job_id:
         parts = [Span(f"in the background as {printable(metadata.job_id)}", "dim")]
     else:

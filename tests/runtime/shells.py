@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.borders import Borders
+from agentcli.runtime import processes
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.shell import Shell
 from agentcli.runtime.variables import Exports
@@ -50,6 +51,11 @@ def make_shell(folder: Path, **options: object) -> Shell:
         outputs=folder / "outputs",
         **options,
     )
+
+
+def is_alive(pid: int) -> bool:
+    found = processes.process_stat(pid)
+    return found is not None and not found.over
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -321,7 +321,7 @@ def test_nothing_survives_the_agent(tmp_path):
     agent.send_signal(signal.SIGKILL)
     agent.wait()
     agent.stdout.close()
-    until(lambda: not [pid for pid in processes.marked(entry) if processes.is_alive(pid)])
+    until(lambda: not processes.marked(entry))
 
 
 @needs_layers

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import processes
 from agentcli.runtime.shell import CommandResult, Shell
-from tests.runtime.shells import around, make_shell, needs_proc, sound, until
+from tests.runtime.shells import around, is_alive, make_shell, needs_proc, sound, until
 
 # What a command sees
 
@@ -152,7 +151,7 @@ def test_shell_that_dies_between_commands(shell: Shell) -> None:
     pid = shell.run("true").pid
     assert pid is not None
     os.kill(pid, 9)
-    until(lambda: not processes.is_alive(pid))
+    until(lambda: not is_alive(pid))
     result = shell.run("echo hi")
     assert result.output == "hi\n"
     assert "the shell ended (status 137)" in result.notes[0]

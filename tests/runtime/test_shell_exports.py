@@ -110,7 +110,9 @@ def test_a_report_in_many_pieces_leaves_the_output_whole(tmp_path: Path) -> None
         def pump(self, timeout: float) -> tuple[bytes, bytes]:
             return self.pieces.pop(0)
 
-    exchange = Exchange(Terminal(), "n1", Capture(tmp_path / "log", keep=100))
+    exchange = Exchange(
+        Terminal(), "n1", Capture(tmp_path / "log", keep=100), is_report=lambda text: True
+    )
     assert exchange.wait(30) is Outcome.DONE
     assert exchange.capture.render(100).text == "out\n"
     assert (exchange.report, exchange.listing) == (("F", "0::/"), b'declare -x A="1"\n')

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentcli.runtime import processes
 from agentcli.runtime.shell import Shell
-from tests.runtime.shells import make_shell, needs_proc, sound, until
+from tests.runtime.shells import is_alive, make_shell, needs_proc, sound, until
 
 # Stopping
 
@@ -175,7 +176,7 @@ def test_close_leaves_no_process_behind(tmp_path: Path) -> None:
     entry = f"{processes.ENVIRONMENT_MARK}={shell.identity}"
     until(lambda: len(processes.marked(entry)) >= 6)
     shell.close()
-    until(lambda: not [p for p in processes.marked(entry) if processes.is_alive(p)])
+    until(lambda: not processes.marked(entry))
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -200,16 +201,31 @@ def test_background_job(shell: Shell) -> None:
 def test_stopped_job_takes_its_children_along(shell: Shell) -> None:
     shell.run_in_background("echo on; setsid sleep 1000 & sleep 1000")
     until(lambda: shell.job_status("job-1").output == "on\n")
-    below = processes.descendants(shell.jobs[0].pid)
+    below = [process.pid for process in processes.descendants(shell.jobs[0].pid)]
+    assert len(below) >= 2
     result = shell.stop_job("job-1")
     assert result.exit_code == 143
     assert shell.stop_job("job-1").exit_code in (137, 143)
-    until(lambda: not any(processes.is_alive(pid) for pid in below))
+    until(lambda: not any(map(is_alive, below)))
     sound(shell)
 
 
-def test_job_survives_a_restart_of_the_shell(shell: Shell) -> None:
-    shell.run_in_background("sleep 1000")
+@needs_proc
+@pytest.mark.parametrize("ending", [Shell.restart, lambda shell: shell.run("exit 3")])
+def test_a_job_ends_with_its_shell_and_that_is_said(
+    shell: Shell, ending: Callable[[Shell], object]
+) -> None:
+    shell.run_in_background("env -i setsid sleep 1000 & sleep 1000")
+    shell.run_in_background("exit 4")
+    until(lambda: shell.job_status("job-2").exit_code == 4)
+    pid = shell.jobs[0].pid
+    assert pid is not None
+    until(lambda: len(processes.descendants(pid)) >= 2)
+    below = [process.pid for process in processes.descendants(pid)]
+    ending(shell)
+    assert not any(map(is_alive, [pid, *below]))
+    assert "ended with the shell: job-1" in shell.run("true").notes
+    assert shell.job_status("job-1").exit_unknown
+    assert shell.job_status("job-2").exit_code == 4
     shell.restart()
-    sound(shell)
-    assert shell.job_status("job-1").exit_code is None
+    assert shell.run("true").notes == ()
