@@ -20,6 +20,7 @@ from agentcli.runtime.variables import ExportWatch
 
 _READY_S = 20.0
 _ASK_S = 10.0
+_END_S = 3.0
 _GUESS_QUIET_S = 1.0
 _LARGE_LISTING = 16_384
 """Bytes; bash takes 0.1 to 0.2 ms to write so many, and ever more for each beyond."""
@@ -164,6 +165,18 @@ class Bash:
 
     def close(self) -> None:
         self.terminal.close()
+
+    def end(self) -> tuple[int, int]:
+        """Closes it, and returns when all that it started is gone: how many processes it had left
+        running, and how many of them go on, as those of another user (sudo) do."""
+        own = {self.leader, self.terminal.pid}
+        leader = processes.process_stat(self.leader)
+        own |= {leader.parent} if leader else set()
+        family = processes.descendants(self.terminal.pid)
+        left = [p for p in family if p.pid not in own and not p.over]
+        self.close()
+        processes.await_end(family, _END_S)
+        return len(left), sum(map(processes.is_running, left))
 
     def script_text(self, text: str) -> str:
         """Output without bash's mentions of our script file, and of jobs that ended."""

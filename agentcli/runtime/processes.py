@@ -29,7 +29,7 @@ _MAX_THREADS = 64
 _LONGEST_NUMBER = 10
 """Digits; the kernel has no process whose number is longer."""
 _KILL_ROUNDS = 8
-_POLL_S = 0.02
+_POLL_S = 0.005
 _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 
@@ -273,6 +273,16 @@ def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) 
                 break
             time.sleep(_POLL_S)
     return sent
+
+
+def await_end(processes: Iterable[ProcessStat], seconds: float) -> list[ProcessStat]:
+    """Those that have not ended after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while left := [process for process in processes if is_running(process)]:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    return left
 
 
 def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,14 +81,16 @@ class SpawnOptions:
 class Sandbox:
     """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
 
-    `new_privileges`: programs may gain rights, as sudo does; for a command that a person allowed
-    to run with all of theirs."""
+    `once`: for one command, which must not hand its network on: it gets no sockets by which
+    descriptors pass to other processes. `new_privileges`: programs may gain rights, as sudo does;
+    for a command that a person allowed to run with all of theirs."""
 
     layer: str
     borders: Borders
     network: bool = False
     notes: tuple[str, ...] = ()
     program: str = ""
+    once: bool = False
     new_privileges: bool = False
 
     @property
@@ -99,7 +101,16 @@ class Sandbox:
         """For one command that was allowed more; never narrower than this one."""
         if unsandboxed or not self.contains:
             return replace(_none(self.borders), network=True, new_privileges=unsandboxed)
-        return replace(self, network=self.network or network)
+        more = network and not self.network
+        return replace(self, network=self.network or network, once=self.once or more)
+
+    @property
+    def _families(self) -> Collection[int]:
+        """Of sockets that may be made. A network of its own leads nowhere."""
+        from agentcli.runtime.sandbox_seccomp import AF_INET, AF_INET6, AF_UNIX
+
+        internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
+        return internet if self.once else {AF_UNIX, *internet}
 
     def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
         """`folders` are writable beside the borders: those through which a command is given its
@@ -115,7 +126,12 @@ class Sandbox:
             from agentcli.runtime.sandbox_landlock import scope_installer
 
             prefix, descriptors = bubblewrap_options(
-                self.program, self.borders, network=self.network, cwd=cwd, folders=folders
+                self.program,
+                self.borders,
+                network=self.network,
+                families=self._families,
+                cwd=cwd,
+                folders=folders,
             )
             # Without a network of its own it would share the abstract sockets of the machine.
             steps = [limit, scope_installer() if self.network else None, descriptors]
@@ -125,7 +141,9 @@ class Sandbox:
         if self.layer == "landlock":
             from agentcli.runtime.sandbox_landlock import landlock_installer
 
-            restrict = landlock_installer(self.borders, network=self.network, folders=folders)
+            restrict = landlock_installer(
+                self.borders, network=self.network, families=self._families, folders=folders
+            )
             return SpawnOptions(cwd, (), _all([limit, restrict]), environment)
         from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agentcli.borders import Borders
 from agentcli.runtime.git_folders import is_git_folder
-from agentcli.runtime.sandbox_seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.runtime.sandbox_seccomp import seccomp_program
 
 _SECCOMP_FD = 211
 _EMPTY_FDS = 212
@@ -47,11 +47,18 @@ class _Mount:
 
 
 def bubblewrap_options(
-    program: str, borders: Borders, *, network: bool, cwd: str, folders: Sequence[Path] = ()
+    program: str,
+    borders: Borders,
+    *,
+    network: bool,
+    families: Collection[int],
+    cwd: str,
+    folders: Sequence[Path] = (),
 ) -> tuple[tuple[str, ...], Callable[[], None]]:
     """What to put before a command, and what the child must call before it becomes bwrap.
 
-    `folders` are writable beside the borders: those that the agent and the command talk through.
+    `families`: of sockets that may be made. `folders` are writable beside the borders: those that
+    the agent and the command talk through.
     Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
     none, since only what exists can be protected.
     """
@@ -79,8 +86,7 @@ def bubblewrap_options(
     read_only += ["--remount-ro", "/proc"]
     end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
-    program_bytes = seccomp_program({AF_UNIX, AF_INET, AF_INET6})
-    return prefix, _descriptors(program_bytes, empty_files)
+    return prefix, _descriptors(seccomp_program(families), empty_files)
 
 
 def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:

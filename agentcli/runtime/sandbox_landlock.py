@@ -14,14 +14,12 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.borders import Borders
 from agentcli.runtime.sandbox_seccomp import (
-    AF_UNIX,
-    EVERY_FAMILY,
     seccomp_installer,
     seccomp_program,
     set_no_new_privileges,
@@ -66,11 +64,12 @@ def landlock_version() -> int:
 
 
 def landlock_installer(
-    borders: Borders, *, network: bool, folders: Sequence[Path] = ()
+    borders: Borders, *, network: bool, families: Collection[int], folders: Sequence[Path] = ()
 ) -> Callable[[], None]:
     """What restricts the calling process for good, to be made before a fork; raises OSError.
 
-    `folders` are writable beside the borders: those that the agent and the command talk through.
+    `families`: of sockets that may be made. `folders` are writable beside the borders: those that
+    the agent and the command talk through.
     """
     version = landlock_version()
     handled = _handled(version)
@@ -80,7 +79,6 @@ def landlock_installer(
     scopes = _SCOPES if version >= 6 else 0
     attributes = struct.pack("=QQQ", handled, ports, scopes)[: 24 if version >= 6 else 16]
     attributes = attributes if version >= 4 else attributes[:8]
-    families = EVERY_FAMILY if network else {AF_UNIX}
     filter_calls = seccomp_installer(seccomp_program(families))
 
     def install() -> None:

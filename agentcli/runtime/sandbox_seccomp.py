@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Collection, Sequence
 
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
-EVERY_FAMILY = frozenset({AF_UNIX, AF_INET, AF_INET6})
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN = {"x86_64": 0, "aarch64": 1}

@@ -7,9 +7,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from agentcli.interrupts import shield
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.bash import Bash
 from agentcli.runtime.exchange import Exchange, Outcome
@@ -184,7 +185,8 @@ class Shell:
     ) -> CommandResult:
         """Runs one command in another sandbox, in a bash of its own that starts in the shell's
         folder with its exported variables; the shell takes over the folder and the exports it
-        ends with. Outside of all sandboxes, variables that make programs load code are withheld.
+        ends with. What the command leaves running ends with it. Outside of all sandboxes,
+        variables that make programs load code are withheld.
 
         Raises like `run`; a command that waits for input is stopped.
         """
@@ -197,17 +199,21 @@ class Shell:
             withheld = self._exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
             notes += self._left_out.notes(command)
-        bash = self._new_bash(sandbox, env, cwd)
+        before = self._own_exports()
+        bash = None
         try:
+            with shield():
+                bash = self._new_bash(sandbox, env, cwd)
             bash.await_ready(self._capture())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
             running = _Running(
                 bash, exchange, self._max_chars, False, True, sandbox.layer, notes, apart=True
             )
-            before = self._own_exports()
             result = self._follow(running, timeout, on_output)
         finally:
-            bash.close()
+            if bash is not None:
+                ended = _end(bash)
+        self.last_result = result = replace(result, notes=(*result.notes, *ended))
         after = self._own_exports()
         changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
         main.ask(bash_lines.take_over_script(self._cwd, changed), self._capture())
@@ -474,6 +480,15 @@ class Shell:
 
 def _layer(sandbox: Sandbox | None) -> str:
     return NO_LAYER if sandbox is None else sandbox.layer
+
+
+def _end(bash: Bash) -> list[str]:
+    """Ends it with all that it started; notes of what that was."""
+    with shield():
+        left, going_on = bash.end()
+    if going_on:
+        return [f"{going_on} processes that it left run as another user and could not be ended"]
+    return [f"{left} processes that it left running were ended with it"] if left else []
 
 
 def _typed(text: str) -> bytes:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from tests.attacks.leftovers import processes_with
 from tests.attacks.raids import Arena, make_arena
 
 
@@ -24,3 +28,12 @@ def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         yield server
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Seconds that nothing else sleeps for."""
+    seconds = f"1{time.time_ns() % 10**9:09d}"
+    yield seconds
+    for pid in processes_with(seconds):
+        os.kill(pid, signal.SIGKILL)

@@ -9,9 +9,7 @@ import os
 import signal
 import struct
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -24,6 +22,7 @@ from tests.attacks.groups import (
     SECRETS,
     in_reach,
 )
+from tests.attacks.leftovers import LEAVE, gone, processes_with
 from tests.attacks.raids import SIDES, Raid, raid, raid_of
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
@@ -130,53 +129,17 @@ def test_writing_while_commands_turn_the_folder_round_stays_inside(arena, layer)
 # What is left behind
 
 
-def processes_with(mark: str) -> list[int]:
-    """Those that have `mark` in their command line."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark in path.read_text(errors="replace"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
-def gone(mark: str) -> bool:
-    """Whether all of them end; gives up after a while."""
-    deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not processes_with(mark)
-
-
-LEAVE = (
-    "setsid sleep {0} & nohup sleep {0} & (trap '' TERM HUP; exec sleep {0}) & "
-    "env -i setsid sh -c 'sleep {0} & sleep {0}' & disown -a; echo left"
-)
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """Seconds that nothing else sleeps for."""
-    seconds = f"1{time.time_ns() % 10**9:09d}"
-    yield seconds
-    for pid in processes_with(seconds):
-        os.kill(pid, signal.SIGKILL)
-
-
 @every_layer
 def test_nothing_is_left_running_at_the_end(arena, layer, mark):
-    leave = LEAVE if layer == "bubblewrap" else LEAVE.replace("env -i ", "")
-    calls = [Call("bash", {"command": leave.format(mark)})]
+    calls = [Call("bash", {"command": LEAVE.format(mark)})]
     calls += [Call("bash", {"command": f"sleep {mark}", "background": True})]
     run = arena(layer).run([Reply("", calls), Reply("Done.")])
     assert "left" in run.told[0]
     assert gone(mark)
 
 
-@needs_bubblewrap
-def test_nothing_is_left_running_when_the_agent_is_killed(arena, mark):
+@every_layer
+def test_nothing_is_left_running_when_the_agent_is_killed(arena, layer, mark):
     def kill(request: object) -> Reply:
         assert processes_with(mark)
         running[0].kill()
@@ -184,7 +147,7 @@ def test_nothing_is_left_running_when_the_agent_is_killed(arena, mark):
 
     running: list[subprocess.Popen[bytes]] = []
     call = Call("bash", {"command": LEAVE.format(mark)})
-    run = arena("bubblewrap").run([Reply("", [call]), kill], meanwhile=running.append)
+    run = arena(layer).run([Reply("", [call]), kill], meanwhile=running.append)
     assert run.exit_code == -signal.SIGKILL
     assert gone(mark)
 

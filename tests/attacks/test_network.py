@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.attacks.groups import NETWORK, in_reach
+from tests.attacks.leftovers import LEAVE, processes_with
 from tests.attacks.raids import SIDES, raid, raid_of
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -43,6 +46,69 @@ def test_network_that_was_given_once_is_gone_with_that_command(arena, layer):
 
     run = place.run([Reply("", [Call("bash", leave)]), reach, Reply("Done.")], "--yolo")
     assert "connected" not in run.told[1]
+
+
+@every_side
+@pytest.mark.parametrize("wider", ["network", "unsandboxed"])
+def test_what_an_allowed_command_leaves_running_ends_with_it(arena, layer, user, wider, mark):
+    place = arena(layer, user)
+    found = []
+
+    def look(request: object) -> Reply:
+        found.extend(processes_with(mark))
+        return Reply("Done.")
+
+    leave = {"command": LEAVE.format(mark), wider: True, "reason": "to fetch"}
+    run = place.run([Reply("", [Call("bash", leave)]), look], "--yolo")
+    assert "left" in run.told[0]
+    assert found == []
+    assert "processes that it left running were ended with it" in run.told[0]
+
+
+TAKE = """
+import socket, time
+door = socket.socket(socket.AF_UNIX)
+door.bind("door")
+door.listen()
+print("ready", flush=True)
+_, [carried], *_ = socket.recv_fds(door.accept()[0], 1, 1)
+open("taken", "w").close()
+while not __import__("os").path.exists("go"):
+    time.sleep(0.01)
+socket.socket(fileno=carried).send(b"carried on")
+open("sent", "w").close()
+"""
+GIVE = """
+import socket, sys
+way_out = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+way_out.send(b"fetched")
+door = socket.socket(socket.AF_UNIX)
+door.connect("door")
+socket.send_fds(door, [b"x"], [way_out.fileno()])
+while not __import__("os").path.exists("taken"):
+    pass
+"""
+AFTERWARDS = "touch go; until [ -e sent ] || ! [ -e taken ]; do sleep 0.02; done"
+
+
+@every_layer
+def test_network_is_not_handed_on_to_what_runs_without(arena, layer):
+    """A connection that the allowed command made, passed to a job that waits for it."""
+    place = arena(layer)
+    (place.workspace / "take.py").write_text(TAKE)
+    (place.workspace / "give.py").write_text(GIVE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        give = {**FETCH, "command": f"python3 give.py {server.getsockname()[1]}"}
+        calls = [
+            Call("bash", {"command": "python3 take.py", "background": True}),
+            Call("bash", {"command": "until [ -e door ]; do sleep 0.02; done"}),
+            Call("bash", give),
+            Call("bash", {"command": AFTERWARDS}),
+        ]
+        run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+        with server.accept()[0] as arrived:
+            got = arrived.recv(100)
+    assert got == b"fetched", run.told
 
 
 @pytest.mark.parametrize(
