@@ -13,7 +13,7 @@ from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
 from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Live, clean
-from agentcli.runtime.processes import ProcessStat, TerminalWait
+from agentcli.runtime.processes import ProcessHandle, TerminalWait
 from agentcli.runtime.sandbox import SpawnOptions
 from agentcli.runtime.terminal import Terminal
 from agentcli.runtime.variables import ExportWatch
@@ -59,7 +59,7 @@ class Bash:
             cwd=options.cwd,
             env=environment,
             preexec=options.preexec,
-            owns_processes=options.owns_processes,
+            reaper=options.reaper,
         )
         self.cwd = cwd
         self.status = 0
@@ -70,13 +70,13 @@ class Bash:
         self._counter = 0
         self._lists_jobs = False
         self._ready = False
-        self._leader: ProcessStat | None = None
+        self._leader: ProcessHandle | None = None
         self._exports = ExportWatch()
         self._listing = b""
 
     @property
     def alive(self) -> bool:
-        return self.terminal.alive and (self._leader is None or processes.is_running(self._leader))
+        return self.terminal.alive and (self._leader is None or self._leader.alive)
 
     @property
     def reachable(self) -> bool:
@@ -165,6 +165,8 @@ class Bash:
 
     def close(self) -> None:
         self.terminal.close()
+        if self._leader is not None:
+            self._leader.close()
 
     def end(self) -> tuple[int, int]:
         """Closes it, and returns when all that it started is gone: how many processes it had left

@@ -9,7 +9,7 @@ from enum import Enum
 
 from agentcli.runtime import processes
 from agentcli.runtime.output import Between, Capture, Live
-from agentcli.runtime.processes import ProcessStat
+from agentcli.runtime.processes import ProcessHandle
 from agentcli.runtime.terminal import Terminal
 
 MARK = "\x1e"
@@ -219,7 +219,7 @@ class _Looks:
 
 def stop(
     exchange: Exchange,
-    leader: ProcessStat | None,
+    leader: ProcessHandle | None,
     *,
     ask_again: Callable[[], None],
     on_report: Callable[[str], None] | None = None,
@@ -245,7 +245,7 @@ def _insist(
     exchange: Exchange,
     signum: signal.Signals,
     patience: float,
-    leader: ProcessStat | None,
+    leader: ProcessHandle | None,
     on_report: Callable[[str], None] | None,
 ) -> Outcome:
     """Repeats the signal when a script goes on with its next command."""
@@ -262,14 +262,14 @@ def _insist(
     return Outcome.TIMEOUT
 
 
-def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessStat | None) -> None:
+def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessHandle | None) -> None:
     leads = _is_group_of(leader, terminal.foreground())
     if leader is not None and not leads:
         # The leader drops the rest of its script only if it is interrupted too.
-        processes.send([leader], signal.SIGINT)
+        leader.send(signal.SIGINT)
     if not (leads and signum is signal.SIGKILL):
         terminal.signal_foreground(signum)
 
 
-def _is_group_of(leader: ProcessStat | None, group: int | None) -> bool:
+def _is_group_of(leader: ProcessHandle | None, group: int | None) -> bool:
     return leader is not None and leader.pid == group

@@ -78,9 +78,11 @@ class Job:
         return True
 
     def end_with_shell(self) -> bool:
-        """The shell has ended; whether the job did so only with it, as far as it has told."""
+        """Whether the job goes no further than its shell, which has ended."""
         if self.over:
             return False
+        if self.process is not None:
+            processes.end_tree(self.process, _LADDER[-1:])
         self.over, self.exit_code = True, self._told()
         return self.exit_code is None
 

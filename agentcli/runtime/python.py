@@ -23,7 +23,7 @@ from agentcli.runtime.folders import (
 )
 from agentcli.runtime.images import ImageFault, data_url
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
-from agentcli.runtime.processes import ENVIRONMENT_MARK, ProcessStat, TerminalWait
+from agentcli.runtime.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.terminal import Terminal
 
@@ -102,7 +102,7 @@ class PythonInterpreter:
         self._sandbox = sandbox
         self._terminal: Terminal | None = None
         self._is_ready = False
-        self._leader: ProcessStat | None = None
+        self._leader: ProcessHandle | None = None
         self._late = b""
         self._counter = 0
 
@@ -127,7 +127,7 @@ class PythonInterpreter:
             cwd=options.cwd,
             env=environment,
             preexec=options.preexec,
-            owns_processes=options.owns_processes,
+            reaper=options.reaper,
         )
 
     def run(
@@ -203,11 +203,13 @@ class PythonInterpreter:
 
     def _drop(self) -> None:
         terminal, self._terminal = self._terminal, None
+        leader, self._leader = self._leader, None
         self._is_ready = False
-        self._leader = None
         self._late = b""
         if terminal is not None:
             terminal.close()
+        if leader is not None:
+            leader.close()
 
     def _replace(self) -> str:
         code = self._terminal.exit_code if self._terminal else 0

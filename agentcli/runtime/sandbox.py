@@ -53,14 +53,14 @@ class SpawnOptions:
     """`prefix` goes before the command, `preexec` is called in the child before that starts,
     `environment` is laid over the command's, `cwd` is where to start it from. `sets_variables`:
     the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`.
-    `owns_processes`: all that the command starts ends with it by itself."""
+    `reaper`: it needs one to have all end with it that it starts."""
 
     cwd: str
     prefix: tuple[str, ...] = ()
     preexec: Callable[[], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     sets_variables: bool = False
-    owns_processes: bool = False
+    reaper: bool = False
 
     def launch(
         self, command: Sequence[str], env: Mapping[str, str]
@@ -81,9 +81,10 @@ class SpawnOptions:
 class Sandbox:
     """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
 
-    `once`: for one command, which must not hand its network on: it gets no sockets by which
-    descriptors pass to other processes. `new_privileges`: programs may gain rights, as sudo does;
-    for a command that a person allowed to run with all of theirs."""
+    `once`: for one command, of which nothing goes on: what it starts ends with it and, in a
+    sandbox, it gets no sockets by which descriptors pass to other processes. `new_privileges`:
+    programs may gain rights, as sudo does; for a command that a person allowed to run with all of
+    theirs."""
 
     layer: str
     borders: Borders
@@ -100,7 +101,7 @@ class Sandbox:
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
         """For one command that was allowed more; never narrower than this one."""
         if unsandboxed or not self.contains:
-            return replace(_none(self.borders), network=True, new_privileges=unsandboxed)
+            return replace(_none(self.borders), once=unsandboxed, new_privileges=unsandboxed)
         more = network and not self.network
         return replace(self, network=self.network or network, once=self.once or more)
 
@@ -119,7 +120,7 @@ class Sandbox:
 
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
-            return SpawnOptions(cwd, preexec=limit)
+            return SpawnOptions(cwd, preexec=limit, reaper=self.once)
         environment = session_caches(*self._tmp(), self.borders.home)
         if self.layer == BUBBLEWRAP:
             from agentcli.runtime.sandbox_bubblewrap import bubblewrap_options
@@ -135,16 +136,14 @@ class Sandbox:
             )
             # Without a network of its own it would share the abstract sockets of the machine.
             steps = [limit, scope_installer() if self.network else None, descriptors]
-            return SpawnOptions(
-                "/", prefix, _all(steps), environment, sets_variables=True, owns_processes=True
-            )
+            return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
             from agentcli.runtime.sandbox_landlock import landlock_installer
 
             restrict = landlock_installer(
                 self.borders, network=self.network, families=self._families, folders=folders
             )
-            return SpawnOptions(cwd, (), _all([limit, restrict]), environment)
+            return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
         from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
 
         profile = seatbelt_profile(self.borders, network=self.network, folders=folders)

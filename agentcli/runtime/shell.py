@@ -257,6 +257,7 @@ class Shell:
         start = bash_lines.background_script(
             source, written, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
         )
+        since = processes.ticks_now()
         outcome = bash.ask(start, self._capture())
         if outcome is not Outcome.DONE:
             raise OSError(f"the shell could not start a background job ({outcome.value})")
@@ -264,7 +265,9 @@ class Shell:
         job = Job(job_id, command, process, log, status, self._cwd, time.monotonic())
         self._jobs[job_id] = job
         if process is None and not job.look():
-            notes.append(f"{_NOT_TOLD_APART}, and can't be stopped before")
+            # It was killed by now, or the number was no word of truth.
+            job.over = not processes.children(bash.leader, since=since)
+            notes += [] if job.over else [f"{_NOT_TOLD_APART}, and can't be stopped before"]
         return self._job_result(job, notes)
 
     def job_status(self, job_id: str) -> CommandResult:
@@ -296,6 +299,7 @@ class Shell:
         self._drop()
         processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
         for job in self._jobs.values():
+            job.end_with_shell()
             job.close()
         shutil.rmtree(self._job_folder, ignore_errors=True)
 

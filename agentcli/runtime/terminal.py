@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.runtime import processes
-from agentcli.runtime.processes import ProcessStat
+from agentcli.runtime.processes import ProcessHandle, ProcessStat
 from agentcli.runtime.reaper import PATIENCE_S as REAPER_PATIENCE_S
 from agentcli.runtime.reaper import reaper_installer
 
@@ -35,8 +35,7 @@ _END_PATIENCE_S = 1.0
 
 
 class Terminal:
-    """`folder` holds the pipes and whatever the owner puts there; `close` removes it. All that the
-    process starts ends with it."""
+    """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
 
     def __init__(
         self,
@@ -46,10 +45,10 @@ class Terminal:
         cwd: str,
         env: Mapping[str, str],
         preexec: Callable[[], None] | None = None,
-        owns_processes: bool = False,
+        reaper: bool = False,
     ) -> None:
-        """`preexec` is called in the new process, before the program is. `owns_processes`: what
-        the program starts ends with it by itself.
+        """`preexec` is called in the new process, before the program is. `reaper`: what the program
+        starts is to end with it, and would not by itself.
 
         Raises OSError if the program can't be started.
         """
@@ -61,7 +60,7 @@ class Terminal:
         # Opened for both directions: opening never blocks and there is never an end of file.
         self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
         self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
-        stay_behind = None if owns_processes else reaper_installer()
+        stay_behind = reaper_installer() if reaper else None
         self._has_reaper = stay_behind is not None
         before = [step for step in (stay_behind, preexec) if step is not None]
         try:
@@ -102,14 +101,15 @@ class Terminal:
     def send_line(self, line: bytes) -> None:
         """Kills the process if it takes no more lines, as when a command has filled the pipe."""
         data = line + b"\n"
-        room = select.poll()
-        room.register(self._lines, select.POLLOUT)
         while data:
-            if not room.poll(_LINE_PATIENCE_S * 1000):
-                self.kill()
-                return
-            with contextlib.suppress(BlockingIOError):
+            try:
                 data = data[os.write(self._lines, data) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._lines, select.POLLOUT)
+                if not room.poll(_LINE_PATIENCE_S * 1000):
+                    self.kill()
+                    return
 
     def type(self, data: bytes) -> None:
         """As if at the keyboard; sent as fast as the other side takes it."""
@@ -128,10 +128,10 @@ class Terminal:
         group = self.foreground()
         return [] if group is None or not self.alive else processes.members(group, self.pid)
 
-    def foreground_leader(self) -> ProcessStat | None:
+    def foreground_leader(self) -> ProcessHandle | None:
         group = self.foreground()
         found = processes.process_stat(group) if group is not None else None
-        return found if found is not None and found.session == self.pid else None
+        return ProcessHandle(found) if found is not None and found.session == self.pid else None
 
     def reset_modes(self) -> None:
         """Undoes what commands did to the terminal and forgets what nobody has read."""
@@ -201,7 +201,7 @@ class Terminal:
             processes.send_group(group, self.pid, signum)
 
     def kill(self) -> None:
-        """Ends the process and all that it started; does not wait for them."""
+        """Ends the process and the command in the foreground; does not wait for them."""
         if not self.alive:
             return
         if self._has_reaper:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
-from tests.runtime.shells import make_shell
+from tests.runtime.shells import make_python, make_shell
 
 
 @pytest.fixture
@@ -16,3 +17,10 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = make_shell(tmp_path)
     yield shell
     shell.close()
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Iterator[PythonInterpreter]:
+    python = make_python(tmp_path)
+    yield python
+    python.close()

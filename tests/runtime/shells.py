@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from agentcli.borders import Borders
 from agentcli.runtime import processes
+from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.shell import Shell
 from agentcli.runtime.variables import Exports
@@ -47,6 +49,19 @@ def make_shell(folder: Path, **options: object) -> Shell:
     return Shell(
         cwd=str(folder / "work"),
         env=env,
+        scratch=folder / "scratch",
+        outputs=folder / "outputs",
+        **options,
+    )
+
+
+def make_python(folder: Path, **options: object) -> PythonInterpreter:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    (folder / "outputs").mkdir(exist_ok=True)
+    (folder / "work").mkdir(exist_ok=True)
+    return PythonInterpreter(
+        workspace=folder / "work",
+        env={"PATH": path, "HOME": str(folder), "TERM": "dumb"},
         scratch=folder / "scratch",
         outputs=folder / "outputs",
         **options,

@@ -6,35 +6,14 @@ import ast
 import base64
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentcli.runtime import processes, python_driver
 from agentcli.runtime.python import PythonInterpreter, find_interpreter
-from tests.runtime.shells import around, needs_proc, until
+from tests.runtime.shells import around, make_python, needs_proc, until
 from tests.runtime.test_images import png
-
-
-def make_python(folder: Path, **options: object) -> PythonInterpreter:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    (folder / "outputs").mkdir(exist_ok=True)
-    (folder / "work").mkdir(exist_ok=True)
-    return PythonInterpreter(
-        workspace=folder / "work",
-        env={"PATH": path, "HOME": str(folder), "TERM": "dumb"},
-        scratch=folder / "scratch",
-        outputs=folder / "outputs",
-        **options,
-    )
-
-
-@pytest.fixture
-def python(tmp_path: Path) -> Iterator[PythonInterpreter]:
-    python = make_python(tmp_path)
-    yield python
-    python.close()
 
 
 def shown(python: PythonInterpreter, code: str) -> str:
