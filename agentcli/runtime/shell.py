@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from agentcli.runtime.folders import (
     existing_folder,
     private_folder,
     read_private,
+    remove_tree,
     reserve,
     write_private,
 )
@@ -301,7 +301,7 @@ class Shell:
         for job in self._jobs.values():
             job.end_with_shell()
             job.close()
-        shutil.rmtree(self._job_folder, ignore_errors=True)
+        remove_tree(self._job_folder)
 
     def _spawn(self) -> Bash:
         self._cwd = existing_folder(self._cwd, self.sandbox)

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import select
-import shutil
 import signal
 import termios
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.runtime import processes
+from agentcli.runtime.folders import remove_tree
 from agentcli.runtime.processes import ProcessHandle, ProcessStat
 from agentcli.runtime.reaper import PATIENCE_S as REAPER_PATIENCE_S
 from agentcli.runtime.reaper import reaper_installer
@@ -68,7 +68,7 @@ class Terminal:
         except OSError:
             os.close(self._reports)
             os.close(self._lines)
-            shutil.rmtree(folder)
+            remove_tree(folder)
             raise
         self.pid: int = self._child.pid
         """Of what we started: it leads the session of the terminal, and all else is below it."""
@@ -218,8 +218,7 @@ class Terminal:
             if descriptor is not None:
                 os.close(descriptor)
         self._child.close()
-        # Commands may have removed it, or put things there that can't be removed.
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
     def reap(self) -> None:
         """Waits for a killed process, so that its exit code is known."""

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.exchange import MARK, _Reports
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
-from tests.runtime.shells import needs_proc, sound, until
+from tests.runtime.shells import make_shell, needs_proc, sound, until
 
 FOLDER = '"${BASH_SOURCE%/*}"'
 """Where the script of a command or a job lies, with the pipes or the log beside it."""
@@ -109,6 +110,23 @@ def test_a_number_that_was_given_out_again_is_not_signalled(shell: Shell) -> Non
     processes.send([stranger], 9)
     assert processes.end_tree(stranger, ((9, 0.0),)) == 9
     assert processes.is_running(process)
+
+
+DEEP = "for _ in range(3000): os.mkdir('d'); os.chdir('d')"
+
+
+def test_what_commands_leave_in_our_folder_goes_however_deep_it_is(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    shell = make_shell(tmp_path)
+    shell.run(
+        f"(cd {FOLDER}; ln -s {kept} link; mkdir a; echo x >a/b; mkfifo a/c; ln -s {kept} a/link; "
+        f'cd a; python3 -c "import os\n{DEEP}")'
+    )
+    shell.close()
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list(kept.iterdir()) == [kept / "file"]
 
 
 # Jobs
