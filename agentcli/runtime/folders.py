@@ -77,7 +77,7 @@ def remove_tree(folder: Path) -> None:
 def _emptied_some(top: int) -> bool:
     """Whether anything that was in `top` could be removed or moved."""
     done = False
-    for name in os.listdir(top):  # noqa: PTH208 - of a descriptor
+    for name in os.listdir(top):
         with suppress(OSError):
             if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=top)

@@ -15,8 +15,11 @@ from pathlib import Path
 KEEP_BYTES = 262_144
 DISK_BYTES = 50_000_000
 _SILENT_INTERVAL_S = 0.1
-_LIVE_INTERVAL_S = 0.02
-_LIVE_BYTES = 65_536
+_LIVE_INTERVAL_S = 0.06
+LIVE_BYTES = 8_192
+"""Of output between two calls of who shows it."""
+_CONTINUATIONS = bytes(range(0x80, 0xC0))
+"""Bytes within a character of UTF-8."""
 
 _ESCAPES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -24,7 +27,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _UNFINISHED_ESCAPE = re.compile(
-    r"\x1b(?:[\]PX^_][^\x07\x1b\x9c\n]{0,4096}\x1b?|\[[0-?]*[ -/]*|[ -/]*)$"
+    r"\x1b(?:[\]PX^_][^\x07\x1b\x9c\n]{0,4096}\x1b?|\[[0-?]{0,64}[ -/]{0,8}|[ -/]{0,8})\Z"
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = {code: None for code in range(0x7F, 0xA0)} | {7: None, 13: None}
@@ -139,10 +142,11 @@ class Between:
 
 
 class Live:
-    """Hands output on while it comes: in order, decoded, at most every 20 ms. In silence it calls
-    with no text every 0.1 s, so that whoever listens can show that time passes.
+    """Hands output on while it comes: in order, decoded, some sixteen times a second. In silence it
+    calls with no text every 0.1 s, so that whoever listens can show that time passes.
 
-    More than 64 kB between two calls is more than anyone can read: the middle is left out.
+    Of more than 8 kB between two calls the last are handed on, and nothing is done with the rest:
+    a display shows a few lines, and the work is to be in proportion to them.
     """
 
     def __init__(self, callback: Callable[[str], None] | None) -> None:
@@ -158,9 +162,11 @@ class Live:
     def feed(self, data: bytes) -> None:
         if self._callback is None or not data:
             return
-        self._pending.append(data)
-        self._size += len(data)
-        while self._size > _LIVE_BYTES and len(self._pending) > 1:
+        newest = data[-LIVE_BYTES:]
+        self._skipped += len(data) - len(newest)
+        self._pending.append(newest)
+        self._size += len(newest)
+        while self._size - len(self._pending[0]) >= LIVE_BYTES:
             dropped = len(self._pending.popleft())
             self._size -= dropped
             self._skipped += dropped
@@ -180,18 +186,34 @@ class Live:
         if not self._pending:
             self._callback("")
             return
-        text = self._decoder.decode(b"".join(self._pending))
-        if self._skipped:
-            text = f"\n[… {self._skipped:,} bytes …]\n{text}"
-        self._pending.clear()
-        self._size = self._skipped = 0
+        text = self._take()
         self._last_call = time.monotonic()
-        text = self._rest + text
-        unfinished = _UNFINISHED_ESCAPE.search(text)
-        cut = unfinished.start() if unfinished else len(text)
+        cut = _start_of_unfinished(text)
         text, self._rest = text[:cut], text[cut:]
         if text := _ESCAPES.sub("", text):
             self._callback(text)
+
+    def _take(self) -> str:
+        """What has come since the last call, with a line for what is left out of it."""
+        data = b"".join(self._pending)
+        skipped, self._skipped = self._skipped, 0
+        self._pending.clear()
+        self._size = 0
+        if not skipped:
+            return self._rest + self._decoder.decode(data)
+        self._decoder.reset()
+        # The first character may be cut in two.
+        text = self._decoder.decode(data.lstrip(_CONTINUATIONS) or data)
+        return f"\n[… {skipped:,} bytes …]\n{text}"
+
+
+def _start_of_unfinished(text: str) -> int:
+    """Where an escape sequence begins that what is still to come may complete; the length of
+    `text` where there is none. The end of such a sequence may begin as another one does."""
+    last = text.rfind("\x1b")
+    starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
+    found = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
+    return next(found, len(text))
 
 
 @dataclass(frozen=True)

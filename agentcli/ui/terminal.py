@@ -225,7 +225,8 @@ class TerminalRenderer:
                 self._reply.pause()
                 self._starting.append(printable(name, multiline=False))
             case ToolOutput(action_id=action_id, text=text):
-                self._calls.add_output(action_id, text)
+                if self._screen.live:
+                    self._calls.add_output(action_id, text)
             case ReplyAbandoned(reason=reason):
                 self._abandoned(reason)
             case Status():
