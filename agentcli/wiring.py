@@ -50,6 +50,7 @@ from agentcli.reopening import (
 )
 from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.runtime.written_places import add_written_places, written_places
@@ -401,6 +402,7 @@ class Wiring:
         full = safety.full_environment(registry.key_variables())
         env = safety.environment(registry.key_variables())
         max_chars = self.settings.tools.max_output_chars
+        outputs = OutputFolder(session.outputs, self.settings.tools.max_outputs_mb * 1_000_000)
         files = FileLedger(self.workspace, sandbox.view)
         past = live(session.events)
         for event in past:
@@ -418,7 +420,7 @@ class Wiring:
                 full_env=full.environ,
                 left_out=full.left_out,
                 scratch=_private(session.folder / "shell"),
-                outputs=session.outputs,
+                outputs=outputs,
                 max_chars=max_chars,
                 sandbox=sandbox,
                 exports=exports,
@@ -428,7 +430,7 @@ class Wiring:
                 workspace=self.workspace,
                 env=env,
                 scratch=_private(session.folder / "python"),
-                outputs=session.outputs,
+                outputs=outputs,
                 max_chars=max_chars,
                 sandbox=sandbox,
             ),

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.shell import Shell
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, figure
@@ -36,7 +37,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _shell(folder: Path) -> Shell:
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}
-    return Shell(cwd=str(folder), env=env, scratch=folder, outputs=folder)
+    return Shell(cwd=str(folder), env=env, scratch=folder, outputs=OutputFolder(folder))
 
 
 def _until_first_answer(folder: Path) -> float:

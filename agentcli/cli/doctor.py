@@ -129,6 +129,7 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
 def _shell(wiring: Wiring) -> Check:
     """Whether the bash tool's shell starts, keeps its state and has no keys."""
     from agentcli.runtime.environment import command_environment
+    from agentcli.runtime.outputs import OutputFolder
     from agentcli.runtime.shell import Shell
 
     hidden = wiring.registry().key_variables()
@@ -140,7 +141,7 @@ def _shell(wiring: Wiring) -> Check:
             cwd=str(wiring.workspace),
             env=trimmed(command_environment(wiring.environ, hidden, ""), distrusted()).environ,
             scratch=scratch,
-            outputs=outputs,
+            outputs=OutputFolder(outputs),
         )
         try:
             shell.run("agent_doctor=kept", timeout=_SHELL_LIMIT_S)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from agentcli.runtime import processes
 from agentcli.runtime.folders import read_private
-from agentcli.runtime.output import DISK_BYTES, Capture, Rendered
+from agentcli.runtime.output import Capture, Rendered
+from agentcli.runtime.outputs import DISK_BYTES
 from agentcli.runtime.processes import ProcessHandle, ProcessStat
 
 _LADDER = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 1.0))

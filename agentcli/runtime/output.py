@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
+
 KEEP_BYTES = 262_144
-DISK_BYTES = 50_000_000
 _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
@@ -224,13 +225,22 @@ class Rendered:
 
 
 class Capture:
-    """Keeps the first and last `keep` bytes in memory, the first 50 MB on disk when it is more.
+    """Keeps the first and last `keep` bytes in memory, the first 50 MB on disk when it is more, or
+    less where `folder` has not that much room.
 
     Without `spool`, `path` is there already and holds everything.
     """
 
-    def __init__(self, path: Path, *, keep: int = KEEP_BYTES, spool: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep: int = KEEP_BYTES,
+        spool: bool = True,
+        folder: OutputFolder | None = None,
+    ) -> None:
         self._path = path
+        self._folder = folder
         self._keep = max(keep, KEEP_BYTES)
         self._spools = spool
         self._head = bytearray()
@@ -311,6 +321,11 @@ class Capture:
         data = data[: DISK_BYTES - self._written]
         if self.problem or not data or not self._spools:
             return
+        if self._folder is not None:
+            data = data[: self._folder.take(len(data))]
+            if not data:
+                self.problem = None if self._written else self._folder.full
+                return
         try:
             if self._file is None:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -330,6 +345,8 @@ class Capture:
         if self._file is not None:
             self._close()
             self._path.unlink()
+            if self._folder is not None:
+                self._folder.give_back(self._written)
 
 
 def _whole_lines_before(text: str, size: int) -> str:

@@ -23,6 +23,7 @@ from agentcli.runtime.folders import (
 )
 from agentcli.runtime.images import ImageFault, data_url
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.terminal import Terminal
@@ -84,7 +85,7 @@ class PythonInterpreter:
         workspace: str | Path,
         env: Mapping[str, str],
         scratch: Path,
-        outputs: Path,
+        outputs: OutputFolder,
         cwd: str | None = None,
         max_chars: int = 30_000,
         sandbox: Sandbox | None = None,
@@ -190,7 +191,8 @@ class PythonInterpreter:
     def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
         number = self._next()
         nonce = f"{self.identity}x{number}"
-        capture = Capture(self._outputs / f"python-{self.identity[:6]}-{number}.txt", keep=keep)
+        path = self._outputs.path / f"python-{self.identity[:6]}-{number}.txt"
+        capture = Capture(path, keep=keep, folder=self._outputs)
         exchange = Exchange(
             terminal,
             nonce,

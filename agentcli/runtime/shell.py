@@ -22,7 +22,8 @@ from agentcli.runtime.folders import (
     write_private,
 )
 from agentcli.runtime.jobs import Job
-from agentcli.runtime.output import DISK_BYTES, Capture, Live, clean, replace_surrogates
+from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
+from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
 from agentcli.runtime.sandbox_hints import LeftOut, differences
@@ -97,7 +98,7 @@ class Shell:
         cwd: str,
         env: Mapping[str, str],
         scratch: Path,
-        outputs: Path,
+        outputs: OutputFolder,
         max_chars: int = 30_000,
         sandbox: Sandbox | None = None,
         full_env: Mapping[str, str] | None = None,
@@ -250,12 +251,15 @@ class Shell:
         base = self._job_folder / job_id
         source = write_private(base.with_suffix(".sh"), script)
         status, number = base.with_suffix(".status"), base.with_suffix(".pid")
-        log = reserve(self._outputs / f"bash-{self.identity[:6]}-{job_id}.log")
+        limit = min(DISK_BYTES, self._outputs.room)
+        notes += [] if limit else [f"the output of the job is not kept: {self._outputs.full}"]
+        log = reserve(self._outputs.path / f"bash-{self.identity[:6]}-{job_id}.log")
+        self._outputs.add_log(log)
         written = base.with_suffix(".log")
         # The job can change what is in the log, but not what the log's name stands for.
         written.hardlink_to(log)
         start = bash_lines.background_script(
-            source, written, status, number, errexit="e" in bash.flags, limit=DISK_BYTES
+            source, written, status, number, errexit="e" in bash.flags, limit=limit
         )
         since = processes.ticks_now()
         outcome = bash.ask(start, self._capture())
@@ -360,7 +364,7 @@ class Shell:
     def _capture(self, limit: int = 0) -> Capture:
         self._counter += 1
         name = f"bash-{self.identity[:6]}-{self._counter}.txt"
-        return Capture(self._outputs / name, keep=limit)
+        return Capture(self._outputs.path / name, keep=limit, folder=self._outputs)
 
     def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
         bash, exchange = running.bash, running.exchange

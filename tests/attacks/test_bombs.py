@@ -61,6 +61,25 @@ def test_a_gigabyte_of_output_takes_no_memory(arena):
     assert kept < 60_000_000
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_all_outputs_together_have_a_limit_and_none_vanishes(arena, layer):
+    place = arena(layer)
+    command = "head -c 900000 /dev/zero | tr '\\0' x"
+    calls = [Call("bash", {"command": command}) for _ in range(4)]
+    calls += [Call("python", {"code": "print('y' * 900000)"})]
+    calls += [Call("bash", {"command": command, "background": True})]
+    done = place.run(
+        [Reply("", calls), Reply("Done.")], *flags(layer), "--set", "tools.max_outputs_mb=2"
+    )
+    assert done.exit_code == 0
+    kept = sorted(path.stat().st_size for path in place.home.glob("state/sessions/*/outputs/*"))
+    assert kept == [0, 200_000, 900_000, 900_000], done.told
+    assert "holds the first 200,000 bytes" in done.told[2]
+    for told in done.told[3:5]:
+        assert "could not be kept: a session keeps 2,000,000 bytes of outputs" in told
+    assert "the output of the job is not kept" in done.told[5]
+
+
 def test_one_endless_line_and_binary_noise_do_no_harm(arena):
     noise = "head -c 9000000 /dev/urandom; printf '\\033]52;c;x\\007'; head -c 9999999 /dev/zero"
     done, watched = run(arena(LAYERS[0] if LAYERS else "none"), noise)

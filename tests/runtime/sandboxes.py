@@ -11,6 +11,7 @@ from agentcli.borders import Borders
 from agentcli.errors import ConfigError
 from agentcli.runtime.borders import find_borders
 from agentcli.runtime.environment import command_environment
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.sandbox import Sandbox, choose_sandbox
 from agentcli.runtime.shell import CommandResult, Shell
 
@@ -72,7 +73,7 @@ def make_place(
         env=command_environment(environ, (), "s", contained=sandbox.contains),
         full_env=command_environment(environ, (), "s"),
         scratch=session / "shell",
-        outputs=outputs,
+        outputs=OutputFolder(outputs),
         sandbox=sandbox,
     )
     return Place(base, workspace, home, borders, sandbox, shell)

@@ -12,6 +12,7 @@ import pytest
 
 from agentcli.borders import Borders
 from agentcli.runtime import processes
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.sandbox import Sandbox, SpawnOptions
 from agentcli.runtime.shell import Shell
@@ -50,7 +51,7 @@ def make_shell(folder: Path, **options: object) -> Shell:
         cwd=str(folder / "work"),
         env=env,
         scratch=folder / "scratch",
-        outputs=folder / "outputs",
+        outputs=OutputFolder(folder / "outputs"),
         **options,
     )
 
@@ -63,7 +64,7 @@ def make_python(folder: Path, **options: object) -> PythonInterpreter:
         workspace=folder / "work",
         env={"PATH": path, "HOME": str(folder), "TERM": "dumb"},
         scratch=folder / "scratch",
-        outputs=folder / "outputs",
+        outputs=OutputFolder(folder / "outputs"),
         **options,
     )
 

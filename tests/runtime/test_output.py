@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.runtime.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, clean
+from agentcli.runtime.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, Rendered, clean
+from agentcli.runtime.outputs import OutputFolder
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,42 @@ def test_full_output_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     capture = Capture(tmp_path / "missing" / "full")
     capture.feed(b"x\n" * KEEP_BYTES)
     assert "could not be kept: " in capture.render(1000).text
+
+
+def test_a_folder_that_is_full_keeps_what_it_has_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "earlier").write_bytes(b"x" * 100_000)
+    folder = OutputFolder(tmp_path, 900_000)
+    data = b"line\n" * 200_000
+
+    def render(name: str) -> Rendered:
+        capture = Capture(tmp_path / name, folder=folder)
+        for start in range(0, len(data), 60_000):
+            capture.feed(data[start : start + 60_000])
+        return capture.render(1000)
+
+    first, second = render("first"), render("second")
+    assert "(the file holds the first 800,000 bytes)" in first.text
+    assert (tmp_path / "first").read_bytes() == data[:800_000]
+    assert "could not be kept: a session keeps 900,000 bytes of outputs" in second.text
+    assert not (tmp_path / "second").exists()
+    assert (tmp_path / "earlier").stat().st_size == 100_000
+
+
+def test_room_comes_back_with_what_needed_no_file_and_logs_take_it(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path, 1_000_000)
+    capture = Capture(tmp_path / "progress", folder=folder)
+    capture.feed(b"\r100%" * 100_000)
+    assert folder.room < 1_000_000
+    assert not capture.render(1000).truncated
+    assert folder.room == 1_000_000
+    log = tmp_path / "log"
+    log.touch()
+    folder.add_log(log)
+    log.write_bytes(b"x" * 300_000)
+    assert folder.room == 700_000
+    os.truncate(log, 1 << 40)
+    assert folder.room == 0
+    assert OutputFolder(tmp_path, 1_000).room == 0
 
 
 def test_live_output_comes_in_order_and_not_too_often() -> None:

@@ -9,6 +9,7 @@ import pytest
 from agentcli.events.base import Risk
 from agentcli.messages import ToolCall
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -22,7 +23,7 @@ def call(tmp_path):
     for name in ("work", "outputs", "shell", "python"):
         (tmp_path / name).mkdir()
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
-    place = {"env": env, "outputs": tmp_path / "outputs"}
+    place = {"env": env, "outputs": OutputFolder(tmp_path / "outputs")}
     context = ToolContext(
         workspace=tmp_path / "work",
         outputs=tmp_path / "outputs",
@@ -105,7 +106,7 @@ def inside(tmp_path):
             workspace=place.workspace,
             env={"PATH": "/usr/bin:/bin"},
             scratch=tmp_path / "state/session/python",
-            outputs=tmp_path / "state/session/outputs",
+            outputs=OutputFolder(tmp_path / "state/session/outputs"),
             sandbox=place.sandbox,
         ),
         sandbox=place.sandbox,
