@@ -74,6 +74,14 @@ class Safety:
         """Whether a sandbox keeps commands from writing to the workspace, as in plan mode."""
         return self.sandbox.contains and self.borders.sealed
 
+    def notices(self) -> Iterator[str]:
+        """What the person must know of it."""
+        for path in self.sandbox.out_of_reach:
+            yield (
+                f"{path} belongs to another user, and commands in the sandbox have none of root's "
+                "powers: they can't write there. Run agent as that user, or with --no-sandbox"
+            )
+
     def exposed(self) -> str:
         """One line on what commands can change of the agent itself; else empty."""
         sandbox = self.sandbox

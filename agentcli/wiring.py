@@ -220,7 +220,8 @@ class Wiring:
         self._require_prices(models, state)
         condensing.check(self.settings, models)
         safety = self._safety(folder)
-        notices = check_rules(self.settings, self.environ, self.workspace)
+        rules = check_rules(self.settings, self.environ, self.workspace)
+        notices = (*rules, *safety.notices())
         return Prepared(folder, redactor, registry, models, safety, notices)
 
     def _system_text(self, ready: Prepared) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -132,8 +133,16 @@ def load_with_trust(
 
 
 def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
-    """Show the person at the terminal what `found` would do, and ask. The end of input is a no.
-    Raises OSError when there is no terminal; an interrupt passes through."""
+    """Show the person at the terminal what `found` would do, and ask. The end of input is a no, and
+    so is a terminal that is gone; an interrupt passes through."""
+    try:
+        return _asked_at_terminal(found, standing)
+    except (OSError, termios.error):
+        return "no"
+
+
+def _asked_at_terminal(found: Fingerprint, standing: Standing) -> Answer:
+    """Raises OSError or termios.error when there is no terminal or it hangs up."""
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
         lines = [
@@ -152,7 +161,8 @@ def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
             try:
                 line = _read_line(fd)
             except BaseException:
-                tty.write(b"\n")
+                with suppress(OSError):
+                    tty.write(b"\n")
                 raise
             if line is None:
                 return "no"

@@ -141,10 +141,11 @@ class LLM:
     ) -> Reply:
         """One request, made on a worker thread while this one stays free to be interrupted."""
         inbox: queue.SimpleQueue[StreamItem | BaseException] = queue.SimpleQueue()
-        worker = threading.Thread(target=self._work, args=(request, inbox), daemon=True)
-        worker.start()
+        given_up = threading.Event()
+        worker = threading.Thread(target=self._work, args=(request, inbox, given_up), daemon=True)
         first_s = 0.0
         try:
+            worker.start()
             for item in self._receive(inbox, notify):
                 first_s = first_s or time.monotonic() - started
                 if isinstance(item, Reply):
@@ -152,15 +153,24 @@ class LLM:
                 if not isinstance(item, StillAlive):
                     notify(item)
         except (TurnInterrupted, _Stalled):
-            # The worker may hang in a read: without its connection it ends, and a new one is made.
+            # Where there is a connection by now, it ends with that, though it hang in a read, and a
+            # new one is made; where there is none yet, nothing is asked.
+            given_up.set()
             self._provider.abort()
             self._connecting = None
             raise
         raise LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
 
-    def _work(self, request: Request, inbox: queue.SimpleQueue[StreamItem | BaseException]) -> None:
+    def _work(
+        self,
+        request: Request,
+        inbox: queue.SimpleQueue[StreamItem | BaseException],
+        given_up: threading.Event,
+    ) -> None:
         try:
             self._ensure_connected()
+            if given_up.is_set():
+                return
             for item in self._provider.answer(request):
                 inbox.put(item)
         except BaseException as error:

@@ -31,6 +31,11 @@ _PROMPT = re.compile(
 )
 
 
+class NotStarted(OSError):
+    """What was around the program ended before that began: a place to be covered or shown may have
+    gone while it was prepared, and another try may do."""
+
+
 class Bash:
     """`folder` is its own: the pipes, its start file and the script in hand."""
 
@@ -89,7 +94,7 @@ class Bash:
         return self._leader.pid if self._leader else self.terminal.pid
 
     def await_ready(self, capture: Capture) -> None:
-        """Raises OSError if bash does not answer."""
+        """Raises NotStarted if bash ends before it answers, OSError if it does not answer."""
         if self._ready:
             return
         exchange = self._exchange(capture)
@@ -97,7 +102,8 @@ class Bash:
         outcome = exchange.wait(_READY_S, on_report=self._end_request(exchange))
         if outcome is not Outcome.DONE:
             said = clean(exchange.marks.before).strip()
-            raise OSError(f"the shell did not start: {said or outcome.value}")
+            why = f"the shell did not start: {said or outcome.value}"
+            raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
         self._ready = True
         self._leader = self.terminal.foreground_leader()
         # It may hold what the session's record must not.

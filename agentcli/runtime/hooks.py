@@ -36,6 +36,10 @@ _NOT_BEGUN = "could not be started in the sandbox"
 _CUT = "\n[… the rest is left out]"
 
 
+class _NotStarted(Exception):
+    """Says why."""
+
+
 @dataclass(frozen=True)
 class HookRun:
     """What came of one run. `exit_code` None: it ran out of time or could not be started, `fault`
@@ -75,20 +79,22 @@ class HookRunner:
         self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
     ) -> HookRun:
         mark = uuid4().hex
-        try:
-            # A process that was started must be known here before an interrupt can strike.
-            with shield():
-                process = self._started(command, mark)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            # ValueError: a NUL in the command or in the environment.
-            return HookRun(None, fault=f"could not be started: {error}")
-        run = _Run(process, payload, time.monotonic() + timeout_s, alive, f"{mark}\n".encode())
+        run = None
         whole = False
         try:
+            # A process that was started must be known here before an interrupt can strike, and that
+            # strikes at the end of the shield.
+            with shield():
+                process = self._started(command, mark)
+                deadline = time.monotonic() + timeout_s
+                run = _Run(process, payload, deadline, alive, f"{mark}\n".encode())
             whole = run.exchange()
+        except _NotStarted as error:
+            return HookRun(None, fault=f"could not be started: {error}")
         finally:
-            _end(process, f"{HOOK_MARK}={mark}", thoroughly=not whole)
-            run.close()
+            if run is not None:
+                _end(run.process, f"{HOOK_MARK}={mark}", thoroughly=not whole)
+                run.close()
         if not whole:
             return HookRun(None, *run.texts(), fault=f"ran longer than {timeout_s:g} s")
         if not run.begun:
@@ -96,7 +102,13 @@ class HookRunner:
         return HookRun(process.returncode, *run.texts())
 
     def _started(self, command: str, mark: str) -> subprocess.Popen[bytes]:
-        options = self._options or self._prepared()
+        try:
+            return self._popen(command, mark, self._options or self._prepared())
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            # ValueError: a NUL in the command or in the environment.
+            raise _NotStarted(error) from error
+
+    def _popen(self, command: str, mark: str, options: SpawnOptions) -> subprocess.Popen[bytes]:
         argv, environment = options.launch(
             ("/bin/sh", "-c", f"echo {mark}\n{command}"), {**self.environment, HOOK_MARK: mark}
         )

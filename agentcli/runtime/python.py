@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentcli.interrupts import shield
 from agentcli.programs import find_on
 from agentcli.runtime import processes
 from agentcli.runtime.exchange import Exchange, Outcome, stop
@@ -122,14 +123,15 @@ class PythonInterpreter:
         argv, environment = options.launch(
             (self.interpreter, str(driver), str(folder / "report")), self._env
         )
-        self._terminal = Terminal(
-            argv,
-            folder=folder,
-            cwd=options.cwd,
-            env=environment,
-            preexec=options.preexec,
-            reaper=options.reaper,
-        )
+        with shield():
+            self._terminal = Terminal(
+                argv,
+                folder=folder,
+                cwd=options.cwd,
+                env=environment,
+                preexec=options.preexec,
+                reaper=options.reaper,
+            )
 
     def run(
         self,
@@ -175,18 +177,26 @@ class PythonInterpreter:
         if self._terminal is not None and not self._terminal.report_path.exists():
             self.restart()
             notes.append("the interpreter had lost its files and was restarted")
+        # What was to be covered in a sandbox may have gone before that was done.
+        terminal = self._answering(once_more=True)
+        return terminal, notes
+
+    def _answering(self, *, once_more: bool) -> Terminal:
         self.start()
         assert self._terminal is not None
-        if not self._is_ready:
-            exchange = self._request(self._terminal)
-            outcome = exchange.wait(_READY_S)
-            if outcome is not Outcome.DONE:
-                said = clean(exchange.marks.before).strip()
-                self._drop()
-                raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
+        if self._is_ready:
+            return self._terminal
+        exchange = self._request(self._terminal)
+        outcome = exchange.wait(_READY_S)
+        if outcome is Outcome.DONE:
             self._is_ready = True
             self._leader = self._terminal.foreground_leader()
-        return self._terminal, notes
+            return self._terminal
+        self._drop()
+        if outcome is Outcome.DIED and once_more:
+            return self._answering(once_more=False)
+        said = clean(exchange.marks.before).strip()
+        raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
 
     def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
         number = self._next()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,15 +32,17 @@ _REMEDIES = {
 }
 _NOTES = {
     "bubblewrap": (
+        "sockets that are made while the session runs, and named pipes but in the usual places of "
+        "your home folder, can be reached",
         "repositories created or nested inside the workspace have unprotected hooks",
         "a secret file that is created while the session runs is not hidden",
     ),
     "landlock": (
         ".git/hooks and .git/config in the workspace can be changed",
         "no network at all, 127.0.0.1 included, unless it is allowed",
-        "mode, owner and times of your files elsewhere can be changed",
-        "sockets of daemons that are files (docker) can be reached",
-        "processes that are left behind survive if the agent is killed",
+        "mode and times of your files elsewhere can be changed",
+        "files in /dev/shm and named pipes of other programs can be read",
+        "no memory, semaphores or queues of System V, no queues of POSIX",
         "names of files and command lines of other processes can be listed",
         "programs can open no terminals of their own, as script and expect do",
     ),
@@ -97,6 +100,14 @@ class Sandbox:
     @property
     def contains(self) -> bool:
         return self.layer != NO_LAYER
+
+    @property
+    def out_of_reach(self) -> tuple[Path, ...]:
+        """What commands should write and can't: folders of another user, where root runs the agent.
+        In a sandbox root has none of its powers."""
+        if not self.contains or os.getuid() != 0:
+            return ()
+        return tuple(path for path in self.borders.writable if not _open_to_root(path))
 
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
         """For one command that was allowed more; never narrower than this one."""
@@ -186,13 +197,25 @@ def choose_sandbox(layer: str, borders: Borders, *, network: bool, cache: Path) 
         sandbox = Sandbox(name, borders, network, _NOTES[name], _program(name) or "")
         reason = why_not(sandbox, cache)
         if not reason:
-            notes = (*_NOTES[name], *reasons)
+            notes = (*_NOTES[name], *_kernel_notes(name), *reasons)
             return replace(sandbox, notes=notes)
         reasons.append(f"{name} is stronger but does not work here: {reason}")
         if layer != "auto":
             raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
     notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
     return replace(_none(borders), network=True, notes=(*_NOTES[NO_LAYER], *notes))
+
+
+def _kernel_notes(layer: str) -> Iterator[str]:
+    """What newer kernels can do."""
+    if layer != "landlock":
+        return
+    from agentcli.runtime.sandbox_landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+
+    if landlock_version() < SOCKETS_VERSION:
+        yield "sockets of daemons that are files (docker) can be reached before Linux 7.1"
+    if landlock_version() < SCOPES_VERSION:
+        yield "other processes of yours can be signalled before Linux 6.12, the agent too"
 
 
 def why_not(sandbox: Sandbox, cache: Path) -> str:
@@ -216,6 +239,16 @@ def why_not(sandbox: Sandbox, cache: Path) -> str:
     if not reason:
         _remember(cache, sandbox.layer, fingerprint)
     return reason
+
+
+def _open_to_root(path: Path) -> bool:
+    """Whether root may write there by its name alone."""
+    try:
+        info = path.stat()
+    except OSError:
+        return True
+    by_group = info.st_gid == os.getgid() and info.st_mode & stat.S_IWGRP
+    return bool(info.st_uid == 0 or by_group or info.st_mode & stat.S_IWOTH)
 
 
 def _none(borders: Borders) -> Sandbox:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agentcli.borders import Borders
 from agentcli.runtime.git_folders import is_git_folder
+from agentcli.runtime.listeners import listening_places
 from agentcli.runtime.sandbox_seccomp import seccomp_program
 
 _SECCOMP_FD = 211
@@ -23,9 +24,8 @@ _EMPTY_FDS = 212
 """Descriptors that bwrap reads: above any that are open between fork and exec."""
 _EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
 _RESOLVER = Path("/etc/resolv.conf")
-_UNIX_SOCKETS = Path("/proc/net/unix")
-_LISTENS = 0x00010000
-_MOST_SOCKETS = 200
+_NOTHING = Path(os.devnull)
+"""Put over where other programs listen: it can't be opened, for no device can."""
 _NAMESPACES = (
     *("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL"),
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -86,7 +86,7 @@ def bubblewrap_options(
     read_only += ["--remount-ro", "/proc"]
     end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
-    return prefix, _descriptors(seccomp_program(families), empty_files)
+    return prefix, _descriptors(seccomp_program(families, shared=True), empty_files)
 
 
 def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
@@ -122,10 +122,13 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     for path in _closed(guarded, borders.writable):
         if _shows_real(path, shown):
             shown[path] = _Mount(path, path, writable=False)
-    hidden = [*borders.hidden, *_listening_sockets(borders)]
-    for path in sorted(_present(hidden), key=lambda p: len(p.parts)):
+    listening = listening_places(borders, _EMPTIED)
+    hidden = dict.fromkeys(_present(borders.hidden)) | dict.fromkeys(listening, _NOTHING)
+    for path, instead in sorted(hidden.items(), key=lambda item: len(item[0].parts)):
         if path not in shown and _shows_real(path, shown):
-            shown[path] = _Mount(path, None, writable=False, is_folder=path.is_dir())
+            is_folder = path.is_dir()
+            source = None if is_folder else instead
+            shown[path] = _Mount(path, source, writable=False, is_folder=is_folder)
     if borders.sealed:
         kept = {*folders, *borders.mounts}
         shown |= {
@@ -192,39 +195,6 @@ def _present(paths: Iterable[Path]) -> list[Path]:
             continue
         found.append(path)
     return found
-
-
-def _listening_sockets(borders: Borders) -> Iterator[Path]:
-    """Of daemons that have one outside the usual places; not those in the workspace, which its
-    own servers make."""
-    try:
-        lines = os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:]
-    except OSError:
-        return
-    found = 0
-    for place in dict.fromkeys(filter(None, map(_listening_place, lines))):
-        # What we may not look at is out of reach for commands as well.
-        with suppress(OSError):
-            path = place.resolve()
-            if path.is_socket() and not any(
-                map(path.is_relative_to, (*borders.writable, *_EMPTIED))
-            ):
-                yield path
-                found += 1
-        if found == _MOST_SOCKETS:
-            return
-
-
-def _listening_place(line: str) -> Path | None:
-    """Of a line of the kernel's list. Names stand there as their owners chose them, newlines and
-    all, so a line may be any text."""
-    fields = line.split(None, 7)
-    if len(fields) < 8 or not fields[7].startswith("/") or "\0" in fields[7]:
-        return None
-    try:
-        return Path(fields[7]) if int(fields[3], 16) & _LISTENS else None
-    except ValueError:
-        return None
 
 
 def _make_protectable(path: Path) -> None:

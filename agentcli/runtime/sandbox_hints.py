@@ -43,8 +43,20 @@ def refused_by_sandbox(
             "the sandbox has no network; if the command needs it, "
             f"{_again(from_python)} with network: true and a reason"
         )
-    rights = sandbox.layer != "bubblewrap" and _RIGHTS_FAILURES.search(end)
-    if rights or _FILE_FAILURES.search(end) or _names_hidden(end, sandbox.borders):
+    refused = [line for line in end.splitlines() if _RIGHTS_FAILURES.search(line)]
+    if refused and sandbox.out_of_reach:
+        return (
+            f"{', '.join(map(str, sandbox.out_of_reach))} belongs to another user, and commands in "
+            "the sandbox have none of root's powers; the file tools can write there, or "
+            f"{_again(from_python)} with unsandboxed: true and a reason"
+        )
+    if sandbox.once and any("socket" in line.lower() for line in refused):
+        return (
+            "a command that was given network can make no Unix sockets; if it needs them, "
+            f"{_again(from_python)} with unsandboxed: true and a reason"
+        )
+    rights = sandbox.layer != "bubblewrap" and refused
+    if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.borders):
         return (
             "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
             f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
@@ -56,9 +68,8 @@ def _again(from_python: bool) -> str:
     return "do it in bash" if from_python else "repeat it"
 
 
-def _names_hidden(text: str, borders: Borders) -> bool:
+def _names_hidden(lines: Sequence[str], borders: Borders) -> bool:
     """Whether a failed right is about a place that the borders close."""
-    lines = [line for line in text.splitlines() if _RIGHTS_FAILURES.search(line)]
     closed = [*borders.hidden, *borders.protected]
     return any(str(path) in line for line in lines for path in closed)
 

@@ -5,7 +5,7 @@ Rules only ever add to what is allowed, so what is hidden can't be read because 
 it is allowed one by one. Names of files can still be listed everywhere. Of terminals only the
 command's own may be opened: others are of the same user, and what is written there acts.
 
-Root keeps no more of its powers than to write in a workspace of somebody else.
+Root keeps none of its powers: they reach around the rules.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _CHANGE_FOLDERS = 0x1FF0
 """Remove a folder or file; make a device, folder, file, socket, pipe, link."""
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_RESOLVE_UNIX = 1 << 16
+"""Connect to a socket that is a file, unless the command itself has made it."""
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
 _TCP = 0b11
 """Bind and connect."""
 _SCOPES = 0b11
 """Abstract sockets, signals."""
 
+SCOPES_VERSION, SOCKETS_VERSION = 6, 9
+"""Of the interface, from which on it has a say in signals and abstract sockets (Linux 6.12), and in
+sockets that are files (Linux 7.1)."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm", "fd")
 _DEVICE_ACCESS = _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE
@@ -46,7 +51,7 @@ _OUTPUT = 1
 
 _PR_CAPBSET_DROP = 24
 _CAPABILITY_VERSION = 0x20080522
-_CAP_DAC_OVERRIDE, _CAP_LAST = 1, 63
+_CAP_LAST = 63
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,12 @@ def landlock_installer(
     rules = [_Rule(path, access & handled) for path, access in _allowed(borders, folders)]
     libc = _libc()
     ports = _TCP if version >= 4 and not network else 0
-    scopes = _SCOPES if version >= 6 else 0
-    attributes = struct.pack("=QQQ", handled, ports, scopes)[: 24 if version >= 6 else 16]
+    scopes = _SCOPES if version >= SCOPES_VERSION else 0
+    attributes = struct.pack("=QQQ", handled, ports, scopes)[
+        : 24 if version >= SCOPES_VERSION else 16
+    ]
     attributes = attributes if version >= 4 else attributes[:8]
-    filter_calls = seccomp_installer(seccomp_program(families))
+    filter_calls = seccomp_installer(seccomp_program(families, shared=False))
 
     def install() -> None:
         own = [_Rule(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
@@ -98,25 +105,20 @@ def _own_terminal() -> Iterator[Path]:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Those of root reach around the rules: to the environment of other processes, to the name of
-    the machine, to limits. Raises OSError."""
+    """Those of root reach around the rules: to files of other users and the environment of other
+    processes, to the name of the machine, to limits. Raises OSError."""
     for capability in range(_CAP_LAST + 1):
-        if capability != _CAP_DAC_OVERRIDE:
-            # Fails for one that the kernel does not know, and for users who have none.
-            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        # Fails for one that the kernel does not know, and for users who have none.
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    held = (ctypes.c_uint32 * 6)()
-    if libc.capget(header, held):
-        raise OSError(ctypes.get_errno(), "capabilities can't be told")
-    kept = held[1] & 1 << _CAP_DAC_OVERRIDE
-    if libc.capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)):
+    if libc.capset(header, bytes(24)):
         raise OSError(ctypes.get_errno(), "capabilities could not be dropped")
 
 
 def scope_installer() -> Callable[[], None]:
     """What keeps the calling process from abstract sockets and from signalling others, and from
-    nothing else; does nothing before version 6 of the interface."""
-    if landlock_version() < 6:
+    nothing else; does nothing where the interface has no say in these."""
+    if landlock_version() < SCOPES_VERSION:
         return lambda: None
     libc = _libc()
     attributes = struct.pack("=QQQ", 0, 0, _SCOPES)
@@ -154,11 +156,12 @@ def _handled(version: int) -> int:
     access = _READ | _WRITE_FILE | _CHANGE_FOLDERS
     access |= _REFER if version >= 2 else 0
     access |= _TRUNCATE if version >= 3 else 0
-    return access | (_IOCTL_DEVICE if version >= 5 else 0)
+    access |= _IOCTL_DEVICE if version >= 5 else 0
+    return access | (_RESOLVE_UNIX if version >= SOCKETS_VERSION else 0)
 
 
 def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
-    write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE
+    write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE | _RESOLVE_UNIX
     if not borders.shown:
         yield Path("/"), _READ_DIR
     unseen = {*borders.hidden, *borders.mounts, Path("/dev")}

@@ -38,13 +38,18 @@ def expected(layer: str) -> dict[str, bool]:
     """What should be possible in a layer that shuts the network off; for "none", at least."""
     possible = dict.fromkeys(WORK, True) | dict.fromkeys(ATTACKS, layer == "none")
     if layer == "landlock":
-        from agentcli.runtime.sandbox_landlock import landlock_version
+        from agentcli.runtime.sandbox_landlock import (
+            SCOPES_VERSION,
+            SOCKETS_VERSION,
+            landlock_version,
+        )
 
         possible |= {"server on 127.0.0.1": False, "terminal": False}
-        for leak in ("change modes outside", "sockets of daemons", "change git hooks"):
+        for leak in ("change modes outside", "change git hooks"):
             possible[leak] = True
+        possible["sockets of daemons"] = landlock_version() < SOCKETS_VERSION
         possible |= {"change git settings": True, "move .git away": True}
-        if landlock_version() < 6:
+        if landlock_version() < SCOPES_VERSION:
             possible |= {"abstract sockets": True, "signal the agent": True}
         if landlock_version() < 3:
             possible["empty a file outside"] = True

@@ -53,6 +53,23 @@ _DENIED = {
     "settimeofday": (164, 170),
     "clock_settime": (227, 112),
 }
+_SHARED = {
+    "shmget": (29, 194),
+    "shmctl": (31, 195),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "semctl": (66, 191),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+"""Memory, semaphores and queues that all programs of the machine have in common, where no IPC
+namespace keeps them apart."""
 _ABSENT = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
@@ -93,9 +110,12 @@ def seccomp_known() -> bool:
     return os.uname().machine in _ARCHITECTURES
 
 
-def seccomp_program(families: Collection[int], machine: str | None = None) -> bytes:
-    """`struct sock_filter[]` that lets sockets of `families` be made, never raw ones. Raises
-    KeyError for a machine that is neither x86_64 nor aarch64."""
+def seccomp_program(
+    families: Collection[int], *, shared: bool, machine: str | None = None
+) -> bytes:
+    """`struct sock_filter[]` that lets sockets of `families` be made, never raw ones. `shared`: the
+    memory and queues that programs share are those of a namespace of its own. Raises KeyError for
+    a machine that is neither x86_64 nor aarch64."""
     machine = machine or os.uname().machine
     column = _COLUMN[machine]
     code = [
@@ -104,7 +124,7 @@ def seccomp_program(families: Collection[int], machine: str | None = None) -> by
     ]
     if machine == "x86_64":
         code += [(_IF_AT_LEAST, 0, 1, _X32_BIT), _answer(_KILL_PROCESS)]
-    for numbers in _DENIED.values():
+    for numbers in (_DENIED if shared else _DENIED | _SHARED).values():
         code += _when_equal(numbers[column], [_answer(_ERRNO | errno.EPERM)])
     for numbers in _ABSENT.values():
         code += _when_equal(numbers[column], [_answer(_ERRNO | errno.ENOSYS)])

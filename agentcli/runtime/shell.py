@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentcli.interrupts import shield
 from agentcli.runtime import bash_lines, processes
-from agentcli.runtime.bash import Bash
+from agentcli.runtime.bash import Bash, NotStarted
 from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.folders import (
     existing_folder,
@@ -205,7 +205,13 @@ class Shell:
         try:
             with shield():
                 bash = self._new_bash(sandbox, env, cwd)
-            bash.await_ready(self._capture())
+            try:
+                bash.await_ready(self._capture())
+            except NotStarted:
+                with shield():
+                    bash.close()
+                    bash = self._new_bash(sandbox, env, cwd)
+                bash.await_ready(self._capture())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
             running = _Running(
                 bash, exchange, self._max_chars, False, True, sandbox.layer, notes, apart=True
@@ -309,7 +315,9 @@ class Shell:
 
     def _spawn(self) -> Bash:
         self._cwd = existing_folder(self._cwd, self.sandbox)
-        self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
+        # A process that was started must be known here before an interrupt can strike.
+        with shield():
+            self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
         return self._bash
 
     def _own_exports(self) -> dict[str, str | None]:
@@ -346,9 +354,14 @@ class Shell:
             notes.append(self._replace(f"the shell ended (status {self._bash.exit_code()})"))
         if self._bash is not None and not self._bash.reachable:
             notes.append(self._replace("the shell had lost its files"))
-        bash = self._bash or self._spawn()
         try:
-            bash.await_ready(self._capture())
+            try:
+                bash = self._bash or self._spawn()
+                bash.await_ready(self._capture())
+            except NotStarted:
+                self._drop()
+                bash = self._spawn()
+                bash.await_ready(self._capture())
         except OSError:
             self._drop()
             raise

@@ -41,6 +41,7 @@ _RISKS: dict[Risk, tuple[str, Style]] = {
     Risk.HIGH: ("HIGH", "red bold"),
 }
 _RETRY_S = 0.25
+_HUNG_UP = "the terminal was closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,12 @@ class TerminalApprover:
         """Show the whole of `action` and wait for an answer; the end of input is a no. `reason` is
         why it is asked, `place` which of how many questions this is, from 1.
 
-        Raises OSError when there is no terminal. An interrupt passes through.
+        A terminal that is gone, at whatever moment, is a no. An interrupt passes through.
         """
         self._before_asking()
-        fd = self._open()
+        fd = -1
         try:
+            fd = self._open_patiently()
             with _line_mode(fd):
                 return self._converse(fd, action, self._question(fd, action, reason, risk, place))
         except _Closed as closed:
@@ -120,16 +122,29 @@ class TerminalApprover:
             _write(fd, "\n")
             raise
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def _open(self) -> int:
         return os.open(self._tty_path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+
+    def _open_patiently(self) -> int:
+        """Raises _Closed when there has been no terminal for as long as one is waited for."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._open()
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise _Closed(_HUNG_UP) from error
+                _give_way(self._timeout_s)
 
     def _converse(self, fd: int, action: Action, question: list[Line]) -> Approval:
         lasting = bool(self._grant_text(action))
         keys = "y, s, a, n" if lasting else "y, n"
         self._say(fd, question)
-        termios.tcflush(fd, termios.TCIFLUSH)
+        with suppress(termios.error):
+            termios.tcflush(fd, termios.TCIFLUSH)
         while True:
             _write(fd, paint([Span(">", "bold"), Span(" ")], self._colors))
             answer = _understand(_read_line(fd, self._timeout_s))
@@ -233,10 +248,14 @@ def _read_line(fd: int, timeout_s: float) -> str:
             raise _Closed("the end of input was typed")
         deadline = deadline or time.monotonic() + timeout_s
         if time.monotonic() >= deadline:
-            raise _Closed("the terminal was closed")
-        # A hang-up signal that is on its way ends the turn and leaves the question open.
-        time.sleep(min(_RETRY_S, timeout_s))
+            raise _Closed(_HUNG_UP)
+        _give_way(timeout_s)
     return data.decode("utf-8", "replace")
+
+
+def _give_way(timeout_s: float) -> None:
+    """To a hang-up signal that is on its way: it ends the turn and leaves the question open."""
+    time.sleep(min(_RETRY_S, timeout_s))
 
 
 def _read(fd: int) -> bytes | None:
@@ -267,19 +286,20 @@ def _write(fd: int, text: str) -> None:
 def _line_mode(fd: int) -> Iterator[None]:
     """The terminal reads whole lines with echo, as a program before may have left it otherwise.
 
-    What was typed before the question is dropped: it can't have been meant as an answer.
+    What was typed before the question is dropped: it can't have been meant as an answer. That the
+    terminal has hung up is found out when an answer is read.
     """
-    try:
+    before = None
+    with suppress(termios.error):
         before = termios.tcgetattr(fd)
         mode = termios.tcgetattr(fd)
         mode[0] |= termios.ICRNL
         mode[1] |= termios.OPOST | termios.ONLCR
         mode[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG
         termios.tcsetattr(fd, termios.TCSAFLUSH, mode)
-    except termios.error as error:
-        raise _Closed("the terminal was closed") from error
     try:
         yield
     finally:
-        with suppress(termios.error):
-            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        if before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(fd, termios.TCSADRAIN, before)

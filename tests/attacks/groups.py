@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agentcli.runtime.sandbox_landlock import SOCKETS_VERSION, landlock_version
+
 FILES = """
 write_by_path write_by_dots write_by_symlink write_by_hard_link write_by_moving_in
 write_by_moving_out write_by_proc_root write_by_root_of_others write_by_open_descriptors
@@ -23,7 +25,7 @@ plant_new_own_files
 """.split()  # noqa: SIM905
 NETWORK = """
 tcp tcp_v6 tcp_by_bash udp dns raw ping_socket packet netlink vsock io_uring unix_by_path
-unix_by_link unix_abstract unix_datagram
+unix_by_link unix_abstract unix_datagram unix_datagram_by_path unix_among_many
 """.split()  # noqa: SIM905
 ESCAPES = """
 new_namespaces new_namespaces_by_clone unshare_program join_namespaces mount unmount change_root
@@ -32,15 +34,23 @@ limit_agent raise_own_limits slow_agent_down kill_everyone type_at_terminal
 write_to_other_terminals gain_rights_by_setuid have_capabilities name_the_machine set_the_clock
 load_a_module program_the_kernel use_keys_of_the_kernel call_as_32_bit
 """.split()  # noqa: SIM905
+SHARED = """
+shared_memory message_queue message_to_queue semaphores posix_queue posix_memory pipe_read
+pipe_write pipe_at_home_read pipe_at_home_write file_of_another_user
+""".split()  # noqa: SIM905
 
 
 def in_reach(layer: str, *, root: bool) -> set[str]:
     """What a layer can't keep from commands, as docs/safety.md says."""
     if layer != "landlock":
-        return set()
-    own_power = {"have_capabilities"} if root else {"slow_agent_down"}
+        return {"pipe_read", "pipe_write"}
+    sockets = set()
+    if landlock_version() < SOCKETS_VERSION:
+        sockets = {"unix_by_path", "unix_by_link", "unix_datagram_by_path", "unix_among_many"}
+    shared = {"posix_memory", "pipe_read", "pipe_at_home_read"}
     listings = {"list_own_sessions", "read_other_command_lines"}
-    return {*GIT, "change_mode", "unix_by_path", "unix_by_link", *listings, *own_power}
+    priority = set() if root else {"slow_agent_down"}
+    return {*GIT, "change_mode", *sockets, *shared, *listings, *priority}
 
 
 HARMLESS_WITHOUT_SANDBOX = [
@@ -49,7 +59,9 @@ HARMLESS_WITHOUT_SANDBOX = [
     *(name for name in SECRETS if name != "read_own_environment"),
     *(name for name in OWN if name != "move_own_folders"),
     *("tcp", "tcp_v6", "tcp_by_bash", "netlink", "unix_by_path", "unix_by_link"),
-    *("unix_abstract", "unix_datagram", "trace_agent", "trace_anyone", "signal_agent"),
+    *("unix_abstract", "unix_datagram", "unix_datagram_by_path", "unix_among_many"),
+    *(name for name in SHARED if name != "file_of_another_user"),
+    *("trace_agent", "trace_anyone", "signal_agent"),
     *("signal_agent_by_descriptor", "limit_agent", "slow_agent_down", "kill_everyone"),
     "write_to_other_terminals",
 ]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.runtime.processes import process_stat
+from tests.attacks.machine import shared_things
 from tests.conftest import LIMIT_S, Agent
 from tests.runtime.sandboxes import LAYERS, git, make_repository
 from tests.server import Call, ModelServer, Recorded, Reply
@@ -300,20 +301,21 @@ def raid(
             f"attempts.main([open('place.json').read(), {str(found_file)!r}, *{list(only)!r}])"
         )
         call = Call("python", {"code": code})
-    with _listening(arena) as listeners:
+    user = NOBODY if arena.agent.user == "nobody" else None
+    with _listening(arena) as listeners, shared_things(arena.base, arena.home, user) as shared:
         before = _snapshot(arena)
 
         def tell(process: subprocess.Popen[bytes]) -> None:
-            place_file.write_text(json.dumps(_place(arena, listeners, process.pid)))
+            place_file.write_text(json.dumps({**_place(arena, listeners, process.pid), **shared}))
 
         end = Call("bash", {"command": f"until [ -e {found_file} ]; do sleep 0.05; done"})
         calls = [call, end] if waits else [call]
         run = arena.run([Reply("", calls), Reply("Done.")], *flags, meanwhile=tell)
         arrived = listeners.arrived()
+        after = _snapshot(arena)
     assert found_file.exists(), (run.told, run.stderr)
     root = os.getuid() == 0 and arena.agent.user == "self"
     found = json.loads(found_file.read_text())
-    after = _snapshot(arena)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     return Raid(arena.layer, root, found, run, arrived, changed)
 

@@ -20,10 +20,11 @@ from tests.attacks.groups import (
     GIT,
     HARMLESS_WITHOUT_SANDBOX,
     SECRETS,
+    SHARED,
     in_reach,
 )
 from tests.attacks.leftovers import LEAVE, gone, processes_with
-from tests.attacks.raids import SIDES, Raid, raid, raid_of
+from tests.attacks.raids import NOBODY, SIDES, Raid, raid, raid_of
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -42,7 +43,9 @@ def gained(found: Raid, names: list[str]) -> dict[str, str]:
 
 @every_side
 @pytest.mark.parametrize(
-    "names", [FILES, GIT, SECRETS, ESCAPES], ids=["files", "git", "secrets", "escapes"]
+    "names",
+    [FILES, GIT, SECRETS, ESCAPES, SHARED],
+    ids=["files", "git", "secrets", "escapes", "shared"],
 )
 def test_nothing_is_gained_by_commands(layer, user, names):
     assert gained(raid_of(layer, user), names) == {}
@@ -68,7 +71,7 @@ def test_what_is_said_to_be_in_reach_is(layer, user):
 @every_layer
 def test_nothing_is_gained_by_python_code(arena, layer):
     found = raid(arena(layer), python=True)
-    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES]) == {}
+    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES, *SHARED]) == {}
     assert found.arrived <= {"unix"} if layer == "landlock" else found.arrived == set()
 
 
@@ -87,6 +90,24 @@ def test_the_attempts_are_real(arena):
     found = raid(arena("none"), "--no-sandbox", "--yolo", only=HARMLESS_WITHOUT_SANDBOX)
     assert [name for name, said in found.found.items() if said is None] == []
     assert found.arrived == {"tcp", "unix", "abstract", "abstract_datagram", "terminal"}
+
+
+@every_layer
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_in_the_workspace_of_another_user_root_has_no_powers_and_that_is_said(arena, layer):
+    place = arena(layer)
+    for path in (place.workspace, *place.workspace.rglob("*")):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    calls = [
+        Call("bash", {"command": "touch by-command"}),
+        Call("write", {"path": "by-tool", "content": "x"}),
+    ]
+    run = place.run([Reply("", calls), Reply("Done.")])
+    assert f"{place.workspace} belongs to another user" in run.stderr
+    assert "--no-sandbox" in run.stderr
+    assert "belongs to another user" in run.told[0]
+    assert not (place.workspace / "by-command").exists()
+    assert (place.workspace / "by-tool").exists()
 
 
 # What came after the start

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.runtime import processes, sandbox_landlock
+from agentcli.runtime import listeners, processes, sandbox_bubblewrap, sandbox_landlock
+from agentcli.runtime.outputs import OutputFolder
+from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.sandbox import choose_sandbox
 from agentcli.runtime.sandbox_probes import expected, probe, surprises
 from tests.runtime.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
@@ -441,3 +443,27 @@ def test_a_command_apart_that_waits_is_stopped_and_the_shell_lives(place):
     assert here.shell.run_wider("sleep 1000", out, timeout=0.2).timed_out
     assert here.shell.run_wider("exit 4", out).exit_code == 4
     assert here.said("echo $x") == "kept"
+
+
+@has_bubblewrap
+def test_a_place_that_goes_while_it_is_to_be_covered_costs_one_more_try(place, monkeypatch):
+    here = place("bubblewrap")
+    real, gone = listeners.listening_places, Path("/nowhere/at/all")
+    told = [[gone], [], [gone], [], [gone], []]
+    monkeypatch.setattr(
+        sandbox_bubblewrap, "listening_places", lambda *given: [*told.pop(0), *real(*given)]
+    )
+    monkeypatch.setattr(Path, "is_dir", lambda path, real=Path.is_dir: path == gone or real(path))
+    sound(here.shell)
+    wider = here.sandbox.wider(network=True, unsandboxed=False)
+    assert here.shell.run_wider("echo hello", wider).output == "hello\n"
+    python = PythonInterpreter(
+        workspace=here.workspace,
+        env={"PATH": os.environ["PATH"]},
+        scratch=here.base / "state/session/python",
+        outputs=OutputFolder(here.base / "state/session/outputs"),
+        sandbox=here.sandbox,
+    )
+    assert python.run("1 + 1").output == "2\n"
+    python.close()
+    assert told == []

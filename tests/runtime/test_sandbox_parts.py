@@ -51,7 +51,7 @@ def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> 
 )
 def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrace, openat):
     name, architecture = machine
-    program = seccomp_program({socket.AF_UNIX, socket.AF_INET}, name)
+    program = seccomp_program({socket.AF_UNIX, socket.AF_INET}, shared=True, machine=name)
 
     def answer(number: int, *arguments: int) -> int:
         return verdict(program, architecture, number, *arguments)
@@ -69,7 +69,7 @@ def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrac
     assert verdict(program, 0x40000003, 5) == KILLED
     if machine is X86:
         assert answer(0x40000000 | 1) == KILLED
-    every = seccomp_program({AF_UNIX, AF_INET, AF_INET6}, name)
+    every = seccomp_program({AF_UNIX, AF_INET, AF_INET6}, shared=True, machine=name)
     assert verdict(every, architecture, socket_number, 10, 1) == ALLOWED
 
 

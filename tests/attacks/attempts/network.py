@@ -11,7 +11,7 @@ import struct
 import subprocess
 from typing import Any
 
-from ._parts import LIMIT_S, attempt, called, libc
+from ._parts import LIMIT_S, attempt, called, first_success, libc
 
 
 @attempt
@@ -106,6 +106,18 @@ def unix_abstract(place: dict[str, Any]) -> object:
 def unix_datagram(place: dict[str, Any]) -> object:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         return client.sendto(b"datagram", "\0" + place["abstract_datagram"])
+
+
+@attempt
+def unix_datagram_by_path(place: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        return client.sendto(b"datagram", place["unix_datagram"])
+
+
+@attempt
+def unix_among_many(place: dict[str, Any]) -> object:
+    """However many are covered, one may be left."""
+    return first_success(_unix, [f"{place['unix_many']}/{number}" for number in range(260)])
 
 
 def _unix(address: str) -> object:

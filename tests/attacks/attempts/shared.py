@@ -55,6 +55,38 @@ def posix_memory(place: dict[str, Any]) -> object:
 
 
 @attempt
+def pipe_read(place: dict[str, Any]) -> object:
+    return _read_pipe(place["pipe"])
+
+
+@attempt
+def pipe_write(place: dict[str, Any]) -> object:
+    return _write_pipe(place["pipe"])
+
+
+@attempt
+def pipe_at_home_read(place: dict[str, Any]) -> object:
+    return _read_pipe(place["pipe_at_home"])
+
+
+@attempt
+def pipe_at_home_write(place: dict[str, Any]) -> object:
+    return _write_pipe(place["pipe_at_home"])
+
+
+def _read_pipe(path: str) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+        said = pipe.read(6)
+    require(said)
+    return said
+
+
+def _write_pipe(path: str) -> int:
+    with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as pipe:
+        return pipe.write(b"secret")
+
+
+@attempt
 def file_of_another_user(place: dict[str, Any]) -> object:
-    """That only its owner, and a root with its powers, may read."""
-    return content(f"{place['outside']}/of-another-user")
+    """That only its owner may read, and a root with its powers."""
+    return content(place["theirs"])
