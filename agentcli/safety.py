@@ -76,14 +76,16 @@ class Safety:
 
     def notices(self) -> Iterator[str]:
         """What the person must know of it."""
-        for path in self.sandbox.out_of_reach:
+        for path in () if self.borders.sealed else self.sandbox.out_of_reach:
             yield (
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
             )
+        if exposed := self._exposed():
+            yield exposed
 
-    def exposed(self) -> str:
-        """One line on what commands can change of the agent itself; else empty."""
+    def _exposed(self) -> str:
+        """What commands can change of the agent itself; else empty."""
         sandbox = self.sandbox
         inside, whole = programs.installed_in(self.borders.writable)
         places = whole + (inside if sandbox.layer == "landlock" else [])

@@ -312,9 +312,7 @@ class Wiring:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        exposed = safety.exposed()
-        notices = [*ready.notices, exposed] if exposed else ready.notices
-        return Workbench(session, agent, context, known, hooks, notices)
+        return Workbench(session, agent, context, known, hooks, ready.notices)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
