@@ -12,6 +12,7 @@ from pathlib import Path
 from agentcli.interrupts import shield
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.bash import Bash, NotStarted
+from agentcli.runtime.command_result import CommandResult
 from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.folders import (
     existing_folder,
@@ -37,32 +38,6 @@ _JOB_CHARS = 4000
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
 OnOutput = Callable[[str], None] | None
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    output: str
-    """Text for the model: clean, cut in the middle on line boundaries if it was long."""
-    exit_code: int | None
-    """None: still running, in the background or waiting for input, or else `exit_unknown`."""
-    cwd: str
-    """After the command."""
-    duration_s: float
-    pid: int | None
-    timed_out: bool = False
-    waiting_for_input: bool = False
-    truncated: bool = False
-    full_output_path: str | None = None
-    """Set when truncated or in the background: the bytes as produced, 50 MB at most."""
-    job_id: str | None = None
-    exit_unknown: bool = False
-    """Of a job: it has ended and left no exit code."""
-    notes: tuple[str, ...] = ()
-    exports: Mapping[str, str | None] = field(default_factory=dict)
-    """The exported variables that are not as the last result left them (None: unset), as far as
-    they may be stored: see `variables.storable`."""
-    exports_layer: str = ""
-    """The sandbox's, in which they were set."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
-from agentcli.runtime.shell import CommandResult
+from agentcli.runtime.command_result import CommandResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from pathlib import Path
 from agentcli.borders import Borders
 from agentcli.errors import ConfigError
 from agentcli.runtime.borders import find_borders
+from agentcli.runtime.command_result import CommandResult
 from agentcli.runtime.environment import command_environment
 from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.sandbox import Sandbox, choose_sandbox
-from agentcli.runtime.shell import CommandResult, Shell
+from agentcli.runtime.shell import Shell
 
 _ANYWHERE = Borders(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
 GIT = (
