@@ -4,7 +4,8 @@ A repository's configuration names programs: file monitors, hooks, filters for c
 diffs, commands for transport, and whole files of more configuration. New git versions add more, so
 they are not overridden one by one: what looks at the working tree is run on a git folder of our own
 beside theirs, which has their objects and index, and a configuration of ours alone. Only questions
-that run nothing, about references and settings, are asked of the repository itself.
+that run nothing, about references and settings, are asked of the repository itself. Where a
+repository is, or has its data, its maker chose: what the session may not read is not asked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,9 @@ _CURRENT = (
 )
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MAX_COPIED_BYTES = 1_000_000
+_MOST_PLACES = 5_000
+_DEEPEST_ALTERNATES = 5
+"""As many as git follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,38 +83,44 @@ def command(git: str, *arguments: str) -> list[str]:
     return [git, "--no-pager", *settings, *arguments]
 
 
-def look(workspace: Path, git: str, limit_s: float) -> Look | None:
-    """What the repository around `workspace` is like; None if there is none or it can't be told
-    within `limit_s` seconds."""
+def look(
+    workspace: Path, git: str, limit_s: float, may_read: Callable[[Path], bool]
+) -> Look | None:
+    """What the repository around `workspace` is like; None if there is none, if it, or any part
+    of it, is where resolved paths may not be read, or if it can't be told in `limit_s` seconds."""
     top = next((f for f in (workspace, *workspace.parents) if os.path.lexists(f / ".git")), None)
     if top is None:
         return None
     try:
-        return _Repository(top, git, time.monotonic() + limit_s).look()
-    except (OSError, subprocess.SubprocessError, ValueError):
+        return _Repository(top, git, time.monotonic() + limit_s, may_read).look()
+    except (OSError, subprocess.SubprocessError, ValueError, RuntimeError):
         return None
 
 
 class _Repository:
-    def __init__(self, top: Path, git: str, deadline: float) -> None:
+    def __init__(
+        self, top: Path, git: str, deadline: float, may_read: Callable[[Path], bool]
+    ) -> None:
         self._top = top
         self._git = git
         self._deadline = deadline
+        self._may_read = may_read
 
     def look(self) -> Look | None:
         theirs = self._start(
             "rev-parse",
+            *("--absolute-git-dir", "--git-path", "config"),
             *("--git-path", "index", "--git-path", "objects", "--git-path", "shallow"),
             *("--git-path", "info/exclude", "--verify", "-q", "HEAD"),
         )
         current = self._start("for-each-ref", f"--format={_CURRENT}", "refs/heads")
         conversions = self._start("config", "-z", "--get-regexp", _CONVERSIONS)
         unborn = self._start("symbolic-ref", "-q", "--short", "HEAD")
-        *places, oid = [*self._answer(theirs, ok=1).splitlines(), ""][:5]
+        folder, config, *places, oid = [*self._answer(theirs, ok=1).splitlines(), ""][:7]
         branch = self._answer(current).strip()
         settings = _harmless(self._answer(conversions, ok=1))
         name = self._answer(unborn, ok=1).strip()
-        if len(places) != 4:
+        if len(places) != 4 or not self._is_within_reach({folder, str(Path(config).parent)}):
             return None
         index, objects, shallow, exclude = (self._top / place for place in places)
         with tempfile.TemporaryDirectory(prefix="agent-git-") as folder:
@@ -131,6 +141,15 @@ class _Repository:
                 tuple(self._answer(changes).splitlines()),
                 tuple(commit.strip() for commit in commits),
             )
+
+    def _is_within_reach(self, folders: Collection[str]) -> bool:
+        """Whether these git folders, what is linked in them, and folders of objects that they
+        borrow from may be read."""
+        places = (place for folder in folders for place in _places(self._top / folder))
+        return all(
+            number < _MOST_PLACES and self._may_read(place.resolve())
+            for number, place in enumerate(places)
+        )
 
     def _start(
         self, *arguments: str, environment: Mapping[str, str] | None = None
@@ -179,6 +198,41 @@ def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -
                 target.write_bytes(file.read(_MAX_COPIED_BYTES))
     for part in theirs.glob("sharedindex.*"):
         (ours / part.name).symlink_to(part)
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """A git folder and what leads elsewhere in it: but for single objects and references, whose
+    names nobody knows who can't read what they would lead to."""
+    yield folder
+    for inner in (folder, folder / "refs", folder / "info"):
+        yield from _links(inner)
+    yield from _object_places(folder / "objects")
+
+
+def _object_places(objects: Path, depth: int = 0) -> Iterator[Path]:
+    if depth > _DEEPEST_ALTERNATES:
+        raise RuntimeError(f"{objects} borrows from too many")
+    for inner in (objects, objects / "info", objects / "pack"):
+        yield from _links(inner)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        handle = os.open(objects / "info" / "alternates", os.O_RDONLY | os.O_NONBLOCK)
+        with open(handle, "rb") as file:
+            lines = file.read(_MAX_COPIED_BYTES).splitlines()
+        for line in filter(None, lines):
+            # Quoted ones are rare, and not understood here.
+            if line.startswith(b'"'):
+                raise RuntimeError(f"{objects} borrows from a place that can't be told")
+            if not line.startswith(b"#"):
+                other = objects / os.fsdecode(line)
+                yield other
+                yield from _object_places(other, depth + 1)
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield Path(entry.path)
 
 
 def _harmless(listing: str) -> list[str]:

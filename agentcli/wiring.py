@@ -289,7 +289,7 @@ class Wiring:
             self.environ,
             self.workspace,
             notes,
-            lambda: WorkspaceFacts(self.workspace, environment),
+            lambda: WorkspaceFacts(self.workspace, environment, safety.borders.may_read),
         )
         agent = Agent(
             llm=models.part("main"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from threading import Thread
@@ -31,10 +31,14 @@ _TEST_SIGNS = (
 
 
 class WorkspaceFacts:
-    """Starts asking git at once and collects the answers when `text` is wanted."""
+    """Starts asking git at once and collects the answers when `text` is wanted. `may_read`: whether
+    the session may read a resolved path."""
 
-    def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, workspace: Path, environ: Mapping[str, str], may_read: Callable[[Path], bool]
+    ) -> None:
         self._workspace = workspace
+        self._may_read = may_read
         self._environ = environ
         self._git = find_program("git")
         self._look: safe_git.Look | None = None
@@ -66,7 +70,7 @@ class WorkspaceFacts:
 
     def _ask_git(self) -> None:
         if self._git is not None:
-            self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S)
+            self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S, self._may_read)
 
     def _git_state(self) -> str:
         if self._git is None:

@@ -3,6 +3,7 @@ looks at it by itself. (What a command of the model makes git do is the sandbox'
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agentcli import safe_git
 from agentcli.memory.knowledge import WorkspaceFacts
 from tests.conftest import git
+from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 HOOKS = (
@@ -149,6 +151,14 @@ def make_submodule(repository: Path, canary: Path) -> None:
     git(module, "config", "core.fsmonitor", f"{canary} module-fsmonitor")
 
 
+def anything(path: Path) -> bool:
+    return True
+
+
+def look(folder: Path, limit_s: float = 10) -> safe_git.Look | None:
+    return safe_git.look(folder, "/usr/bin/git", limit_s, anything)
+
+
 def names(ran: Path) -> list[str]:
     return sorted(path.name for path in ran.iterdir())
 
@@ -162,7 +172,7 @@ def test_the_trap_works(hostile, ran):
 
 
 def test_the_facts_of_a_hostile_repository_are_told_and_nothing_runs(hostile, ran):
-    text = WorkspaceFacts(hostile, dict(os.environ)).text()
+    text = WorkspaceFacts(hostile, dict(os.environ), anything).text()
     assert names(ran) == []
     assert "- git: ma" in text
     assert " M tally.py" in text
@@ -174,9 +184,7 @@ def test_a_commit_that_must_be_fetched_first_is_not(hostile, ran):
     """A partial clone asks its remote for what is not there, and the remote names a program."""
     (hostile / ".git/refs/heads/ghost").write_text("1" * 40 + "\n")
     (hostile / ".git/HEAD").write_text("ref: refs/heads/ghost\n")
-    found = safe_git.find_program("git", hostile)
-    assert found is not None
-    safe_git.look(hostile, found, limit_s=5)
+    look(hostile, limit_s=5)
     assert names(ran) == []
 
 
@@ -208,9 +216,7 @@ def test_a_repository_that_can_not_be_read_holds_nothing_up(repository, tmp_path
     else:
         (repository / ".git").rename(tmp_path / "aside")
         (repository / ".git").write_text("gitdir: .git\n")
-    found = safe_git.find_program("git", repository)
-    assert found is not None
-    assert safe_git.look(repository, found, limit_s=0.5) is None
+    assert look(repository, limit_s=0.5) is None
 
 
 def test_what_people_do_with_git_is_told_as_git_tells_it(repository):
@@ -225,39 +231,77 @@ def test_what_people_do_with_git_is_told_as_git_tells_it(repository):
     (repository / ".git/info/exclude").write_text("*.skip\n")
     (repository / "a.skip").write_text("")
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
-    look = safe_git.look(repository, "/usr/bin/git", limit_s=10)
-    assert look is not None
-    assert look.branch.startswith("topic...ma")
-    assert look.branch.endswith("[ahead 1]")
-    assert list(look.changes) == git(repository, "status", "--porcelain").splitlines()
-    assert [line.split(" ", 1)[1] for line in look.commits] == ["second", "start"]
+    told = look(repository)
+    assert told is not None
+    assert told.branch.startswith("topic...ma")
+    assert told.branch.endswith("[ahead 1]")
+    assert list(told.changes) == git(repository, "status", "--porcelain").splitlines()
+    assert [line.split(" ", 1)[1] for line in told.commits] == ["second", "start"]
 
 
 def test_worktrees_new_repositories_and_detached_heads_are_understood(repository, tmp_path):
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "side")
-    look = safe_git.look(tmp_path / "tree", "/usr/bin/git", limit_s=10)
-    assert look is not None
-    assert (look.branch, look.changes) == ("side", ())
+    told = look(tmp_path / "tree")
+    assert told is not None
+    assert (told.branch, told.changes) == ("side", ())
     git(repository, "checkout", "-q", "--detach")
-    look = safe_git.look(repository, "/usr/bin/git", limit_s=10)
-    assert look is not None
-    assert look.branch.startswith("no branch, at ")
+    told = look(repository)
+    assert told is not None
+    assert told.branch.startswith("no branch, at ")
     new = tmp_path / "new"
     new.mkdir()
     git(new, "init", "-q", "-b", "first")
     (new / "a").write_text("a\n")
-    look = safe_git.look(new, "/usr/bin/git", limit_s=10)
-    assert look is not None
-    assert (look.branch, look.changes, look.commits) == ("first, no commit yet", ("?? a",), ())
+    told = look(new)
+    assert told is not None
+    assert (told.branch, told.changes, told.commits) == ("first, no commit yet", ("?? a",), ())
 
 
-def test_programs_of_the_workspace_are_never_ours_to_run(tmp_path):
-    work, system = tmp_path / "work", tmp_path / "system"
-    for folder in (work / "bin", system):
-        folder.mkdir(parents=True)
-        (folder / "git").write_text("#!/bin/sh\n")
-        (folder / "git").chmod(0o755)
-    (tmp_path / "linked").symlink_to(work / "bin")
-    path = os.pathsep.join(["", ".", "bin", str(work / "bin"), str(tmp_path / "linked")])
-    assert safe_git.find_program("git", work, path) is None
-    assert safe_git.find_program("git", work, f"{path}:{system}") == str(system / "git")
+LEADS = {
+    "pointer": "echo gitdir: $SECRET/.git >.git",
+    "link": "ln -s $SECRET/.git .git",
+    "common_folder": "git init -q; echo $SECRET/.git >.git/commondir",
+    "objects": (
+        "git init -q; rm -rf .git/objects; ln -s $SECRET/.git/objects .git/objects\n"
+        "cp $SECRET/.git/refs/heads/* .git/refs/heads"
+    ),
+    "some_objects": (
+        "git init -q; for d in $SECRET/.git/objects/??; do ln -s $d .git/objects; done\n"
+        "cp $SECRET/.git/refs/heads/* .git/refs/heads"
+    ),
+    "borrowed_objects": (
+        "git init -q; echo $SECRET/.git/objects >.git/objects/info/alternates\n"
+        "cp $SECRET/.git/refs/heads/* .git/refs/heads"
+    ),
+    "borrowed_from_a_borrower": (
+        "git init -q; git init -q --bare x; echo ../../x/objects >.git/objects/info/alternates\n"
+        "ln -s $SECRET/.git x/git; echo ../git/objects >x/objects/info/alternates\n"
+        "cp $SECRET/.git/refs/heads/* .git/refs/heads"
+    ),
+    "worktree": (
+        "git -C $SECRET worktree add -q --detach $PWD/tree; mv tree/.git .git; rmdir tree || :"
+    ),
+}
+
+
+@pytest.mark.parametrize("lead", LEADS)
+@pytest.mark.parametrize("layer", [*LAYERS, "none"])
+def test_a_repository_in_a_hidden_place_is_not_told(arena, layer, lead):
+    """Its subjects are names of accounts, and whoever made the folder chose where it leads."""
+    place = arena(layer)
+    secret = place.home / ".password-store"
+    secret.mkdir()
+    for arguments in (
+        ("init", "-q"),
+        ("commit", "-q", "--allow-empty", "-m", "Add account of bob@bank"),
+    ):
+        git(secret, *arguments)
+    work = place.base / "unpacked"
+    work.mkdir()
+    place.agent.workspace = work
+    subprocess.run(["sh", "-ec", LEADS[lead]], cwd=work, env={**os.environ, "SECRET": str(secret)})
+    assert "bob@bank" in git(work, "log")
+    flags = ["--no-sandbox", "--yolo"] if layer == "none" else []
+    run = place.run([Reply("Done.")], *flags)
+    assert run.exit_code == 0, run.stderr
+    assert "bob@bank" not in json.dumps([request.body for request in run.requests])
