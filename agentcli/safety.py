@@ -127,9 +127,7 @@ class Safety:
             network=sandbox.network,
             loopback=whole,
             writable=() if view.sealed else tuple(map(str, self.borders.writable)),
-            protected=tuple(_short(path, view) for path in view.protected)
-            if whole and not view.sealed
-            else (),
+            protected=tuple(_protected(view)) if whole and not view.sealed else (),
             private_tmp=whole and not view.sealed,
             confined=bool(self.borders.shown),
             sealed=view.sealed,
@@ -179,6 +177,15 @@ def _skills(environ: Mapping[str, str]) -> Iterator[Path]:
     folder = user_file(environ).with_name("skills")
     if folder.is_dir():
         yield folder
+
+
+def _protected(borders: Borders) -> Iterator[str]:
+    """In words, as a repository with submodules has hundreds of such files."""
+    if borders.git_folders:
+        yield "git's hooks and settings"
+    for path in borders.protected:
+        if path.name != ".git" and not any(map(path.is_relative_to, borders.git_folders)):
+            yield _short(path, borders)
 
 
 def _short(path: Path, borders: Borders) -> str:

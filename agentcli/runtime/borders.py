@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from agentcli import programs
 from agentcli.borders import Borders
 from agentcli.homes import user_home
-from agentcli.runtime.git_folders import find_repository
+from agentcli.runtime.git_folders import (
+    Repository,
+    find_repository,
+    is_git_folder,
+    nested_repositories,
+    repository_at,
+)
+from agentcli.runtime.git_named import named_places
 from agentcli.runtime.secret_places import secret_places
 from agentcli.runtime.shown_places import covered_places, shown_places
 
@@ -51,12 +58,14 @@ def find_borders(
     if repository is not None and not home.is_relative_to(repository.root):
         roots = [repository.root, *repository.folders]
     roots += [path.resolve() for path in writable]
-    protected = repository.protected() if repository is not None else ()
-    protected += tuple(path for name in _SETTINGS if (path := workspace / name).exists())
-    protected += tuple(map(Path, programs.installed_in(roots)[0]))
-    for folder in writable:
-        if (other := find_repository(folder.resolve())) and other.root.is_relative_to(folder):
-            protected += other.protected()
+    repositories = list(_repositories(repository, dict.fromkeys(roots)))
+    git_folders = dict.fromkeys(f for each in repositories for f in each.git_folders())
+    protected = [path for each in repositories for path in each.protected()]
+    protected += [path for name in _SETTINGS if (path := workspace / name).exists()]
+    protected += map(Path, programs.installed_in(roots)[0])
+    settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
+    top = repository.root if repository is not None else workspace
+    named = named_places(top, settings, environ, roots)
     ours = _resolved(own)
     around = {str(folder) for root in roots for folder in (root, *root.parents)}
     secrets = [p for p in _secrets(home, environ, workspace) if str(p) not in around]
@@ -65,14 +74,29 @@ def find_borders(
         workspace=workspace,
         home=home,
         writable=_without_nested(roots),
-        protected=tuple(dict.fromkeys(protected)),
+        protected=tuple(dict.fromkeys([*protected, *named.protected])),
+        git_folders=tuple(git_folders),
         hidden=(*ours, *secrets),
         readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
         shown=shown,
         covered=covered_places(shown, home) if confined else (),
         own=ours,
         mounts={TMP: tmp.resolve()},
+        problems=tuple(named.problems),
     )
+
+
+def _repositories(repository: Repository | None, roots: Iterable[Path]) -> Iterator[Repository]:
+    """That of the workspace, and what the folders `roots` are, have or hold near."""
+    if repository is not None:
+        yield repository
+    for root in roots:
+        if is_git_folder(root):
+            yield Repository(root, (root,))
+            continue
+        if (other := repository_at(root)) is not None:
+            yield other
+        yield from nested_repositories(root)
 
 
 def _secrets(home: Path, environ: Mapping[str, str], workspace: Path) -> Iterator[Path]:

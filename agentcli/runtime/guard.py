@@ -85,10 +85,10 @@ class Guard:
             return
         if target in self._permitted and not any(map(target.is_relative_to, borders.own)):
             return
-        if any(map(target.is_relative_to, borders.protected)):
+        if borders.is_protected(target):
             raise ToolError(
-                f"{display_path(target)} may not be written: git, or agent itself, runs what "
-                "stands there. Tell the person what to change in it.",
+                f"{display_path(target)} may not be written: git, or agent itself, takes from "
+                "there what to run. Tell the person what to change in it.",
                 error_id="outside_workspace",
             )
         folders = ", ".join(map(display_path, borders.writable))

@@ -70,7 +70,10 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     folder = everyones
     ours = Path(__file__).parents[2] / "agentcli"
     shutil.copytree(ours / "runtime", folder / "agentcli/runtime")
-    for name in ("__init__.py", "borders.py", "errors.py", "programs.py", "secret_variables.py"):
+    for name in (
+        *("__init__.py", "borders.py", "errors.py", "programs.py", "secret_variables.py"),
+        *("git_layout.py", "git_settings.py"),
+    ):
         shutil.copy(ours / name, folder / "agentcli")
     program = (
         "import json; from pathlib import Path\n"

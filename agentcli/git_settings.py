@@ -1,0 +1,333 @@
+"""git's settings read as git reads them, and which of them can't make it run a program.
+
+Files of settings are read only here and never by asking git, as what is to be judged may be
+changed by others meanwhile. Names are whole, as `git config --list` prints them: `core.bare`,
+`remote.origin.url`; the part between the first and the last dot keeps its case.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+_SPACE = " \t\n\r"
+_KEY = re.compile(r"[A-Za-z0-9-]*")
+_SECTION = re.compile(r"[A-Za-z0-9.-]*")
+_PLAIN = re.compile(r"[^\n\r\\\";#\s]+")
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
+_BOM = b"\xef\xbb\xbf"
+
+
+class Setting(NamedTuple):
+    """`value` None: the name stands alone, which means true."""
+
+    name: str
+    value: str | None
+
+
+class _Broken(Exception):
+    """git stops at such a file."""
+
+
+def parse(data: bytes) -> list[Setting] | None:
+    """The settings of a file in their order, bytes that are no UTF-8 as surrogates; None for one
+    that git does not take."""
+    text = data.removeprefix(_BOM).decode(errors="surrogateescape").replace("\r\n", "\n")
+    if "\0" in text:
+        return None
+    try:
+        return list(_settings(text + "\n"))
+    except _Broken:
+        return None
+
+
+def _settings(text: str) -> Iterator[Setting]:
+    at, section = 0, ""
+    while at < len(text):
+        char = text[at]
+        if char in _SPACE:
+            at += 1
+        elif char in "#;":
+            at = text.index("\n", at)
+        elif char == "[":
+            section, at = _section(text, at + 1)
+        elif char.isascii() and char.isalpha():
+            key = _match(_KEY, text, at)
+            value, at = _value_of(text, at + len(key))
+            yield Setting(f"{section}.{key.lower()}" if section else key.lower(), value)
+        else:
+            raise _Broken
+
+
+def _section(text: str, at: int) -> tuple[str, int]:
+    """Of `[name]` or `[name "subsection"]`, after the bracket: the name, and where it ends."""
+    name = _match(_SECTION, text, at)
+    at += len(name)
+    if text[at] == "]":
+        if not name:
+            raise _Broken
+        return name.lower(), at + 1
+    start = at
+    while text[at] in " \t\r":
+        at += 1
+    if at == start or text[at] != '"':
+        raise _Broken
+    at += 1
+    subsection = []
+    while text[at] != '"':
+        at += text[at] == "\\"
+        if text[at] == "\n":
+            raise _Broken
+        subsection.append(text[at])
+        at += 1
+    if text[at + 1] != "]":
+        raise _Broken
+    return f"{name.lower()}.{''.join(subsection)}", at + 2
+
+
+def _value_of(text: str, at: int) -> tuple[str | None, int]:
+    while text[at] in " \t":
+        at += 1
+    if text[at] == "\n":
+        return None, at
+    if text[at] != "=":
+        raise _Broken
+    return _value(text, at + 1)
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    parts: list[str] = []
+    spaces = 0
+    quoted = False
+    while True:
+        char = text[at]
+        if char == "\n":
+            if quoted:
+                raise _Broken
+            return "".join(parts), at
+        if char in _SPACE and not quoted:
+            spaces += bool(parts)
+            at += 1
+            continue
+        if char in "#;" and not quoted:
+            return "".join(parts), text.index("\n", at)
+        parts += " " * spaces
+        spaces = 0
+        if char == '"':
+            quoted = not quoted
+            at += 1
+        elif char == "\\":
+            escaped = text[at + 1]
+            if escaped != "\n":
+                if escaped not in _ESCAPES:
+                    raise _Broken
+                parts.append(_ESCAPES[escaped])
+            at += 2
+            if at >= len(text):
+                return "".join(parts), at - 1
+        else:
+            plain = _match(_PLAIN, text, at) or char
+            parts.append(plain)
+            at += len(plain)
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
+    found = pattern.match(text, at)
+    return found.group() if found else ""
+
+
+# --- what can run nothing -----------------------------------------------------------------------
+
+_HARMLESS = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
+    r"|precomposeunicode|protect(?:ntfs|hfs)|autocrlf|eol|safecrlf|sparsecheckout(?:cone)?"
+    r"|untrackedcache|splitindex|preloadindex|trustctime|checkstat|quotepath|abbrev|compression"
+    r"|loosecompression|bigfilethreshold|whitespace|commitgraph|multipackindex|commentchar)"
+    r"|extensions\.(?:objectformat|refstorage|compatobjectformat|worktreeconfig|partialclone"
+    r"|noop|preciousobjects|relativeworktrees)"
+    r"|(?:user|author|committer)\.(?:name|email)|user\.useconfigonly"
+    r"|branch\.(?:.*\.(?:merge|description)|autosetupmerge|autosetuprebase|sort)"
+    r"|submodule\.(?:.*\.(?:active|branch|ignore)|active)"
+    r"|remote\..*\.(?:fetch|tagopt|prune|prunetags|skipfetchall|promisor|partialclonefilter)"
+    r"|lfs\.(?:repositoryformatversion|.*\.(?:access|locksverify))"
+    r"|(?:advice|color|column|rerere|index|status)\.[a-z.]+|init\.defaultbranch"
+    r"|gc\.(?:auto|autodetach|autopacklimit|packrefs|cruftpacks|pruneexpire|writecommitgraph)"
+    r"|maintenance\.(?:auto|strategy)|merge\.(?:conflictstyle|renames)|pull\.(?:rebase|ff)"
+    r"|push\.(?:default|autosetupremote)|fetch\.(?:prune|prunetags)"
+    r"|diff\.(?:renames|algorithm)|commit\.(?:verbose|cleanup)|log\.(?:date|decorate)|tag\.sort"
+    r"|rebase\.(?:autostash|autosquash|updaterefs|backend)",
+    re.DOTALL,
+)
+"""Names that git gives no power to, whatever their values. All others count as ones that may run a
+program, send work elsewhere or read settings from elsewhere."""
+_URL = re.compile(r"(?:remote|submodule)\..*\.(?:url|pushurl)", re.DOTALL)
+_REMOTE_URL = re.compile(r"remote\..*\.(?:url|pushurl)", re.DOTALL)
+_PLAIN_URL = re.compile(r"(?:https?|ssh|git|file)://[^-]|(?![\w+.-]+:/)[./~\w]", re.ASCII)
+_BRANCH_REMOTE = re.compile(r"branch\..*\.(?:remote|pushremote)", re.DOTALL)
+_REMOTE_NAME = re.compile(r"\.|\w[\w./-]*", re.ASCII)
+_WORDS = {
+    "core.fsmonitor": ("true", "false"),
+    "branch.rebase": ("true", "false", "merges", "interactive"),
+    "submodule.update": ("checkout", "rebase", "merge", "none"),
+    # As git-lfs itself writes them.
+    "filter.lfs.clean": ("git-lfs clean -- %f",),
+    "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
+    "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip"),
+    "filter.lfs.required": ("true", "false"),
+}
+"""Of these it depends on the value."""
+
+
+def is_harmless(setting: Setting) -> bool:
+    """Whether anyone may give it to a repository: it runs nothing and reads no other file."""
+    name, value = setting.name, setting.value or ""
+    if _HARMLESS.fullmatch(name):
+        return True
+    if _URL.fullmatch(name):
+        return "::" not in value and _PLAIN_URL.match(value) is not None
+    if _BRANCH_REMOTE.fullmatch(name):
+        return _REMOTE_NAME.fullmatch(value) is not None
+    first, _, rest = name.partition(".")
+    short = name if name in _WORDS else f"{first}.{rest.rpartition('.')[2]}"
+    return value in _WORDS.get(short, ())
+
+
+def adds_only_harmless(old: Sequence[Setting], new: Sequence[Setting]) -> bool:
+    """Whether the settings of a repository may go from `old` to `new` without its person's say:
+    what could run a program is as it was, and nothing leads elsewhere that did not."""
+    there = set(old)
+    names = {setting.name for setting in old}
+    sections = {_section_of(name) for name in names}
+
+    def may_come(setting: Setting) -> bool:
+        if setting.name in names or not is_harmless(setting):
+            return False
+        if _BRANCH_REMOTE.fullmatch(setting.name):
+            return setting.value == "." or f"remote.{setting.value}" in sections
+        return _section_of(setting.name) not in sections
+
+    powerful = [setting for setting in old if _is_powerful(setting)]
+    remotes = {setting for setting in old if _REMOTE_URL.fullmatch(setting.name)}
+    return (
+        powerful == [setting for setting in new if _is_powerful(setting)]
+        # A remote that goes could come back as another, with nobody to compare it with.
+        and remotes <= set(new)
+        and all(setting in there or may_come(setting) for setting in new if _leads(setting))
+    )
+
+
+def _is_powerful(setting: Setting) -> bool:
+    return not _leads(setting) and not is_harmless(setting)
+
+
+def _leads(setting: Setting) -> bool:
+    """Whether it says where something is: where work is sent, or which files are meant."""
+    name = setting.name
+    patterns = (_URL, _BRANCH_REMOTE)
+    return name == "core.worktree" or any(each.fullmatch(name) for each in patterns)
+
+
+def _section_of(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+class Reduced(NamedTuple):
+    """The text of a file of settings without those named in `removed`."""
+
+    text: bytes
+    removed: tuple[str, ...]
+
+
+def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduced | None:
+    """The file with what `keep` does not want as comments only; None when it wants all. A file
+    that git does not take is a comment as a whole."""
+    settings = parse(data)
+    if settings is None:
+        removed: tuple[str, ...] = ("a file that git can't read",)
+    else:
+        removed = tuple(dict.fromkeys(s.name for s in settings if not keep(s)))
+        if not removed:
+            return None
+    kept = [setting for setting in settings or () if keep(setting)]
+    lines = data.decode(errors="surrogateescape").replace("\0", "?").splitlines()
+    was = "".join(f"# {line}\n" for line in lines)
+    text = f"{written(kept)}# Taken out by agent, as git could run programs by it. It was:\n{was}"
+    return Reduced(text.encode(errors="surrogateescape"), removed)
+
+
+def written(settings: Iterable[Setting]) -> str:
+    """A file that holds these; what has no section can't be said in one."""
+    lines, section = [], ""
+    for name, value in settings:
+        head, _, key = name.rpartition(".")
+        if head and head != section:
+            section = head
+            first, dot, rest = head.partition(".")
+            escaped = rest.replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f'[{first} "{escaped}"]\n' if dot else f"[{first}]\n")
+        if head:
+            lines.append(f"\t{key}\n" if value is None else f"\t{key} = {_quoted(value)}\n")
+    return "".join(lines)
+
+
+def _quoted(value: str) -> str:
+    for letter, char in (("\\", "\\"), ('"', '"'), ("n", "\n"), ("t", "\t"), ("b", "\b")):
+        value = value.replace(char, f"\\{letter}")
+    return f'"{value}"'
+
+
+# --- what they name -----------------------------------------------------------------------------
+
+_COMMANDS = re.compile(
+    r"core\.(?:fsmonitor|sshcommand|editor|pager|askpass|gitproxy|alternaterefscommand)"
+    r"|sequence\.editor|pager\..*|(?:filter|diff|merge)\..*\.(?:clean|smudge|process|command"
+    r"|textconv|driver)|diff\.external|gpg\.(?:.*\.)?(?:program|defaultkeycommand)"
+    r"|credential\.(?:.*\.)?helper|trailer\..*\.(?:command|cmd)|interactive\.difffilter"
+    r"|(?:merge|diff)tool\..*\.(?:cmd|path)|uploadpack\.packobjectshook|gc\.recentobjectshook"
+    r"|remote\..*\.(?:uploadpack|receivepack)|hook\..*\.command|submodule\..*\.update",
+    re.DOTALL,
+)
+_FILES = re.compile(r"include\.path|includeif\..*\.path|core\.attributesfile", re.DOTALL)
+_LARGEST_COMMAND = 4_096
+_MAY_NAME = re.compile(
+    rb"path|attributesfile|fsmonitor|command|editor|pager|askpass|gitproxy|clean|smudge|process"
+    rb"|textconv|driver|external|program|helper|cmd|filter|hook|pack|update|alias",
+    re.IGNORECASE,
+)
+
+
+def mentions_places(data: bytes) -> bool:
+    """Whether it is worth to `parse` a file for what it has `named`."""
+    return _MAY_NAME.search(data) is not None
+
+
+class Named(NamedTuple):
+    """What settings name: `files` are read as settings, `hooks` is a folder of programs, `words`
+    are those of commands, any of which may be a program or its script. As they are written."""
+
+    files: tuple[str, ...]
+    hooks: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def named(settings: Iterable[Setting]) -> Named:
+    files, hooks, words = [], [], []
+    for name, value in settings:
+        if not value:
+            continue
+        if _FILES.fullmatch(name):
+            files.append(value)
+        elif name == "core.hookspath":
+            hooks.append(value)
+        elif _COMMANDS.fullmatch(name) or (name.startswith("alias.") and value.startswith("!")):
+            words += _words(value[:_LARGEST_COMMAND])
+    return Named(tuple(files), tuple(hooks), tuple(words))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command.lstrip("!"))
+    except ValueError:
+        return command.lstrip("!").split()
