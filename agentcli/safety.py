@@ -76,6 +76,7 @@ class Safety:
 
     def notices(self) -> Iterator[str]:
         """What the person must know of it."""
+        yield from self.borders.problems
         for path in () if self.borders.sealed else self.sandbox.out_of_reach:
             yield (
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "

@@ -6,11 +6,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli import __version__, condensing, knowing, programs
+from agentcli import __version__, condensing, knowing, programs, watching
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
@@ -38,7 +38,6 @@ from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
 from agentcli.memory.facts import WorkspaceFacts
 from agentcli.memory.prefix import PrefixCheck
-from agentcli.messages import ToolSchema
 from agentcli.policing import SessionPolicy, check_rules
 from agentcli.reopening import (
     end_survivors,
@@ -162,7 +161,7 @@ class Wiring:
             session.emit(
                 SystemMessageAction(
                     content=ready.system_text,
-                    tools=tuple(_schema_dict(schema) for schema in bench.agent.schemas),
+                    tools=tuple(asdict(schema) for schema in bench.agent.schemas),
                     source=Source.ENVIRONMENT,
                 )
             )
@@ -303,6 +302,7 @@ class Wiring:
             if self.ask_person
             else None,
             checkpointer=self._checkpointer(session, tools, context),
+            git=context.git,
             hooks=hooks,
             save_rule=policy.save_rule,
             recall=known.recall,
@@ -409,7 +409,7 @@ class Wiring:
         exports, not_restored = last_exports(past, sandbox.layer, env)
         folder = last_folder(past, str(self.workspace), sandbox.layer)
         _private(session.folder / "tmp")
-        return ToolContext(
+        context = ToolContext(
             workspace=self.workspace,
             outputs=session.outputs,
             files=files,
@@ -437,6 +437,8 @@ class Wiring:
             max_output_chars=max_chars,
             past=session.events,
         )
+        context.git = watching.git_watch(context, sandbox, self.home, session)
+        return context
 
     def _enabled_tools(self) -> Iterator[Tool[Any]]:
         for tool in built_in_tools():
@@ -481,14 +483,6 @@ def resolve_workspace(folder: str | None) -> Path:
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
     return workspace
-
-
-def _schema_dict(schema: ToolSchema) -> dict[str, Any]:
-    return {
-        "name": schema.name,
-        "description": schema.description,
-        "parameters": dict(schema.parameters),
-    }
 
 
 def _private(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from agentcli import knowing
+from agentcli import knowing, watching
 from agentcli.agent.agent import Agent
 from agentcli.agent.hooking import SessionHooks
 from agentcli.errors import SessionError
@@ -50,6 +50,7 @@ class Workbench:
         """The session is open and whoever follows it is there."""
         for notice in self.notices:
             self.session.notify(Notice(notice))
+        watching.begin(self.agent, self.session, self.context)
         if self.hooks is not None:
             self._begun = True
             self.hooks.started(self.session, resumed=resumed)
@@ -58,6 +59,7 @@ class Workbench:
         """`reason` is for the hooks: how the turn ended."""
         with ExitStack() as stack:
             stack.callback(let_go, self.session, fresh=self.fresh)
+            stack.callback(watching.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)
             if self.hooks is not None and self._begun:

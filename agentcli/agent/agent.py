@@ -94,6 +94,14 @@ class Checkpointer(Protocol):
     def at_turn_end(self, alive: Callable[[], None]) -> CheckpointObservation | None: ...
 
 
+class GitWatch(Protocol):
+    """Keeps commands from having git run something later."""
+
+    def end_turn(self) -> None: ...
+    def observations(self) -> Sequence[Observation]:
+        """What it has put right since it was last asked."""
+
+
 class Limits(Protocol):
     @property
     def summary_tokens(self) -> int:
@@ -178,7 +186,7 @@ class TurnResult:
 @dataclass(frozen=True)
 class Agent:
     """Everything a turn needs. Without an approver, what should be asked is denied; without a
-    checkpointer nothing can be undone."""
+    checkpointer nothing can be undone; without `git` nothing contains commands."""
 
     llm: LLM
     memory: Memory
@@ -189,6 +197,7 @@ class Agent:
     prefix: PrefixCheck
     approver: Approver | None = None
     checkpointer: Checkpointer | None = None
+    git: GitWatch | None = None
     hooks: Hooks | None = None
     recall: Callable[[Session], None] = lambda session: None
     """Records what the newest messages of the person bring up."""

@@ -25,6 +25,7 @@ def carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> None
             actions, lambda action_id, text: session.notify(ToolOutput(action_id, text))
         ):
             session.emit(observation)
+            record_set_aside(agent, session)
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
@@ -54,9 +55,18 @@ def keep_before(agent: Agent, session: Session, actions: Sequence[Action]) -> No
 
 
 def keep_at_end(agent: Agent, session: Session) -> None:
-    """Keep the workspace as the turn leaves it, if it may have been changed."""
+    """Keep the workspace as the turn leaves it, if it may have been changed, with nothing in it
+    that git would run for whoever comes next."""
+    if agent.git is not None:
+        agent.git.end_turn()
+        record_set_aside(agent, session)
     if agent.checkpointer is not None:
         _record(session, agent.checkpointer.at_turn_end(_saving(session)))
+
+
+def record_set_aside(agent: Agent, session: Session) -> None:
+    for observation in agent.git.observations() if agent.git is not None else ():
+        session.emit(observation)
 
 
 def _record(session: Session, checkpoint: CheckpointObservation | None) -> None:

@@ -230,6 +230,21 @@ class CheckpointObservation(Observation):
         return f"checkpoint {self.tree[:12]}" if self.tree else f"no checkpoint: {self.content}"
 
 
+class SetAsideObservation(Observation):
+    """What commands had changed or made that git would run or believe was put right: `items` say
+    what was done, in words; what was taken away is kept in `folder`. `content` is for the model
+    where no result of a command told it."""
+
+    kind: ClassVar[str] = "set_aside"
+    items: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def message(self) -> str:
+        where = f"; kept in {self.folder}" if self.folder else ""
+        return f"git: {'; '.join(self.items)}{where}"
+
+
 class DecisionObservation(Observation):
     """Whether an action may run, by whom it was decided, and what the user allowed for later:
     `grant` is a rule as in the settings, such as bash(git push:*)."""
@@ -380,6 +395,7 @@ register(
     AgentStateChangedObservation,
     SessionStartedObservation,
     CheckpointObservation,
+    SetAsideObservation,
     DecisionObservation,
     RiskJudgedObservation,
     HookObservation,

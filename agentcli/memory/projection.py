@@ -24,6 +24,7 @@ from agentcli.events.observations import (
     IPythonRunCellObservation,
     RecallObservation,
     ReplyDiscardedObservation,
+    SetAsideObservation,
     ToolResultObservation,
     UserRejectObservation,
 )
@@ -128,6 +129,8 @@ class Projector:
         if event.cause is not None and reply is not None and event.cause in reply.calls:
             call = reply.calls[event.cause]
             reply.results.setdefault(event.cause, _result(event, call))
+        elif isinstance(event, SetAsideObservation) and event.content:
+            self._say(Message.user_message(event.content))
         elif (isinstance(event, ErrorObservation) and event.cause is None) or isinstance(
             event, RecallObservation
         ):

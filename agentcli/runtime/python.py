@@ -154,6 +154,11 @@ class PythonInterpreter:
         exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
         return self._follow(_Running(exchange, limit, notes), timeout, on_output)
 
+    def condemn(self) -> None:
+        """Ends the code that runs, with the interpreter, as soon as may be. For any thread."""
+        if (terminal := self._terminal) is not None:
+            terminal.condemn()
+
     def restart(self) -> None:
         """A fresh interpreter; all variables are lost."""
         self._drop()

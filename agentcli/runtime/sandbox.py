@@ -34,11 +34,11 @@ _NOTES = {
     "bubblewrap": (
         "sockets that are made while the session runs, and named pipes but in the usual places of "
         "your home folder, can be reached",
-        "repositories created or nested inside the workspace have unprotected hooks",
+        "what commands leave in a repository that they made is made harmless only after a turn",
         "a secret file that is created while the session runs is not hidden",
     ),
     "landlock": (
-        ".git/hooks and .git/config in the workspace can be changed",
+        "changes of .git/hooks and .git/config in the workspace are taken back, not prevented",
         "no network at all, 127.0.0.1 included, unless it is allowed",
         "mode and times of your files elsewhere can be changed",
         "files in /dev/shm and named pipes of other programs can be read",

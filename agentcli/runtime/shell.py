@@ -96,6 +96,7 @@ class Shell:
         self._left_out = LeftOut(left_out or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
+        self._followed: Bash | None = None
         self._running: _Running | None = None
         self._counter = 0
         self._exports = exports or Exports()
@@ -270,6 +271,11 @@ class Shell:
         notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
         return self._job_result(job, notes)
 
+    def condemn(self) -> None:
+        """Ends the command that runs, with its shell, as soon as may be. For any thread."""
+        if self._followed is not None:
+            self._followed.terminal.condemn()
+
     def restart(self) -> None:
         """A fresh shell in the same folder with the same exports. All that ran in the one before
         ends with it, background jobs too."""
@@ -356,7 +362,7 @@ class Shell:
 
     def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
         bash, exchange = running.bash, running.exchange
-        self._running = None
+        self._running, self._followed = None, bash
         try:
             outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
             timed_out = outcome is Outcome.TIMEOUT

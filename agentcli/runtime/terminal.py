@@ -83,6 +83,8 @@ class Terminal:
         self._poll = select.poll()
         self._poll.register(self._master, select.POLLIN)
         self._poll.register(self._reports, select.POLLIN)
+        self._sentence, self._condemn = os.pipe()
+        self._poll.register(self._sentence, select.POLLIN)
         self._pidfd = processes.open_pidfd(self.pid)
         if self._pidfd is not None:
             self._poll.register(self._pidfd, select.POLLIN)
@@ -171,6 +173,9 @@ class Terminal:
                 output = self._drain_master()
             elif descriptor == self._reports:
                 reports = _read_most(self._reports, _MOST_REPORTS)
+            elif descriptor == self._sentence:
+                self._poll.unregister(self._sentence)
+                self.kill()
             else:
                 self.ended = True
         self._flush_typed()
@@ -210,11 +215,17 @@ class Terminal:
             self.signal_foreground(signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
 
+    def condemn(self) -> None:
+        """Has whoever waits for the process kill it. For any thread."""
+        with contextlib.suppress(OSError):
+            os.write(self._condemn, b"x")
+
     def close(self) -> None:
         """Kills the process and removes its folder."""
         self.kill()
         self.reap()
-        for descriptor in (self._reports, self._lines, self._pidfd):
+        condemn, self._condemn = self._condemn, -1
+        for descriptor in (self._reports, self._lines, self._pidfd, self._sentence, condemn):
             if descriptor is not None:
                 os.close(descriptor)
         self._child.close()

@@ -17,6 +17,7 @@ from agentcli.messages import ToolSchema
 
 if TYPE_CHECKING:
     from agentcli.runtime.files import FileLedger
+    from agentcli.runtime.git_watch import GitWatch
     from agentcli.runtime.python import PythonInterpreter
     from agentcli.runtime.sandbox import Sandbox
     from agentcli.runtime.shell import Shell
@@ -81,6 +82,8 @@ class ToolContext:
     shell: Shell
     python: PythonInterpreter
     sandbox: Sandbox | None = None
+    git: GitWatch | None = None
+    """Where commands are contained."""
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
     past: Sequence[Event] = ()

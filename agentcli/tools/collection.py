@@ -7,7 +7,7 @@ import json
 import logging
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import agentcli.tools
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events import Action, Observation, ToolCallMetadata
-from agentcli.events.actions import ToolCallAction
+from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.messages import ToolCall, ToolSchema
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext
@@ -131,16 +131,38 @@ class ToolCollection:
         permitted, self._permitted = self._permitted, None
         permission = context.files.permit(permitted) if permitted else nullcontext()
         try:
-            with permission:
+            with permission, self._git_guarded(action, permitted):
                 observation = self.execute(action)
-            yield observation
+            yield self._checked(action, observation)
         except TurnInterrupted:
             metadata = action.tool_call_metadata
             if context.partial is not None and metadata is not None:
                 tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
                 partial = tool.observation(arguments, context.partial)
-                yield partial.model_copy(update={"cause": action.id})
+                yield self._checked(action, partial.model_copy(update={"cause": action.id}))
             raise
+
+    def _git_guarded(self, action: Action, permitted: Path | None) -> AbstractContextManager[None]:
+        """What a person let go beyond the borders may change what git runs, nothing else may."""
+        watch = self._context.git
+        if watch is None:
+            return nullcontext()
+        if permitted or (isinstance(action, CmdRunAction) and action.unsandboxed):
+            return watch.lenient()
+        if self.effect(action) is Effect.EXECUTE:
+            watch.begin()
+        return nullcontext()
+
+    def _checked(self, action: Action, observation: Observation) -> Observation:
+        """With what was changed of git's settings and hooks meanwhile, and put right."""
+        watch = self._context.git
+        if watch is None or self.effect(action) is not Effect.EXECUTE:
+            return observation
+        told = watch.check()
+        if not told:
+            return observation
+        content = f"{observation.content.rstrip()}\n{told}".lstrip("\n")
+        return observation.model_copy(update={"content": content})
 
     def permit(self, path: str) -> None:
         """The next call that runs alone may write this real path, wherever the borders are."""

@@ -21,6 +21,7 @@ from agentcli.events.observations import (
     RecallObservation,
     ReplyDiscardedObservation,
     SessionStartedObservation,
+    SetAsideObservation,
 )
 from agentcli.events.progress import Status
 from agentcli.ui.sanitize import printable
@@ -60,6 +61,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             | RewindAction()
             | RenameAction()
             | ModelSwitchedObservation()
+            | SetAsideObservation()
         ):
             return _dim(event.message)
         case CheckpointObservation():

@@ -1,0 +1,66 @@
+"""The kernel's messages about what happens in folders, where it has them (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_HEADER = struct.Struct("iIII")
+_READ_BYTES = 65_536
+_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF = 0x400, 0x800
+_OVERFLOW = 0x4000
+_ONLY_FOLDERS, _NO_LINKS = 0x1000000, 0x2000000
+_CHANGES = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+_OF_ITSELF = _DELETE_SELF | _MOVE_SELF
+
+
+class Event(NamedTuple):
+    """`watch` is the number of the folder's watch, -1 when events were lost; `name` is "" for one
+    about the folder itself."""
+
+    watch: int
+    name: str
+
+
+class Inotify:
+    """Raises OSError where the kernel has none, or too many are in use."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            start = self._libc.inotify_init1
+        except AttributeError as error:
+            raise OSError("there is no inotify here") from error
+        self.descriptor = start(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify can't be had")
+
+    def add(self, folder: str) -> int:
+        """The number of a watch for changes of what is in `folder`, and of the folder's own place.
+        Raises OSError."""
+        mask = _CHANGES | _OF_ITSELF | _ONLY_FOLDERS | _NO_LINKS
+        watch = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), mask)
+        if watch < 0:
+            raise OSError(ctypes.get_errno(), "no watch can be had", folder)
+        return int(watch)
+
+    def read(self) -> Iterator[Event]:
+        """What has happened, without waiting."""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self.descriptor, _READ_BYTES)
+            at = 0
+            while at < len(data):
+                watch, mask, _, length = _HEADER.unpack_from(data, at)
+                at += _HEADER.size
+                name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
+                at += length
+                yield Event(-1 if mask & _OVERFLOW else watch, name)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
