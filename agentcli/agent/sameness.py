@@ -51,7 +51,7 @@ _BY_THE_WAY = re.compile(
 _LOOKS_AT_A_LOG = re.compile(r"\btail\b|\.log\b|\blogs?\b|\bjournalctl\b|\bdmesg\b")
 _WAITS = re.compile(
     r"\bsleep\b|\bwait\b|\bwatch\b|\binotifywait\b|\buntil\b|\bwhile\s+!|--wait\b|--follow\b"
-    r"|\btail\b[^|;&]* -[a-zA-Z]*f"
+    r"|\btail\b(?:(?!\btail\b)[^|;&])*? -[a-zA-Z]*f"
 )
 
 

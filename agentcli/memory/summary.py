@@ -47,7 +47,7 @@ _TASKS_SHOWN = 20
 _READ_CHARS = 2_500
 _HEADING = re.compile(r"^#{1,4}\s+(.*\S)\s*$", re.MULTILINE)
 _IDS = re.compile(r"\s?\[(\d+(?:\s*(?:,|-|\u2013|to)\s*\d+)*)\]")
-_ANNOUNCEMENT = re.compile(r"\A\s*[^\n#]*:\s*\n(?=\s*#)")
+_ANNOUNCEMENT = re.compile(r"\A\s*+[^\n#]*:\s*\n(?=\s*#)")
 """Such as `Here is the summary:`, which some models can't leave out."""
 _END = "[End of the summary.]"
 _FRAME = re.compile(

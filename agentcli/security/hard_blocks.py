@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import stat
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from agentcli.events.actions import (
 from agentcli.security.commands import only_reads, parse_script
 from agentcli.security.effects import Effect, effects, name_of
 from agentcli.security.paths import Expander, Target, written_words
+from agentcli.security.patience import Patience
 from agentcli.security.python_code import read_python
 from agentcli.security.script import Script, SimpleCommand, Words
 from agentcli.security.wrappers import SHELLS
@@ -70,22 +72,38 @@ _FORK_BOMBS = (
     ),
     re.compile(r"(?:\bloop|\.times)\s{0,9}(?:do|\{)\s{0,9}fork\b"),
 )
-_HERE = re.compile(r"<<<\s*(.+)|<<-?\s*([\"']?)(\w+)\2[^\n]*\n(.*?)^\t*\3\s*$", re.S | re.M)
+_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1[^\n]*\n")
 _MOST_DEPTH = 3
+_LONGEST_PATH = 4_096
+_LONGEST_S = 5.0
 _LONGEST = 100_000
 """Characters of a script that the parser still reads."""
 
 
-@dataclass(frozen=True)
+class _TooMuch(Exception):
+    """What a script does can't be told in good time."""
+
+
+@dataclass
 class HardBlocks:
     """`cwd` tells the folder that commands run in now, `environ` the variables they see."""
 
     borders: Borders
     cwd: Callable[[], str]
     environ: Mapping[str, str]
+    _patience: Patience = field(default_factory=lambda: Patience(_LONGEST_S), init=False)
 
     def __call__(self, action: Action) -> str:
         """Why `action` may never run, as a clause that begins with "it"; "" when it may."""
+        self._patience = Patience(_LONGEST_S)
+        try:
+            return self._reason(action)
+        except _TooMuch:
+            return "it would take too long to check all it may do; put it into a file"
+        except RecursionError:
+            return "it is nested too deeply to be checked"
+
+    def _reason(self, action: Action) -> str:
         match action:
             case CmdRunAction(job=None, command=command):
                 return self._shell(command)
@@ -106,9 +124,7 @@ class HardBlocks:
 
     def _shell(self, text: str, depth: int = 0, folder: str | None = None) -> str:
         if len(text) > _LONGEST:
-            return (
-                f"it is too long to be checked ({len(text)} characters); write long texts to files"
-            )
+            return _too_long(text)
         if _is_fork_bomb(text):
             return "it would start copies of itself without end (a fork bomb)"
         script = parse_script(text)
@@ -116,6 +132,7 @@ class HardBlocks:
             return f"it can't be checked, as {script.unclear}; write long texts to files"
         expander = self._expander.at(folder).of_script(text)
         for command in script.commands:
+            self._go_on()
             reason = (
                 self._stops(command.words, text)
                 or _asks_for_a_password(command)
@@ -125,12 +142,18 @@ class HardBlocks:
             if reason:
                 return reason
         if depth < _MOST_DEPTH:
-            for inner in _hidden_scripts(text, script, expander):
+            for inner in dict.fromkeys(_hidden_scripts(text, script, expander)):
                 if inner != text and (reason := self._shell(inner, depth + 1)):
                     return reason
         return ""
 
+    def _go_on(self) -> None:
+        if self._patience.is_over():
+            raise _TooMuch
+
     def _python(self, code: str) -> str:
+        if len(code) > _LONGEST:
+            return _too_long(code)
         if _is_fork_bomb(code):
             return "it would start copies of itself without end (a fork bomb)"
         found = read_python(code, self._expander.home, self._expander.cwd)
@@ -150,7 +173,7 @@ class HardBlocks:
 
     def _place(self, text: str) -> str:
         """Of a text that may be a path: whether it is the agent's own."""
-        if "\n" in text or not text.startswith(("/", "~", ".")):
+        if len(text) > _LONGEST_PATH or "\n" in text or not text.startswith(("/", "~", ".")):
             return self._mentioned(text)
         target = self._expander.literal(text)
         return self._own_reason(text) if self._own(target) and not self._readable(target) else ""
@@ -183,6 +206,7 @@ class HardBlocks:
 
     def _harms(self, command: SimpleCommand, expander: Expander, text: str) -> str:
         for effect in effects(command, expander, text):
+            self._go_on()
             if reason := self._effect(effect):
                 return reason
         return ""
@@ -240,6 +264,7 @@ class HardBlocks:
             return ""
         here = expander.at(command.cwd)
         for word in dict.fromkeys(command.words[1:]):
+            self._go_on()
             value = word.rpartition("=")[2] if word else word
             for target in here.targets(value, written_words(command.written)[0]):
                 if self._own(target) and not self._readable(target):
@@ -256,9 +281,14 @@ class HardBlocks:
                 spellings += [f"{start}{rest}" for start in ("~", "$HOME", "${HOME}")]
             for spelling in spellings:
                 for found in re.finditer(re.escape(spelling) + r"(?![\w-])[^\s'\"]*", text):
+                    self._go_on()
                     if not self._readable(self._expander.literal(found.group())):
                         return self._own_reason(spelling)
         return ""
+
+
+def _too_long(text: str) -> str:
+    return f"it is too long to be checked ({len(text)} characters); write long texts to files"
 
 
 def _is_disk(place: Path) -> bool:
@@ -314,6 +344,8 @@ def _is_fork_bomb(text: str) -> bool:
 
 
 def _starts_itself_twice(name: str, body: str) -> bool:
+    if body.count(name) < 2:
+        return False
     name = re.escape(name)
     twice = rf"(?<![\w.-]){name}\s{{0,9}}(?:\|&?|&)\s{{0,9}}{name}(?![\w.-])"
     return re.search(twice, body) is not None
@@ -321,6 +353,7 @@ def _starts_itself_twice(name: str, body: str) -> bool:
 
 def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[str]:
     """Scripts within a script: what a variable holds that is run, and what a shell is fed."""
+    fed_by_text = list(_here(text))
     for command in script.commands:
         if command.words[:1] == (None,):
             for raw in written_words(command.written)[0][:1]:
@@ -331,5 +364,23 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
             if source is not None and name_of(source.words) in ("echo", "printf"):
                 fed = [word for word in source.words[1:] if word is not None]
                 yield " ".join(fed).replace("\\n", "\n")
-            for line, _, _, body in _HERE.findall(text):
-                yield body or line.strip().strip("\"'")
+            yield from fed_by_text
+
+
+def _here(text: str) -> Iterator[str]:
+    """The texts of here-strings and here-documents."""
+    if string := text.partition("<<<")[2]:
+        yield string.strip().strip("\"'")
+    ends: dict[str, list[int]] = {}
+    at = 0
+    for line in text.split("\n"):
+        ends.setdefault(line.strip(), []).append(at)
+        at += len(line) + 1
+    at = 0
+    while start := _HERE_DOCUMENT.search(text, at):
+        places = ends.get(start[2], [])
+        number = bisect_left(places, start.end())
+        at = start.end()
+        if number < len(places):
+            yield text[at : places[number]]
+            at = places[number]

@@ -18,6 +18,7 @@ _MOST_CANDIDATES = 256
 _MOST_BRACES = 40
 _MOST_VALUES = 16
 _LONGEST_PATH = 4_096
+_LONGEST_WRITTEN = 2 * _LONGEST_PATH
 _GLOB = re.compile(r"[*?[]")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 _EVERYTHING = re.compile(r"\.?[*?]*\*[*?]*|\.\[!?\^?\.\]\*|\*\.\*")
@@ -33,8 +34,9 @@ _ECHO = re.compile(r"\s*(?:echo|printf)\s+([^|;&<>]*)")
 _ASSIGNMENT = re.compile(
     r"(?:^|[\s;&|({])([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|\\.|[^\s;&|()'\"])*)"
 )
+_PLAIN = re.compile(r"[^\\$`'\"]+")
 _ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'")
-_OPERATOR = re.compile(r"\d*(?:&>>|<<<|<<-|>>|>\||&>|>&|<>|<<|<|>)|&&|\|\||[;&|()\n]")
+_OPERATOR = re.compile(r"\d{0,9}(?:&>>|<<<|<<-|>>|>\||&>|>&|<>|<<|<|>)|&&|\|\||[;&|()\n]")
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,9 @@ class Expander:
 
     def texts(self, raw: str) -> list[str | None]:
         """What the written word `raw` may stand for; None among them: what isn't known. Globs stay,
-        quoted ones as `[*]`."""
+        quoted ones as `[*]`. Of what is too long for a path nothing is known."""
+        if len(raw) > _LONGEST_WRITTEN:
+            return [None]
         words = islice(_braces(raw), _MOST_CANDIDATES)
         found: dict[str | None, None] = {}
         for word in words:
@@ -297,6 +301,10 @@ def _pieces(word: str) -> Iterator[tuple[str, str]]:
     """Parts of a written word: plain, quoted, parameter or command, each with its text."""
     at = 0
     while at < len(word):
+        if run := _PLAIN.match(word, at):
+            yield "plain", run[0]
+            at = run.end()
+            continue
         end = _unit(word, at)
         unit, at = word[at:end], end
         if found := _SUBSTITUTION.fullmatch(unit):
@@ -315,8 +323,6 @@ def _pieces(word: str) -> Iterator[tuple[str, str]]:
         elif unit == "$":
             yield "parameter", word[at - 1 :]
             return
-        else:
-            yield "plain", unit
 
 
 def _braces(raw: str) -> Iterator[str]:

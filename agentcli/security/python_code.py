@@ -28,7 +28,7 @@ _PATH_WRITING = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_t
 _MODULES = {"os", "shutil", "io", "codecs", "pathlib", "builtins", "posix"}
 _PATH_MAKERS = {"Path", "PosixPath", "home", "cwd", "expanduser", "resolve", "absolute"}
 _MODES = re.compile(r"[rbt]*[wax+][rwabxt+]*")
-_MAGIC = re.compile(r"^\s*(?:!|%sx |%system |%%(?:bash|sh)\b[^\n]*\n)(.+)", re.MULTILINE)
+_MAGIC = re.compile(r"^[ \t]*(?:!|%sx |%system |%%(?:bash|sh)\b[^\n]*\n)(.+)", re.MULTILINE)
 
 
 @dataclass
@@ -43,14 +43,14 @@ class PythonCode:
 
 
 def read_python(code: str, home: str, cwd: str) -> PythonCode:
-    """Never raises: code that can't be parsed has its text and its shell lines only."""
-    found = PythonCode([line.strip() for line in _MAGIC.findall(code)])
+    """Never raises: code that can't be parsed, or is nested too deeply, has its text and its shell
+    lines only."""
+    shell_lines = [line.strip() for line in _MAGIC.findall(code)]
+    found = PythonCode([*shell_lines])
     try:
-        tree = ast.parse(code)
+        _Reader(found, home, cwd).visit(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        found.texts.append(code)
-        return found
-    _Reader(found, home, cwd).visit(tree)
+        return PythonCode(shell_lines, texts=[code])
     return found
 
 

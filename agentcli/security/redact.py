@@ -1,23 +1,21 @@
 """Secrets masked in whatever is recorded or shown.
 
-Known values are found as they are and in the forms in which a command would carry them off: base64
-at any offset, hexadecimal, percent-encoded. Others are found by the forms that their issuers give
-them for that purpose. A pattern is only tried where its fixed part occurs, which keeps 1 MB of
+Known values are found in every spelling (`known_values`), others by the forms that their issuers
+give them for that purpose. A pattern is only tried where its fixed part occurs, which keeps 1 MB of
 ordinary output below 20 ms.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote, quote_plus
+
+from agentcli.security.known_values import KnownValues, overlap
 
 MASK = "[redacted]"
 _SHORTEST_SECRET = 8
-_SHORTEST_ENCODED = 10
 _SHORT_TEXT = 2_000
 """Below this, one search for all fixed parts is faster than one for each."""
 _LONGEST_OPEN = 8_000
@@ -48,7 +46,12 @@ _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("SG.",), r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
     (("dop_v1_",), r"dop_v1_[0-9a-f]{64}"),
-    (("eyJ",), r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    (
+        (".eyJ",),
+        # What follows is looked at once for each run of letters, however many eyJ are in it.
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8})"
+        r"([A-Za-z0-9_-]*?)eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]++\.[A-Za-z0-9_-]+",
+    ),
     (("Bearer ", "bearer "), rf"([Bb]earer +){_HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,}}=*"),
     (("Basic ", "basic "), r"([Aa]uthorization['\"]?: *['\"]?[Bb]asic +)[A-Za-z0-9+/]{8,}=*"),
     (
@@ -69,7 +72,7 @@ _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 _LONGEST_WORDS = 30
 """Of those around a fixed part that belong to the form: `Authorization: Basic `."""
-_ANCHORS = sorted({anchor for anchors, _ in _FORMS for anchor in anchors})
+_ANCHORS = sorted({anchor.lstrip(".") for anchors, _ in _FORMS for anchor in anchors})
 _ANY_ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
 _PATTERNS = tuple((anchors, re.compile(pattern)) for anchors, pattern in _FORMS)
 
@@ -82,23 +85,21 @@ class Redactor:
     """Masks the given values and everything that has the form of a well-known kind of key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._known: set[str] = set()
-        self._forms: tuple[str, ...] = ()
+        self._known = KnownValues()
         self.learn(*values)
 
     def learn(self, *values: str) -> None:
-        """Mask these too from now on, in every encoding a command has at hand."""
-        self._known |= {value for value in values if len(value) >= _SHORTEST_SECRET}
-        forms = {form for value in self._known for form in _encodings(value)}
-        self._forms = tuple(sorted(forms, key=len, reverse=True))
+        """Mask these too from now on."""
+        self._known.learn(values)
 
     def text(self, text: str) -> str:
         """`text` with its secrets masked."""
         if len(text) < _SHORTEST_SECRET:
             return text
-        for form in self._forms:
-            if form in text:
-                text = text.replace(form, MASK)
+        if spans := self._known.spans(text):
+            ends, starts = [0, *(end for _, end in spans)], [*(start for start, _ in spans), None]
+            kept = zip(ends, starts, strict=True)
+            text = MASK.join(text[start:end] for start, end in kept)
         if len(text) < _SHORT_TEXT and not _ANY_ANCHOR.search(text):
             return text
         for anchors, pattern in _PATTERNS:
@@ -109,27 +110,25 @@ class Redactor:
     def settled(self, text: str) -> int:
         """How much of `text`, the newest part of a stream, can be masked and passed on: from there
         on a secret may have begun that what is still to come completes."""
-        end = len(text)
         tail = text[-_LONGEST_OPEN:]
-        for form in self._forms:
-            end = min(end, len(text) - _overlap(tail, form))
+        before = len(text) - len(tail)
+        end = self._known.open_from(tail)
         token = len(tail.rstrip(_TOKEN))
         if found := _ANY_ANCHOR.search(tail, max(token - _LONGEST_WORDS, 0)):
-            start = min(max(found.start() - _LONGEST_WORDS, 0), token)
-            end = min(end, len(text) - len(tail) + start)
+            end = min(end, max(found.start() - _LONGEST_WORDS, 0), token)
         for start_text in _STARTS:
-            end = min(end, len(text) - _overlap(tail, start_text))
+            end = min(end, len(tail) - overlap(tail, start_text))
         block = tail.rfind("-----BEGIN ")
         if block >= 0 and "-----END " not in tail[block:] and _OPEN_BLOCK.match(tail, block):
-            end = min(end, len(text) - len(tail) + block)
-        return self._before_secret(text, max(end, 0))
+            end = min(end, block)
+        return self._before_secret(text, before + end)
 
     def _before_secret(self, text: str, end: int) -> int:
         """`end`, or where the secret begins that it would cut in two."""
         first = max(end - _LONGEST_OPEN, 0)
-        for form in self._forms:
-            at = text.find(form, max(end - len(form) + 1, 0), end + len(form) - 1)
-            end = at if at >= 0 else end
+        for start, stop in self._known.spans(text[first : end + _LONGEST_OPEN]):
+            if first + start < end < first + stop:
+                end = first + start
         if not _ANY_ANCHOR.search(text, first):
             return end
         for _, pattern in _PATTERNS:
@@ -159,26 +158,3 @@ class Redactor:
 def _masked(match: re.Match[str]) -> str:
     """A form may begin with a group of words that are no secret."""
     return (match[1] if match.re.groups else "") + MASK
-
-
-def _encodings(value: str) -> Iterator[str]:
-    yield value
-    data = value.encode(errors="surrogatepass")
-    forms = [data.hex(), data.hex().upper()]
-    forms += [quote(value, safe="", errors="replace"), quote_plus(value, errors="replace")]
-    for before in range(3):
-        # Of what stands around the value, some bits are in the first and in the last character.
-        first = -(-before * 8 // 6)
-        last = (before + len(data)) * 8 // 6
-        for alphabet in (b"+/", b"-_"):
-            encoded = base64.b64encode(bytes(before) + data, altchars=alphabet).decode()
-            forms.append(encoded[first:last])
-    yield from (form for form in forms if len(form) >= _SHORTEST_ENCODED)
-
-
-def _overlap(text: str, wanted: str) -> int:
-    """Length of the longest end of `text` that begins `wanted` and is not all of it."""
-    for size in range(min(len(wanted) - 1, len(text)), 0, -1):
-        if text.endswith(wanted[:size]):
-            return size
-    return 0

@@ -31,6 +31,7 @@ from agentcli.security import risk_categories as table
 from agentcli.security.commands import is_read_only, only_reads, parse_script
 from agentcli.security.effects import Effect, deletes_unknown, effects
 from agentcli.security.paths import Expander, Target, written_words
+from agentcli.security.patience import Patience
 from agentcli.security.python_code import read_python
 from agentcli.security.script import Script, SimpleCommand, Words
 from agentcli.security.wrappers import INTERPRETERS, SHELLS, command_name
@@ -50,6 +51,7 @@ _WRAPPED = re.compile(
     r"|while|!)(?: -\S+)* )*"
 )
 _LONGEST_LINE = 20_000
+_LONGEST_S = 5.0
 _RUNS_TEXT = SHELLS | {"eval", "source", "."}
 
 
@@ -93,7 +95,10 @@ def _command(action: CmdRunAction, borders: Borders, cwd: str) -> Rating:
 
 def _script_risk(text: str, script: Script, expander: Expander, borders: Borders) -> str:
     """Why a script is of high risk; "" when nothing says so."""
+    patience = Patience(_LONGEST_S)
     for command in script.commands:
+        if patience.is_over():
+            return "it would take too long to judge"
         reason = (
             _categorised(_line(command.words))
             or _as_root(command)

@@ -19,14 +19,14 @@ _WORDS = frozenset(
 )
 
 
-def agree(text: str, root: Node, found: list[Token]) -> bool:
-    """Whether the tree has the words and operators of the other reader, grouped as by it."""
+def agree(text: str, data: bytes, root: Node, found: list[Token]) -> bool:
+    """Whether the tree of `text`, which is `data` in UTF-8, has the words and operators of the
+    other reader, grouped as by it."""
     if not text.isascii():
         offsets = [0]
         for character in text:
-            offsets.append(offsets[-1] + len(character.encode()))
+            offsets.append(offsets[-1] + len(character.encode("utf-8", "surrogatepass")))
         found = [Token(offsets[t.start], offsets[t.end], t.separates) for t in found]
-    data = text.encode()
     ours = [t for t in found if not (t.separates and data[t.start : t.end] == b"\n")]
     spans = [span for span in leaf_spans(root) if data[slice(*span)].strip()]
     if spans != [(t.start, t.end) for t in ours]:
@@ -37,14 +37,14 @@ def agree(text: str, root: Node, found: list[Token]) -> bool:
         bisect_right(separators, start) < bisect_left(separators, end) for start, end in commands
     )
     starts = {t.start for t in found}
-    return not merged and all(start in starts for start, _ in commands) and _not_split(root)
+    return not merged and all(start in starts for start, _ in commands) and _not_split(root, data)
 
 
-def _not_split(root: Node) -> bool:
+def _not_split(root: Node, data: bytes) -> bool:
     """No command begins where another one ended with only blanks between."""
-    last_end, data = -1, root.text or b""
+    last_end = -1
     for start, end in _command_spans(root):
-        between = data[last_end - root.start_byte : start - root.start_byte]
+        between = data[last_end:start]
         if last_end >= 0 and not between.strip(b" \t"):
             return False
         last_end = end

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.security.grammar import Unreadable, read
+from agentcli.security.patience import Patience
 from agentcli.security.script import Redirect, Script, SimpleCommand, Words
 from agentcli.security.shell_check import agree, leaf_spans
 from agentcli.security.shell_words import Word, decode, strange_characters, tokens
 from agentcli.security.wrappers import command_name, unwrap
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 _MAX_DEPTH = 8
-_MAX_CHARS = 100_000
-_MOST_PIPES = 2_000
-"""The grammar takes ever longer for each further one: 0.1 s for so many."""
+_PARSING_S = 1.0
+_MOST_PARTS = 500
+"""Commands of a script, and variables that it sets: each is judged in the light of the others."""
 _PASSED_THROUGH = frozenset(
     """program list negated_command do_group if_statement elif_clause else_clause while_statement
     for_statement case_statement case_item c_style_for_statement string string_content
@@ -44,19 +46,16 @@ FUNCTION = "it defines a function, which changes what later words mean"
 ARITHMETIC = "arithmetic can run commands that hide in variables"
 
 
-@functools.cache
-def _parser() -> Parser:
-    from tree_sitter import Language, Parser
-    from tree_sitter_bash import language
-
-    return Parser(Language(language()))
-
-
 @functools.lru_cache(maxsize=256)
 def parse_script(text: str) -> Script:
     """Every command that running `text` in bash may run. Never raises: what can't be judged whole
     says so in `unclear`, with the commands that were found all the same."""
-    return _parse(text, _Around(), 0)
+    try:
+        return _parse(text, _Around(), _Limits())
+    except Unreadable as reason:
+        return _unread(str(reason))
+    except RecursionError:
+        return _unread("it is nested too deeply")
 
 
 @dataclass(frozen=True)
@@ -70,22 +69,33 @@ class _Around:
     piped_from: SimpleCommand | None = None
 
 
-def _parse(text: str, around: _Around, depth: int, cwd: str | None = None) -> Script:
+@dataclass
+class _Limits:
+    """What a script and those within it may take together."""
+
+    patience: Patience = field(default_factory=lambda: Patience(_PARSING_S))
+    parts: int = 0
+
+    def count(self, parts: int = 1) -> None:
+        """Raises Unreadable beyond the limit."""
+        self.parts += parts
+        if self.parts > _MOST_PARTS:
+            raise Unreadable("it has too many parts")
+
+
+def _parse(
+    text: str, around: _Around, limits: _Limits, depth: int = 0, cwd: str | None = None
+) -> Script:
+    """Raises Unreadable and RecursionError."""
     if depth > _MAX_DEPTH:
-        return _unread("its parts are nested too deeply")
-    if len(text) > _MAX_CHARS or text.count("|") > _MOST_PIPES:
-        return _unread("it is too long to judge")
-    strange = strange_characters(text) or _strange_line_ends(text)
-    source = text.encode("utf-8", "replace")
-    root = _parser().parse(source).root_node
-    reader = _Reader(source, depth, cwd)
-    try:
-        reader.visit(root, around)
-        found = tokens(text)
-        verified = found is not None and agree(source.decode(), root, found)
-    except RecursionError:
-        return _unread("it is nested too deeply")
-    if strange:
+        raise Unreadable("its parts are nested too deeply")
+    source = text.encode("utf-8", "surrogatepass")
+    root = read(text, source, limits.patience)
+    reader = _Reader(source, limits, depth, cwd)
+    reader.visit(root, around)
+    found = tokens(text)
+    verified = found is not None and agree(text, source, root, found)
+    if strange := strange_characters(text) or _strange_line_ends(text):
         reader.doubts.insert(0, strange)
     if root.has_error:
         reader.doubt(_SYNTAX)
@@ -93,6 +103,7 @@ def _parse(text: str, around: _Around, depth: int, cwd: str | None = None) -> Sc
         reader.doubt(_TWO_WAYS)
     commands = reader.commands
     if reader.named:
+        limits.count(len(reader.named))
         named = tuple(reader.named)
         commands = [replace(c, assignments=(*named, *c.assignments)) for c in commands]
     doubts = tuple(reader.doubts)
@@ -120,6 +131,7 @@ def _stands_alone(assignment: Node) -> bool:
 @dataclass
 class _Reader:
     source: bytes
+    limits: _Limits
     depth: int
     cwd: str | None = None
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -373,12 +385,12 @@ class _Reader:
     def _unwrap(self, words: Words, written: str, around: _Around, *, globs: bool) -> None:
         levels = (*around.levels, words)
         if len(around.wrappers) > _MAX_DEPTH:
-            self.doubt("its parts are nested too deeply")
-            return
+            raise Unreadable("its parts are nested too deeply")
         inside = unwrap(words) if words else None
         if words and words[0] in _RESERVED:
             self.doubt(_SYNTAX)
         if inside is None or inside.stays or not (inside.commands or inside.scripts):
+            self.limits.count()
             self.commands.append(
                 SimpleCommand(
                     words=words,
@@ -410,7 +422,7 @@ class _Reader:
             self._nested(script, inner, runs_here=name in ("eval", "trap"))
 
     def _nested(self, text: str, around: _Around, *, runs_here: bool) -> None:
-        script = _parse(text, around, self.depth + 1, self.cwd)
+        script = _parse(text, around, self.limits, self.depth + 1, self.cwd)
         for doubt in script.doubts:
             self.doubt(doubt)
         self.verified = self.verified and script.verified

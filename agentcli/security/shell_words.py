@@ -15,7 +15,7 @@ Unknown = Literal["", "glob", "run"]
 """Why a word isn't known: it names files, or what it stands for is decided when it runs."""
 
 _EXPANDS = re.compile(r"\$[A-Za-z0-9_{(\[*@#?!$-]")
-_BLANK = re.compile(r"\s")
+_BLANK = re.compile(r"[ \t\n]")
 _HISTORY = re.compile(r"![^\s=\"(]")
 _ANSI_LETTERS = {
     "a": "\a",
@@ -94,7 +94,7 @@ def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:
         return "$", at + 1, "run" if later else ""
     if character in "`()<>;&|\n \t" or _HISTORY.match(raw, at) or _expands_braces(raw, at):
         return "", at + 1, "run"
-    if character in "*?" or (character == "[" and "]" in raw[at:]):
+    if character in "*?" or (character == "[" and raw.find("]", at) > 0):
         return character, at + 1, "glob"
     return character, at + 1, ""
 

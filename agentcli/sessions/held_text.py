@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 
+_PASSED_ON = 8
+"""Characters that the newest part of a stream begins with, for the redactor to know a secret by."""
+
 Piece = TextDelta | ReasoningDelta | ToolOutput
 
 
@@ -17,7 +20,8 @@ class Redactor(Protocol):
         none."""
 
     def settled(self, text: str) -> int:
-        """How much of `text`, the newest part of a stream, can be masked and passed on."""
+        """How much of `text`, the newest part of a stream, can be masked and passed on; at the
+        begin of a secret a few characters may be, as long as they stand before `text` next time."""
 
 
 class NoSecrets:
@@ -34,24 +38,29 @@ class HeldText:
     """Holds the end of a stream back while a secret may have begun in it."""
 
     def __init__(self) -> None:
+        self._stream: tuple[type, int | None] | None = None
         self._held: Piece | None = None
+        self._passed = ""
 
     def add(self, piece: Piece, redact: Redactor) -> Iterator[Piece]:
         """What can be passed on by now, of `piece` and what was held. An empty piece, which tells
         that time passes, always can."""
-        held, tells_time = self._held, not piece.text
-        if held is not None and _stream(held) == _stream(piece):
-            piece = replace(piece, text=held.text + piece.text)
-        else:
+        tells_time = not piece.text
+        if _stream(piece) != self._stream:
             yield from self.release(redact)
-        end = redact.settled(piece.text)
+            self._stream = _stream(piece)
+        if self._held is not None:
+            piece = replace(piece, text=self._held.text + piece.text)
+        end = max(redact.settled(self._passed + piece.text) - len(self._passed), 0)
         self._held = replace(piece, text=piece.text[end:]) if end < len(piece.text) else None
+        self._passed = (self._passed + piece.text[:end])[-_PASSED_ON:]
         if end or tells_time:
             yield replace(piece, text=redact(piece.text[:end]))
 
     def release(self, redact: Redactor) -> Iterator[Piece]:
         """What was held: nothing more comes of that stream."""
         held, self._held = self._held, None
+        self._stream, self._passed = None, ""
         if held is not None:
             yield replace(held, text=redact(held.text))
 

@@ -15,7 +15,8 @@ _PICTURES = re.compile("[\u2400-\u2426]")
 """The signs that stand for control characters here; the letters themselves are spelled out."""
 
 _PADDING = re.compile(r" {24,}")
-_AT_END = re.compile(r" +$")
+_AT_END = re.compile(r"(?<! ) +$")
+_BLANKS = re.compile(" +")
 _WORD = re.compile(r"[^\W\d_]+")
 _LOOK_ALIKE = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf]")
 """Greek, Cyrillic, Armenian, Cherokee: letters that pass for Latin ones."""
@@ -23,6 +24,8 @@ _LOOK_ALIKE = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf]")
 _OVERLAYS = re.compile("[\u0334-\u0338\u20d0-\u20ff]")
 _MOST_ACCENTS = 2
 _MOST_BLANK_LINES = 4
+_MOST_PER_COLUMN = 4
+"""Characters of visible text: a letter with its accents."""
 _NARROWEST = 8
 _GUTTER, _GOES_ON = Span("  │", "dim"), Span("  ↳", "dim")
 
@@ -70,16 +73,24 @@ def wrapped(text: str, width: int) -> list[str]:
     """`text`, made visible already, in pieces of at most `width` columns, broken after blanks
     where that wastes little."""
     width = max(width, _NARROWEST)
-    pieces = []
-    while cells(text) > width:
-        end = _fitting(text, width)
-        blank = text.rfind(" ", end // 2, end)
+    pieces: list[str] = []
+    carried, at = "", 0
+    while True:
+        ahead = carried + text[at : at + _MOST_PER_COLUMN * width]
+        end = _fitting(ahead, width)
+        if end == len(ahead) and at + end - len(carried) >= len(text):
+            return [*pieces, ahead]
+        blank = ahead.rfind(" ", end // 2, end)
         end = end if blank < 0 else blank + 1
-        kept = text[:end].rstrip(" ")
+        kept = ahead[:end].rstrip(" ")
         pieces.append(kept + "␣" * (end - len(kept)))
-        rest = text[end:].lstrip(" ")
-        text = "␣" * (len(text) - end - len(rest)) + rest
-    return [*pieces, text]
+        if end < len(carried):
+            carried = carried[end:]
+            continue
+        at += end - len(carried)
+        blanks = _BLANKS.match(text, at)
+        carried = "␣" * len(blanks[0]) if blanks else ""
+        at += len(carried)
 
 
 def _wrapped(line: Text, width: int) -> Iterator[Line]:

@@ -556,11 +556,34 @@ def test_what_is_too_long_to_be_checked_is_blocked(blocked):
         "rm -rf " + "{a,b}" * 30,
         "rm " + "$A " * 500,
         "f" * 90_000,
-        "echo \x00 \ud800",
-        "rm -rf \x00",
+        "echo \ud800",
     ],
-    ids=["doubling", "braces", "variables", "one word", "surrogate", "nul"],
+    ids=["doubling", "braces", "variables", "one word", "surrogate"],
 )
 def test_hostile_text_neither_fails_nor_grows(blocked, command):
     assert blocked(CmdRunAction(command=command)) == ""
     assert blocked(IPythonRunCellAction(code=command)) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("rm -rf \x00", "the character NUL"),
+        ("echo " + "(" * 600, "nested too deeply"),
+        ("bash -c '" + "(" * 600 + "'", "nested too deeply"),
+        ("true;" * 600, "too many parts"),
+        ("true|" * 2_100, "too long"),
+        (">" * 99_000, "too long"),
+        ("cat <<ende-é\nende-é\nrm -rf /", "other letters than those of ASCII"),
+    ],
+)
+def test_what_the_parser_does_not_bear_is_blocked(blocked, command, why):
+    assert why in blocked(CmdRunAction(command=command))
+
+
+def test_arguments_nested_too_deeply_are_blocked(blocked):
+    nested: object = "a"
+    for _ in range(950):
+        nested = [nested]
+    action = MCPAction(server="s", name="n", arguments={"a": nested})
+    assert "nested too deeply" in blocked(action)
