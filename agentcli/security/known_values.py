@@ -28,7 +28,6 @@ _LINE = 76
 """Characters in which base64 breaks its lines."""
 
 _ALPHANUMERIC = frozenset(string.ascii_letters + string.digits)
-_IN_WORDS = "".join(sorted(_ALPHANUMERIC)) + "._~+/:%@=-"
 _BETWEEN = bytes(code for code in range(256) if chr(code) not in _ALPHANUMERIC)
 
 Span = tuple[int, int]
@@ -77,7 +76,7 @@ class KnownValues:
     def open_from(self, text: str) -> int:
         """From where on one may have begun that the end of `text` breaks off; its length if none
         has. One that is spread over several words counts from its last word only."""
-        word = len(text.rstrip(_IN_WORDS))
+        word = max(map(text.rfind, " \n\t")) + 1
         start = min((len(text) - overlap(text, form) for form in self._exact), default=len(text))
         places = [at for at in range(word, len(text)) if text[at] in _ALPHANUMERIC]
         letters = _squeezed(text[word:])
