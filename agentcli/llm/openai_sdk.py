@@ -11,9 +11,9 @@ from agentcli.llm.classify import classify, http_failure
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
     Endpoint,
+    ReplySize,
     check_event_stream,
     check_object,
-    http_client,
     sent_events,
     text_lines,
     unknown_failure,
@@ -28,17 +28,20 @@ class OpenAIClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._size = ReplySize()
         self._client: Any = None
 
     def connect(self) -> None:
         with lazily("openai"):
             import openai
 
+            from agentcli.llm.bounded_http import http_client
+
             self._client = openai.OpenAI(
                 api_key=self._endpoint.api_key or "none",
                 base_url=self._endpoint.base_url,
                 default_headers=dict(self._endpoint.headers),
-                http_client=http_client(self._endpoint),
+                http_client=http_client(self._endpoint, self._size),
                 max_retries=0,
             )
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
-from agentcli.errors import AgentError, ConfigError, LLMError, LLMErrorKind
+from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.messages import Message, Reply, Request, ToolCall
 
@@ -40,8 +40,14 @@ _LONGEST_ID = 32
 
 log = logging.getLogger(__name__)
 
-_KEEP_ALIVE_S = 300.0
-"""A connection should outlast a command; one that the server has closed is noticed and replaced."""
+_BYTES_PER_TOKEN = 1_000
+"""Of a stream: what servers write around a token has some 300."""
+_BYTES_BESIDE = 24_000_000
+"""OpenAI's Responses say the whole reply four times more."""
+_LARGEST_WHOLE = 16_000_000
+"""Bytes of an answer that is no stream."""
+_LARGEST_EVENT = 8_000_000
+"""Characters of a server-sent event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,17 @@ class Endpoint:
         """`members` of a request body, what the user adds to it, less what the user leaves out."""
         wanted = {**members, **self.extra_body}
         return {name: value for name, value in wanted.items() if name not in self.drop_params}
+
+
+@dataclass
+class ReplySize:
+    """How long the answer that comes next may be."""
+
+    most_bytes: int = _LARGEST_WHOLE
+
+    def expect(self, request: Request, *, stream: bool) -> None:
+        streamed = _BYTES_BESIDE + _BYTES_PER_TOKEN * request.max_output_tokens
+        self.most_bytes = streamed if stream else _LARGEST_WHOLE
 
 
 class Provider(Protocol):
@@ -231,26 +248,6 @@ def join_object(head: Mapping[str, Any], **arrays: bytes) -> bytes:
     return b"{" + b",".join(members) + b"}"
 
 
-def http_client(endpoint: Endpoint) -> Any:
-    """The HTTP client both SDKs are given: no redirects, so that neither prompt nor key ever
-    follows one to another place; certificates are loaded only where TLS is spoken."""
-    import httpx2
-
-    timeout = httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s)
-    try:
-        return httpx2.Client(
-            follow_redirects=False,
-            limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
-            timeout=timeout,
-            verify=not endpoint.base_url.startswith("http://"),
-        )
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"no connection can be made to {endpoint.base_url}: {error}",
-            hint="look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
-        ) from error
-
-
 @contextmanager
 def reading() -> Iterator[None]:
     """Within it, an answer that can't be taken apart is the server's fault, and a BAD_RESPONSE."""
@@ -278,9 +275,10 @@ def unknown_failure(origin: str, error: BaseException) -> LLMError:
 
 def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """Lines that end in LF, CR or CRLF and in nothing else: the separators that Unicode knows may
-    stand in JSON. Raises UnicodeDecodeError."""
+    stand in JSON. Raises UnicodeDecodeError, and LLMError for one that is too long."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     pending: list[str] = []
+    length = 0
     after_cr = False
     for chunk in chunks:
         text = decoder.decode(chunk)
@@ -293,8 +291,10 @@ def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
         *whole, rest = text.split("\n")
         for line in whole:
             yield "".join([*pending, line])
-            pending = []
+            pending, length = [], 0
         pending.append(rest)
+        length += len(rest)
+        _check_length(length)
     decoder.decode(b"", final=True)
     yield "".join(pending)
 
@@ -306,13 +306,24 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
     """
     data: list[str] = []
+    length = 0
     for line in chain(lines, [""]):
         if line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
+            length += len(line)
+            _check_length(length)
         elif not line and data:
-            text, data = "\n".join(data).strip(), []
+            text, data, length = "\n".join(data).strip(), [], 0
             if text:
                 yield {} if text == "[DONE]" else check_object(json.loads(text))
+
+
+def _check_length(length: int) -> None:
+    if length > _LARGEST_EVENT:
+        raise LLMError(
+            LLMErrorKind.BAD_RESPONSE,
+            f"the server sent an event of more than {_LARGEST_EVENT / 1e6:.0f} MB",
+        )
 
 
 def lively(items: Iterable[StreamItem]) -> Iterator[StreamItem]:

@@ -18,6 +18,7 @@ from agentcli.llm.classify import classify, http_failure, stream_error
 from agentcli.llm.lazy_sdk import lazily
 from agentcli.llm.provider import (
     Endpoint,
+    ReplySize,
     StillAlive,
     StreamItem,
     WireParts,
@@ -25,7 +26,6 @@ from agentcli.llm.provider import (
     check_event_stream,
     check_object,
     dump,
-    http_client,
     join_object,
     lively,
     reading,
@@ -92,6 +92,7 @@ class _Group:
 class AnthropicMessages:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._size = ReplySize()
         self._parts = WireParts(self._wire)
         self._groups: list[_Group] = []
         self._grouped = 0
@@ -101,11 +102,13 @@ class AnthropicMessages:
         with lazily("anthropic"):
             import anthropic
 
+            from agentcli.llm.bounded_http import http_client
+
             self._client = anthropic.Anthropic(
                 api_key=self._endpoint.api_key or "none",
                 base_url=self._endpoint.base_url,
                 default_headers=dict(self._endpoint.headers),
-                http_client=http_client(self._endpoint),
+                http_client=http_client(self._endpoint, self._size),
                 max_retries=0,
             )
 
@@ -113,6 +116,7 @@ class AnthropicMessages:
         import anthropic
 
         body = self._body(request)
+        self._size.expect(request, stream=self._endpoint.stream)
         options = {"headers": {"content-type": "application/json"}}
         post = partial(
             self._client.post, "/v1/messages", cast_to=object, content=body, options=options

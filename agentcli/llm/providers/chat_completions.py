@@ -65,6 +65,7 @@ class ChatCompletions(OpenAIClient):
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
+        self._size.expect(request, stream=self._endpoint.stream)
         with reading():
             if not self._endpoint.stream:
                 yield parse_reply(self.post("/chat/completions", body), self._endpoint.name)

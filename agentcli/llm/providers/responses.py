@@ -53,6 +53,7 @@ class Responses(OpenAIClient):
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
+        self._size.expect(request, stream=self._endpoint.stream)
         with reading():
             if not self._endpoint.stream:
                 yield parse_reply(self.post("/responses", body), self._endpoint.name)

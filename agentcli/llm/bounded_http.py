@@ -1,0 +1,99 @@
+"""The HTTP client both SDKs are given. What a server answers is bounded while it comes, so that no
+answer, and no few bytes that unpack to many, takes more memory than a reply may need.
+
+Imported with the SDKs: until then nobody needs an HTTP client.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import httpx2
+
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+from agentcli.llm.provider import Endpoint, ReplySize
+
+_KEEP_ALIVE_S = 300.0
+"""A connection should outlast a command; one that the server has closed is noticed and replaced."""
+_LARGEST_ERROR = 1_000_000
+"""Bytes of the answer to a request that was refused; of more, the rest is not read."""
+_PIECE = 1 << 16
+_PACKED = ("gzip", "x-gzip", "deflate")
+
+
+def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
+    """No redirects, so that neither prompt nor key ever follows one to another place; certificates
+    are loaded only where TLS is spoken. `size` bounds each reply, as it is when it begins."""
+
+    def bound(response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        packed = response.headers.pop("content-encoding", "identity").strip().lower()
+        response.stream = _Bounded(response.stream, packed, size.most_bytes, response.status_code)
+
+    timeout = httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s)
+    try:
+        return httpx2.Client(
+            follow_redirects=False,
+            headers={"accept-encoding": "identity"},
+            limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
+            timeout=timeout,
+            verify=not endpoint.base_url.startswith("http://"),
+            event_hooks={"response": [bound]},
+        )
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"no connection can be made to {endpoint.base_url}: {error}",
+            hint="look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        ) from error
+
+
+class _Bounded(httpx2.SyncByteStream):
+    """The body of an answer, unpacked. Raises LLMError when it is too long for a reply; that of an
+    error ends there."""
+
+    def __init__(
+        self, stream: httpx2.SyncByteStream, packed: str, most_bytes: int, status: int
+    ) -> None:
+        self._stream = stream
+        self._packed = packed
+        self._is_reply = status < 300
+        self._most_bytes = most_bytes if self._is_reply else _LARGEST_ERROR
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._most_bytes
+        for data in self._unpacked():
+            if len(data) > left:
+                break
+            left -= len(data)
+            yield data
+        else:
+            return
+        if self._is_reply:
+            raise LLMError(
+                LLMErrorKind.BAD_RESPONSE,
+                f"the server sent more than {self._most_bytes / 1e6:.0f} MB, which is no reply",
+                hint="is the base URL that of the API?",
+            )
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _unpacked(self) -> Iterator[bytes]:
+        if self._packed == "identity":
+            yield from self._stream
+            return
+        if self._packed not in _PACKED:
+            raise httpx2.DecodingError(f"it is packed as {self._packed[:40]}, which was not asked")
+        # This value of wbits takes what either of them writes.
+        unpacker = zlib.decompressobj(wbits=47)
+        try:
+            for data in self._stream:
+                while data:
+                    yield unpacker.decompress(data, _PIECE)
+                    data = unpacker.unconsumed_tail
+            yield unpacker.flush()
+        except zlib.error as error:
+            raise httpx2.DecodingError(str(error)) from error
+        if not unpacker.eof:
+            raise httpx2.DecodingError("what was packed has no end")
