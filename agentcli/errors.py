@@ -4,6 +4,7 @@ AgentError                      what a person is told in one message, never a tr
 ├── UsageError           (2)    wrong arguments, unknown or locked session
 ├── ConfigError          (3)    configuration or credentials
 ├── SessionError         (1)    a session that can't be read or written
+├── OutputError          (1)    stdout can't be written, though somebody reads it
 ├── LLMError             (4)    the provider; `kind` says what, hints say what to do
 │   └── TryAgainLater    (75)   the provider named a time beyond our patience
 ├── ToolError            (-)    the model's fault or a tool's failure: told to the model
@@ -35,6 +36,10 @@ class ConfigError(AgentError):
 
 
 class SessionError(AgentError):
+    exit_code = 1
+
+
+class OutputError(AgentError):
     exit_code = 1
 
 

@@ -20,7 +20,10 @@ def main() -> NoReturn:
     from agentcli import interrupts, programs
 
     programs.enter()
-    _open_standard_streams()
+    from agentcli.cli import streams
+    from agentcli.errors import OutputError
+
+    streams.prepare()
     interrupts.install()
     code = run(sys.argv[1:])
     interrupts.end()
@@ -28,11 +31,11 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = code or EXIT_STDOUT_CLOSED
-    except OSError as error:
+    except OutputError as error:
         from agentcli.cli.complaints import complain
 
-        complain(f"stdout can't be written: {error.strerror}")
-        code = code or 1
+        complain(error.message)
+        code = code or error.exit_code
     # The interpreter's own end would take apart thousands of modules that nobody needs any more.
     os._exit(code)
 
@@ -49,7 +52,6 @@ def run(arguments: list[str]) -> int:
         return _fail(arguments, interrupt.exit_code, interrupt.reason)
     except (BrokenPipeError, SystemExit):
         # The command-line library turns a closed pipe into an exit of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_STDOUT_CLOSED
     except OSError as error:
         # A disk that is full or read-only, a file of another user: no bug of the program.
@@ -97,20 +99,6 @@ def _dispatch(arguments: list[str]) -> int:
         command = context.command_path if context is not None else "agent"
         return _fail(arguments, 2, error.format_message(), f"see: {command} --help")
     return result if isinstance(result, int) else 0
-
-
-def _open_standard_streams() -> None:
-    """Give closed standard streams somewhere to lead to, and let no character stop the output."""
-    for fd, mode in ((0, "r"), (1, "w"), (2, "w")):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-        name = ("stdin", "stdout", "stderr")[fd]
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(fd, mode, closefd=False))
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

@@ -51,18 +51,12 @@ def export_session(
 
 
 def _write_to_stdout(pieces: Iterator[str]) -> None:
-    from agentcli.errors import SessionError
     from agentcli.ui.sanitize import printable
 
-    try:
-        for piece in pieces:
-            text = printable(piece) if sys.stdout.isatty() else piece
-            # Whatever the locale says, an export is UTF-8.
-            sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise SessionError(f"stdout can't be written: {error.strerror}") from error
+    for piece in pieces:
+        text = printable(piece) if sys.stdout.isatty() else piece
+        # Whatever the locale says, an export is UTF-8.
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 
 def _write_whole(path: Path, pieces: Iterator[str]) -> None:

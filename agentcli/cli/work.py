@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from agentcli.agent.loop import run_turn
 from agentcli.cli.complaints import complain, internal_error
 from agentcli.cli.trust import Loaded, ask_trust, load_with_trust
 from agentcli.config import parse_assignment
-from agentcli.errors import AgentError, SessionError, TurnInterrupted
+from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.programs import person_environ
@@ -73,6 +72,8 @@ class Outcome:
         self._started = time.monotonic()
         self._counter = FactsCounter()
         self._exit_code: int | None = None
+        self._is_working = False
+        self._unheard: BrokenPipeError | OutputError | None = None
         self.session: Session | None = None
         self.renderer = TerminalRenderer(
             sys.stderr, quiet=options.quiet, verbose=int(options.verbose)
@@ -94,6 +95,7 @@ class Outcome:
         """Write the answer and the closing line, once. Returns the exit code."""
         if self._exit_code is None:
             interrupts.end()
+            self._is_working = False
             self._exit_code = self._tell(result, error)
         return self._exit_code
 
@@ -119,8 +121,12 @@ class Outcome:
         if writer is not None:
             writer.write_result(summary)
         elif summary.answer and not self._answer_is_on_screen():
-            print(printable(summary.answer) if sys.stdout.isatty() else summary.answer)
-        return summary.exit_code
+            answer = printable(summary.answer) if sys.stdout.isatty() else summary.answer
+            try:
+                print(answer, flush=True)
+            except (BrokenPipeError, OutputError) as failure:
+                self._unheard = failure
+        return summary.exit_code or self._tell_unheard()
 
     def _writer(self, session_id: str) -> JsonLinesWriter | None:
         if self._options.output_format == "text":
@@ -129,8 +135,34 @@ class Outcome:
             sys.stdout,
             session_id,
             result_only=self._options.output_format == "json",
-            on_closed=_stop_as_nobody_reads,
+            on_failure=self._take_failure,
         )
+
+    def begin(self) -> None:
+        """What is to be done is recorded: from now on it can be interrupted and resumed. Raises
+        TurnInterrupted where stdout has failed before."""
+        self._is_working = True
+        if self._unheard is not None:
+            self._stop(self._unheard)
+
+    def _take_failure(self, failure: BrokenPipeError | OutputError) -> None:
+        """Nothing more gets to whoever reads stdout: what is going on ends."""
+        self._unheard = failure
+        if self._is_working:
+            self._stop(failure)
+
+    def _stop(self, failure: BrokenPipeError | OutputError) -> None:
+        lost = isinstance(failure, OutputError)
+        told = "stdout can't be written" if lost else "stdout was closed"
+        interrupts.interrupt(TurnInterrupted(told, _code_of(failure)))
+
+    def _tell_unheard(self) -> int:
+        """Of an answer that did not get through; the exit code for that."""
+        if isinstance(self._unheard, OutputError):
+            session = self.session
+            kept = f"it is kept: agent sessions show {session.id}" if session else ""
+            complain(str(self._unheard), kept)
+        return _code_of(self._unheard)
 
     def _answer_is_on_screen(self) -> bool:
         return sys.stdout.isatty() and sys.stderr.isatty() and not self._options.quiet
@@ -140,6 +172,7 @@ class Outcome:
         ending = result.ending if result else None
         redact = session.redact if session else NoSecrets()
         failed = ending is not None and ending.exit_code != 0
+        lost = str(self._unheard) if isinstance(self._unheard, OutputError) else ""
         done = self._counter.facts
         return RunSummary(
             status="error" if error else ending.agent_state if ending else "",
@@ -153,7 +186,9 @@ class Outcome:
             files_changed=_files_changed(session, done),
             resume_command=_resume_command(session),
             answer=result.answer if result else "",
-            error=redact(error.message if error else ending.content if failed and ending else ""),
+            error=redact(
+                error.message if error else (ending.content or lost) if failed and ending else ""
+            ),
             hint=redact(error.hint if error else ending.hint if ending else ""),
         )
 
@@ -212,6 +247,7 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
     gc.freeze()
     how = "failed"
     try:
+        outcome.begin()
         result = run_turn(bench.agent, bench.session)
         how = result.ending.reason
         return outcome.finish(result)
@@ -244,9 +280,10 @@ def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
         return done.files_changed
 
 
-def _stop_as_nobody_reads() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    interrupts.interrupt(TurnInterrupted("stdout was closed", 141))
+def _code_of(failure: BrokenPipeError | OutputError | None) -> int:
+    if failure is None:
+        return 0
+    return failure.exit_code if isinstance(failure, OutputError) else 141
 
 
 def _write_answer(path: Path, answer: str) -> None:

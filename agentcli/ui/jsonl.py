@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from agentcli.errors import OutputError
 from agentcli.events import Action, Event, Observation, Progress, Source, event_to_dict
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
@@ -28,8 +29,8 @@ _Line = dict[str, Any]
 class JsonLinesWriter:
     """Writes a line for each event as it comes, and `result` as the last one, once.
 
-    With `result_only` that last line is all. When the reader of `stream` has gone, `on_closed` is
-    called once and nothing more is written.
+    With `result_only` that last line is all. When `stream` can't be written any more, `on_failure`
+    is called once, with the reason, and nothing more is written.
     """
 
     def __init__(
@@ -38,13 +39,13 @@ class JsonLinesWriter:
         session_id: str,
         *,
         result_only: bool = False,
-        on_closed: Callable[[], None] = lambda: None,
+        on_failure: Callable[[BrokenPipeError | OutputError], None] = lambda failure: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._stream = stream
         self._session_id = session_id
         self._result_only = result_only
-        self._on_closed = on_closed
+        self._on_failure = on_failure
         self._now = now
         self._seq = 0
         self._ended = False
@@ -178,9 +179,9 @@ class JsonLinesWriter:
                 self._stream.flush()
                 binary.write(data)
             self._stream.flush()
-        except BrokenPipeError:
+        except (BrokenPipeError, OutputError) as failure:
             self._ended = True
-            self._on_closed()
+            self._on_failure(failure)
 
 
 def result_line(summary: RunSummary) -> _Line:

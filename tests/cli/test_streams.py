@@ -35,7 +35,15 @@ def shell(agent):
     ("line", "code", "out"),
     [
         ("agent run hi <&-", 0, "Done.\n"),
-        ("agent run hi >&-", 0, ""),
+        ("agent run hi >&-", 141, ""),
+        ("agent run hi --json >&-", 141, ""),
+        ("agent run hi --output-format json >&-", 141, ""),
+        ("agent run hi | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("agent run hi --output-format json | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("agent run hi -q | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("agent run hi >&- 2>&-", 141, ""),
+        ("agent run hi <&- >&- 2>&-", 141, ""),
+        ("agent run hi -o answer >&-; cat answer; exit 0", 0, "Done.\n"),
         ("agent run hi 2>&-", 0, "Done.\n"),
         ("agent run hi 2>/dev/full", 0, "Done.\n"),
         ("agent run hi >/dev/full", 1, ""),
@@ -49,6 +57,44 @@ def test_closed_full_and_narrow_streams(agent, serve, shell, line, code, out):
     done = shell(line)
     assert (done.returncode, done.stdout) == (code, out), done.stderr
     assert "Traceback" not in done.stderr
+
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize("flags", ["", "-q", "--json", "--json -q", "--output-format json"])
+def test_a_full_device_is_told_and_the_session_is_whole(agent, serve, shell, flags):
+    agent.use(serve([Reply("Done."), Reply("Done again.")]))
+    done = shell(f"agent run hi {flags} >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.count(f"stdout can't be written: {FULL}") == 1
+    assert "Traceback" not in done.stderr
+    again = shell("agent resume --last 'go on'")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("Done")
+
+
+def test_a_full_disk_under_the_answer_s_file_is_told(agent, serve):
+    agent.use(serve([Reply("Done.")]))
+    done = agent("run", "hi", "-o", "/dev/full")
+    assert done.returncode == 1
+    assert done.stdout == "Done.\n"
+    assert f"/dev/full can't be written: {FULL}" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["run hi -m", "run hi --json -m", "run", "nothing --json"])
+def test_a_refusal_keeps_its_exit_code_when_nobody_reads(shell, line):
+    whole = shell(f"agent {line}")
+    for nowhere in ("/dev/full", "&-"):
+        done = shell(f"agent {line} >{nowhere}")
+        assert done.returncode == whole.returncode in (2, 3)
+        assert done.stderr == whole.stderr
+
+
+@pytest.mark.parametrize("command", ["sessions list --json", "config show", "--help", "schema"])
+def test_other_commands_tell_a_full_device_too(shell, command):
+    done = shell(f"agent {command} >/dev/full")
+    assert (done.returncode, done.stderr) == (1, f"agent: stdout can't be written: {FULL}\n")
 
 
 @pytest.mark.parametrize(

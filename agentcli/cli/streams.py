@@ -1,0 +1,67 @@
+"""The standard streams as the rest may take them to be: open, and fit for every character."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from agentcli.errors import OutputError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from _typeshed import ReadableBuffer
+
+
+def prepare() -> None:
+    """Give closed streams somewhere to lead to, and let no character stop the output.
+
+    A closed stdout becomes a pipe that nobody reads, which is what it comes to.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            _stand_in(fd)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout = _stdout()
+
+
+def _stand_in(fd: int) -> None:
+    """The descriptor that is free is the next one to be given."""
+    if fd != 1:
+        os.open(os.devnull, os.O_RDWR)
+        return
+    reader, writer = os.pipe()
+    os.dup2(writer, 1)
+    for end in {reader, writer} - {1}:
+        os.close(end)
+
+
+def _stdout() -> TextIO:
+    encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
+    file = _Stdout(1, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=encoding,
+        errors="backslashreplace",
+        line_buffering=file.isatty(),
+    )
+
+
+class _Stdout(io.FileIO):
+    """Fails once: what is still to be written then has nowhere to go, and the end of the process
+    must not fail for it again. Raises BrokenPipeError, and OutputError for any other reason."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise OutputError(f"stdout can't be written: {error.strerror}") from error
