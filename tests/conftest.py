@@ -24,6 +24,15 @@ MODELS = {
 }
 
 
+_MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+"""Runs a command from a small process: the memory of what starts one counts as its own."""
+
+
 @dataclass
 class Agent:
     """Runs `agent` in `workspace` with nothing of the real user's environment."""
@@ -62,6 +71,21 @@ class Agent:
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def measured(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, float]:
+        """Exit code, what was told on stderr, and the most memory that the run took, in MB."""
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *self.command, *arguments],
+            cwd=self.workspace,
+            env=self.environment,
+            input=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
+        )
+        told, _, peak = done.stderr.decode().rstrip().rpartition("\n")
+        assert "Traceback" not in told, told
+        return done.returncode, told, int(peak) / 1000
 
     def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
         settings = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.run import attached, piped_beside
+from agentcli.cli.run import attached, piped_beside, told
 from agentcli.programs import person_environ
 
 if TYPE_CHECKING:
@@ -115,21 +115,19 @@ class Reopening:
             self._tell_standing(session)
             return outcome.subscribers(session)
 
-        message = stdin.read_task() if self._message == "-" else self._message
-        piped = (
-            piped_beside(wiring, self._flags.no_stdin or self._message == "-") if message else None
-        )
+        message, piped = self._message, None
+        if message == "-":
+            message, piped = None, stdin.read_task()
+        elif message:
+            piped = piped_beside(wiring, self._flags.no_stdin)
         image_urls = attached(self._images)
-        heard = (message or "").encode() if self._message == "-" else piped.data if piped else b""
-        with stdin.kept_on_failure(heard):
+        with stdin.kept_on_failure(piped):
             bench = wiring.reopen(
-                self._folder, subscribers, self._flags.model, has_message=bool(message)
+                self._folder, subscribers, self._flags.model, has_message=piped is not None
             )
-            if message and piped is not None:
+            if piped is not None:
                 with bench.closed_on_failure():
-                    limit = wiring.settings.input.stdin_max_bytes
-                    said = stdin.with_piped(message, piped, bench.session.outputs, limit)
-                    bench.say(said, image_urls)
+                    bench.say(told(wiring, bench, message, piped), image_urls)
         return bench
 
     def _tell_standing(self, session: Session) -> None:

@@ -84,20 +84,14 @@ class _Starting:
         name = self._checked_name(wiring)
         # What can be known to be wrong is told before anyone waits for the end of a pipe.
         ready = wiring.prepare()
-        limit = wiring.settings.input.stdin_max_bytes
         if all_piped:
-            task, piped = stdin.read_task(), stdin.Piped(b"", whole=True)
-            heard = task.encode()
-            if len(heard) > limit:
-                task, piped = "The task was piped in:", stdin.Piped(heard, whole=True)
+            task, piped = None, stdin.read_task()
         else:
             piped = piped_beside(wiring, self._no_stdin)
-            heard = piped.data
-        with stdin.kept_on_failure(heard):
+        with stdin.kept_on_failure(piped):
             bench = wiring.create(outcome.subscribers, name, ready)
             with bench.closed_on_failure():
-                said = stdin.with_piped(task or "", piped, bench.session.outputs, limit)
-                bench.say(said, image_urls)
+                bench.say(told(wiring, bench, task, piped), image_urls)
         return bench
 
 
@@ -126,10 +120,20 @@ def attached(images: Sequence[Path]) -> tuple[str, ...]:
     return tuple(urls)
 
 
+def told(wiring: Wiring, bench: Workbench, message: str | None, piped: stdin.Piped) -> str:
+    """What the person says by arguments and stdin; without `message` stdin is all of it."""
+    from agentcli.cli import stdin
+
+    outputs, limit = bench.session.outputs, wiring.settings.input.stdin_max_bytes
+    if message is None:
+        return stdin.said(piped, outputs, limit)
+    return stdin.with_piped(message, piped, outputs, limit)
+
+
 def piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:
     from agentcli.cli import stdin
 
     if no_stdin or not stdin.is_piped():
-        return stdin.Piped(b"", whole=True)
+        return stdin.Piped()
     waits = wiring.settings.input
     return stdin.read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, stdin.tell_on_stderr)

@@ -5,50 +5,92 @@ from __future__ import annotations
 import codecs
 import os
 import select
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 
 from agentcli.errors import UsageError
 from agentcli.ui.sanitize import say
 
 _CHUNK = 1 << 16
-_MAX_BYTES = 50_000_000
+_MOST_BYTES = 50_000_000
+"""As many as are kept of a command's output."""
+_IN_MEMORY = 1_000_000
 _EXCERPT_SHARE = 4
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Piped:
-    """What came through the pipe; `whole` is False when it was not waited for to its end."""
+    """What came through the pipe, in memory or, if it is long, in a file without a name; `whole` is
+    False when it was not waited for to its end."""
 
-    data: bytes
-    whole: bool
+    whole: bool = True
+    size: int = 0
+    _file: SpooledTemporaryFile[bytes] = field(
+        default_factory=partial(SpooledTemporaryFile, _IN_MEMORY)
+    )
 
-    @property
-    def text(self) -> str | None:
-        """As text, or None when it is none."""
-        for encoding in ("utf-8-sig", "utf-16"):
-            if encoding == "utf-16" and not self.data.startswith(
-                (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-            ):
-                continue
-            try:
-                text = self.data.decode(encoding)
-            except UnicodeDecodeError:
-                continue
-            return None if "\0" in text else text
-        if b"\0" in self.data:
-            return None
-        return self.data.decode("latin-1") if _mostly_text(self.data) else None
+    @classmethod
+    def of(cls, data: bytes) -> Piped:
+        piped = cls()
+        piped.add(data)
+        return piped
 
+    def add(self, data: bytes) -> None:
+        """Only before anything of it is read."""
+        self._file.write(data)
+        self.size += len(data)
 
-def _mostly_text(data: bytes) -> bool:
-    odd = sum(byte < 32 and byte not in (9, 10, 12, 13, 27) for byte in data[:8192])
-    return odd * 50 < len(data[:8192])
+    def encoding(self) -> str | None:
+        """That of its text; None when it is none."""
+        start = self._read(0, 8192)
+        tried = _UTF16.get(start[:2], "utf-8")
+        if self._is_text(tried):
+            return tried
+        odd = sum(byte < 32 and byte not in (9, 10, 12, 13, 27) for byte in start)
+        return "latin-1" if self._is_text("latin-1") and odd * 50 < len(start) else None
+
+    def text(self, encoding: str, start: int = 0, size: int = -1) -> str:
+        """That of `size` bytes from `start` on; of a character that is cut there nothing."""
+        # Of two bytes to a character the second one is none.
+        start -= start % 2 * encoding.startswith("utf-16")
+        return self._read(start, size).decode(encoding, "ignore").removeprefix("\ufeff")
+
+    def is_blank(self) -> bool:
+        return not any(data.strip() for data in self._chunks())
+
+    def keep(self, path: Path) -> Path:
+        """All of it, in the file `path`."""
+        with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, file, _CHUNK)
+        return path
+
+    def _is_text(self, encoding: str) -> bool:
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            texts = (decoder.decode(d, final=not d) for d in chain(self._chunks(), [b""]))
+            return not any("\0" in text for text in texts)
+        except UnicodeDecodeError:
+            return False
+
+    def _read(self, start: int, size: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(size)
+
+    def _chunks(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while data := self._file.read(_CHUNK):
+            yield data
 
 
 def is_piped() -> bool:
@@ -59,33 +101,38 @@ def is_piped() -> bool:
         return False
 
 
-def read_task() -> str:
-    """All of stdin as the task. Raises UsageError when it is empty or no text."""
-    data = bytearray()
+def read_task() -> Piped:
+    """All of stdin as the task. Raises UsageError when it is empty, no text, or too long."""
+    piped = Piped()
     while chunk := _read():
-        data += chunk
-    text = Piped(bytes(data), whole=True).text
-    if text is None:
+        piped.add(chunk)
+        if piped.size > _MOST_BYTES:
+            raise UsageError(
+                f"stdin is longer than {_MOST_BYTES:,} bytes, so it can't be the task",
+                hint='name a file in place of it: agent run "find the cause in big.log"',
+            )
+    if piped.encoding() is None:
         raise UsageError(
             "stdin is not text, so it can't be the task",
             hint='give the task as an argument: … | agent run "what is this?"',
         )
-    if not text.strip():
+    if piped.is_blank():
         raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
-    return text
+    return piped
 
 
 def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None]) -> Piped:
     """What a pipe sends beside a task given as an argument. One that is silent for `notice_s` is
     mentioned, after `limit_s` the run goes on with what there is."""
-    data = bytearray()
+    piped = Piped()
     heard = time.monotonic()
     told = False
-    while len(data) < _MAX_BYTES:
+    while piped.size < _MOST_BYTES:
         silent = time.monotonic() - heard
         if silent >= limit_s:
             tell(f"stdin sent nothing for {limit_s:.0f} s; going on without it (see --no-stdin)")
-            return Piped(bytes(data), whole=False)
+            piped.whole = False
+            return piped
         if silent >= notice_s and not told:
             told = True
             tell("waiting for stdin, which is a pipe; --no-stdin does without it")
@@ -93,28 +140,38 @@ def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None
         if ready:
             chunk = _read()
             if not chunk:
-                return Piped(bytes(data), whole=True)
-            data += chunk
+                return piped
+            piped.add(chunk)
             heard = time.monotonic()
-    tell(f"stdin is longer than {_MAX_BYTES:,} bytes; the rest is left out")
-    return Piped(bytes(data), whole=False)
+    tell(f"stdin is longer than {_MOST_BYTES:,} bytes; the rest is left out")
+    piped.whole = False
+    return piped
+
+
+def said(piped: Piped, outputs: Path, max_bytes: int) -> str:
+    """What is to be said where stdin is the task: all of it, or where it is if it is long."""
+    encoding = piped.encoding()
+    if piped.size <= max_bytes and encoding is not None:
+        return piped.text(encoding)
+    return with_piped("The task was piped in:", piped, outputs, max_bytes)
 
 
 def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
     """The task with what was piped as a marked block; what is long or no text is kept in
     `outputs` and named."""
-    if not piped.data:
+    if not piped.size:
         return task
-    text = piped.text
-    size = f"{len(piped.data):,} bytes" + ("" if piped.whole else ", not to its end")
-    if text is None:
-        path = _keep(piped, outputs, "stdin.bin")
+    encoding = piped.encoding()
+    size = f"{piped.size:,} bytes" + ("" if piped.whole else ", not to its end")
+    if encoding is None:
+        path = piped.keep(outputs / "stdin.bin")
         return f"{task}\n\n[stdin was piped in: {size} of binary data, kept in {path}]"
-    if len(piped.data) <= max_bytes:
-        return f"{task}\n\n<stdin>\n{text.rstrip()}\n</stdin>"
-    path = _keep(piped, outputs, "stdin.txt")
+    if piped.size <= max_bytes:
+        return f"{task}\n\n<stdin>\n{piped.text(encoding).rstrip()}\n</stdin>"
+    path = piped.keep(outputs / "stdin.txt")
     share = max_bytes // _EXCERPT_SHARE
-    head, tail = text[:share], text[-share // 2 :]
+    head = piped.text(encoding, 0, share)
+    tail = piped.text(encoding, piped.size - share // 2)
     return (
         f"{task}\n\n[stdin was piped in: {size}, all of it in {path}; its head and tail follow]\n"
         f"<stdin>\n{head[: head.rfind(chr(10)) + 1] or head}\n[… left out …]\n"
@@ -123,28 +180,20 @@ def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
 
 
 @contextmanager
-def kept_on_failure(heard: bytes) -> Iterator[None]:
+def kept_on_failure(piped: Piped | None) -> Iterator[None]:
     """What came through a pipe can't be read again: when the block fails, it is kept in a file of
     the system's folder for temporary ones, and the person is told where."""
     try:
         yield
     except BaseException:
-        if heard:
+        if piped is not None and piped.size:
             try:
                 fd, path = tempfile.mkstemp(prefix="agent-stdin-", suffix=".txt")
-                with open(fd, "wb") as file:
-                    file.write(heard)
-                tell_on_stderr(f"what came through stdin is kept in {path}")
+                os.close(fd)
+                tell_on_stderr(f"what came through stdin is kept in {piped.keep(Path(path))}")
             except OSError as error:
                 tell_on_stderr(f"what came through stdin could not be kept: {error.strerror}")
         raise
-
-
-def _keep(piped: Piped, outputs: Path, name: str) -> Path:
-    path = outputs / name
-    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(piped.data)
-    return path
 
 
 def _read() -> bytes:

@@ -32,7 +32,10 @@ def tell(
 
     folder = find(home(), session)
     require_own(folder)
-    message = stdin.read_task() if text == "-" else text
+    message = text
+    if text == "-":
+        piped = stdin.read_task()
+        message = piped.text(piped.encoding() or "utf-8")
     if not message.strip():
         raise UsageError("there is nothing to tell")
     letter = inbox.put(folder, message, "steer" if steer else "queue")

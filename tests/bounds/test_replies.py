@@ -3,10 +3,7 @@ than a reply may need, and each ends in an error that says so."""
 
 from __future__ import annotations
 
-import re
 import socket
-import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,13 +17,6 @@ from tests.conftest import LIMIT_S, MODELS
 MOST_MB = 200
 """Of a run that has loaded its SDK, some 95 (openai) or 120 (anthropic) are there before."""
 KEYS = {"OPENAI_API_KEY": "sk-test-0123456789abcdef", "ANTHROPIC_API_KEY": "sk-ant-test-01234567"}
-MEASURED = """
-import resource, subprocess, sys
-code = subprocess.call(sys.argv[1:])
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
-sys.exit(code)
-"""
-"""Runs a command from a small process: what starts one counts as its own memory."""
 MEGABYTE = b"a" * 1_000_000
 STREAM, JSON = "text/event-stream", "application/json"
 
@@ -99,24 +89,11 @@ def test_an_answer_without_end_is_an_error_and_costs_little(agent, attack, api, 
     provider = MODELS[api].partition("/")[0]
     with _server(attack) as url:
         agent.env |= {**KEYS, "OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url}
-        done = subprocess.run(
-            [
-                *(sys.executable, "-c", MEASURED, *agent.command),
-                *("run", "hello", "-m", MODELS[api], "--set", "llm.retries=0"),
-                *("--set", f"providers.{provider}.stream={str(streamed).lower()}"),
-            ],
-            cwd=agent.workspace,
-            env=agent.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
+        code, told, peak_mb = agent.measured(
+            *("run", "hello", "-m", MODELS[api], "--set", "llm.retries=0"),
+            *("--set", f"providers.{provider}.stream={str(streamed).lower()}"),
         )
-    told = done.stderr
-    peak = re.search(r"^peak (\d+)$", told, re.MULTILINE)
-    assert peak is not None, told
-    assert done.returncode == 4, told
-    assert "Traceback" not in told
+    assert code == 4, told
     if ATTACKS[attack][0] == "200 OK":
         assert "more than" in told
-    assert int(peak[1]) / 1000 < MOST_MB
+    assert peak_mb < MOST_MB

@@ -118,6 +118,43 @@ def test_long_input_is_kept_as_a_file_beside_an_excerpt(agent, serve):
     assert b"line 299999 of" in asked
 
 
+def test_a_long_task_is_kept_as_a_file_beside_an_excerpt(agent, serve):
+    server = serve([Reply("read")] * 2)
+    agent.use(server)
+    log = "".join(f"línea {number} of the log\n" for number in range(100_000)).encode()
+    for number, arguments in enumerate((["run", "-"], ["resume", "--last", "-"])):
+        assert agent(*arguments, stdin=log).returncode == 0
+        kept = agent.sessions[0] / "outputs" / "stdin.txt"
+        assert kept.read_bytes() == log
+        asked = server.requests[number].raw
+        assert len(asked) < 300_000
+        assert "línea 99999 of".encode() in asked
+        kept.unlink()
+
+
+@pytest.mark.parametrize("arguments", [["run", "-"], ["run"], ["resume", "--last", "-"]])
+def test_a_task_without_end_is_refused(agent, serve, arguments):
+    agent.use(serve([Reply("Done.")]))
+    agent("run", "hi")
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        process = agent.start(*arguments, stdin=endless.stdout)
+        assert endless.stdout is not None
+        endless.stdout.close()
+        _, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 2
+    assert b"stdin is longer than 50,000,000 bytes" in told
+
+
+def test_what_is_piped_in_costs_no_memory(agent, serve):
+    agent.use(serve([Reply("Done.")] * 2, sessions=2))
+    peaks = []
+    for size in (1_000, 45_000_000):
+        code, _, peak_mb = agent.measured("run", "look", stdin=b"a line of text\n" * (size // 15))
+        assert code == 0
+        peaks.append(peak_mb)
+    assert peaks[1] < peaks[0] + 20
+
+
 def test_binary_input_is_kept_as_a_file(agent, serve):
     server = serve([Reply("an image")])
     agent.use(server)
