@@ -123,9 +123,11 @@ def _programs_in_tmp(environ: Mapping[str, str], tmp: Path) -> Iterator[Path]:
     places = [environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""), sys.prefix]
     places += environ.get("PATH", "").split(os.pathsep)
     for place in map(Path, filter(None, places)):
-        if tmp in place.parents and place.is_dir():
-            is_environment = (place.parent / "pyvenv.cfg").is_file()
-            yield place.parent if is_environment else place
+        # A folder of another user, after `su`, has no programs for us.
+        with suppress(PermissionError):
+            if tmp in place.parents and place.is_dir():
+                is_environment = (place.parent / "pyvenv.cfg").is_file()
+                yield place.parent if is_environment else place
 
 
 def _resolved(paths: Sequence[Path]) -> tuple[Path, ...]:
