@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from agentcli.borders import Borders
 from agentcli.errors import ToolError
@@ -26,6 +27,7 @@ from agentcli.runtime.text import (
     decode,
     digest,
     encode,
+    opened,
     os_errors_told,
     read_bytes,
     read_text,
@@ -96,23 +98,27 @@ class FileLedger:
         path, which a person has approved, outside the borders too; agent's own files never."""
         return self._guard.permitting(path)
 
-    def may_read(self, path: Path) -> bool:
-        """Whether what `path` leads to may be listed and read."""
-        try:
-            return self._guard.may_read(Path(os.path.realpath(path)))
-        except OSError:
-            return False
-
     def hidden_below(self, top: Path) -> frozenset[str]:
-        """What must not be listed below the folder that `top` leads to, as resolved paths."""
-        with os_errors_told(self.show(top)):
-            return self._guard.hidden_below(Path(os.path.realpath(top)))
+        """What must not be listed in the resolved folder `top` and below, as resolved paths."""
+        return self._guard.hidden_below(top)
 
-    def require_readable(self, path: Path) -> None:
-        """Raises ToolError where `path` names or leads to what may not be read, there or not."""
+    def require_readable(self, path: Path) -> Path:
+        """What `path` leads to, there or not, as a resolved path. Raises ToolError where it names
+        or leads to what may not be read."""
         self._guard.judge_name(path)
         with os_errors_told(self.show(path)):
-            self._guard.judge_reading(Path(os.path.realpath(path)))
+            target = Path(os.path.realpath(path))
+            self._guard.judge_reading(target)
+        return target
+
+    def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
+        """`opened` where this session may read."""
+        return opened(path, self._guard)
+
+    def is_hidden(self, info: os.stat_result) -> bool:
+        """Whether a file that was reached through no link is hidden all the same: this may be
+        another name of it."""
+        return self._guard.is_hidden(info)
 
     def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
         """`read_bytes` where this session may read."""

@@ -7,8 +7,11 @@ import os
 import re
 import stat
 import time
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 
 from agentcli.borders import Borders
 from agentcli.errors import ToolError
@@ -16,7 +19,8 @@ from agentcli.runtime.names import display_path
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
 """Devices, and the memory, environment and view of processes, by lexical or resolved path."""
-_LARGEST_SCAN = 2_000
+_NEVER_SEARCHED = (Path("/dev"), Path("/proc"))
+_LARGEST_SCAN = 10_000
 """Files among the hidden ones that are compared with one that has several names."""
 _CLOCK_SLACK_NS = 1_000_000_000
 """File systems stamp changes with a clock that may be this far behind ours."""
@@ -30,6 +34,7 @@ class Guard:
         self._permitted: frozenset[Path] = frozenset()
         self._hidden_files: frozenset[tuple[int, int]] = frozenset()
         self._scanned_ns = 0
+        self._scanning = Lock()
 
     @contextlib.contextmanager
     def permitting(self, target: Path) -> Iterator[None]:
@@ -49,7 +54,7 @@ class Guard:
     def hidden_below(self, top: Path) -> frozenset[str]:
         """The hidden paths within the resolved folder `top`: a walk that enters none of them sees
         nothing hidden, and asks once instead of for each file."""
-        hidden = self._borders.hidden if self._borders else ()
+        hidden = (*_NEVER_SEARCHED, *(self._borders.hidden if self._borders else ()))
         return frozenset(str(path) for path in hidden if path.is_relative_to(top))
 
     def judge_reading(self, target: Path) -> None:
@@ -99,32 +104,37 @@ class Guard:
 
     def judge_inode(self, info: os.stat_result, shown: str) -> None:
         """Raises ToolError for another name of a hidden file: a hard link to it."""
-        if info.st_nlink < 2 or self._borders is None or not self._borders.hidden:
-            return
-        # A link made since the last look has changed the file's ctime.
-        if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
-            self._scanned_ns = time.time_ns()
-            self._hidden_files = frozenset(_linked_files(self._borders.hidden))
-        if (info.st_dev, info.st_ino) in self._hidden_files:
+        if self.is_hidden(info):
             raise ToolError(
                 f"{shown} is a hard link to a file that may not be read.", error_id="hidden_path"
             )
 
+    def is_hidden(self, info: os.stat_result) -> bool:
+        """Whether this is a hidden file, by whatever name it was reached."""
+        if info.st_nlink < 2 or self._borders is None or not self._borders.hidden:
+            return False
+        # Tools that only read run side by side.
+        with self._scanning:
+            # A link made since the last look has changed the file's ctime.
+            if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
+                self._scanned_ns = time.time_ns()
+                self._hidden_files = frozenset(_linked_files(self._borders.hidden))
+        return (info.st_dev, info.st_ino) in self._hidden_files
+
 
 def _linked_files(hidden: tuple[Path, ...]) -> Iterator[tuple[int, int]]:
-    """Device and inode of the hidden files that have several names, the first so many of them."""
+    """Device and inode of the hidden files that have several names, so many of them as are looked
+    at: those that lie deepest last, else one place with many would leave no look at the others."""
     left = _LARGEST_SCAN
-    waiting = list(reversed(hidden))
+    waiting = deque(hidden)
     while waiting and left > 0:
-        path = waiting.pop()
+        path = waiting.popleft()
         # What is not there, or not ours to see, is nothing that we could have read.
         with contextlib.suppress(OSError):
             info = path.lstat()
             left -= 1
             if stat.S_ISDIR(info.st_mode):
                 with os.scandir(path) as entries:
-                    waiting += [
-                        Path(entry.path) for entry, _ in zip(entries, range(left), strict=False)
-                    ]
+                    waiting += [Path(entry.path) for entry in islice(entries, left)]
             elif stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
                 yield info.st_dev, info.st_ino

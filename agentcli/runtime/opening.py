@@ -74,6 +74,33 @@ def open_folder(path: Path, *, make: bool) -> int:
     return handle
 
 
+def open_to_list(path: Path) -> int:
+    """A handle on the folder at the resolved `path` by which its entries can be listed. Raises
+    OSError, also where a part of the path is a symlink by now."""
+    place = open_folder(path, make=False)
+    try:
+        return os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def open_within(folder: int, name: str) -> int:
+    """A handle to read the regular file `name`, which may have several parts, in the folder behind
+    a handle; never through a symlink. Raises OSError, also for what is no regular file."""
+    first, slash, rest = name.partition("/")
+    if slash:
+        inner = os.open(first, _FOLDER | _PASSING, dir_fd=folder)
+        try:
+            return open_within(inner, rest)
+        finally:
+            os.close(inner)
+    handle = os.open(name, _FILE, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    return handle
+
+
 class Entry(NamedTuple):
     """Of a folder; `link` is what it points to, for a symlink."""
 
@@ -89,11 +116,7 @@ def list_folder(path: Path, judge: Judge | None = None) -> tuple[Path, list[Entr
         if judge is not None:
             judge(target)
         try:
-            place = open_folder(target, make=False)
-            try:
-                handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
-            finally:
-                os.close(place)
+            handle = open_to_list(target)
         except OSError as error:
             if error.errno in _SWAPPED and path.is_dir():
                 continue

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.runtime.guard import Guard
@@ -75,19 +76,28 @@ def _error_id(error: OSError) -> str:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_bytes(
-    path: Path, limit: int = MAX_FILE_BYTES, guard: Guard | None = None
-) -> tuple[bytes, os.stat_result]:
-    """The whole of a regular file; ToolError on anything else, beyond `limit` bytes, and for what
-    `guard` does not let be read."""
+@contextlib.contextmanager
+def opened(path: Path, guard: Guard | None = None) -> Iterator[BinaryIO]:
+    """A regular file to read; ToolError on anything else, and for what `guard` does not let be
+    read."""
     guard = guard or Guard(None)
     shown = display_path(path)
     with os_errors_told(shown):
         guard.judge_name(path)
         with open(open_file(path, guard.judge_reading), "rb") as file:
-            info = os.fstat(file.fileno())
-            guard.judge_inode(info, shown)
-            data = file.read(limit + 1)
+            guard.judge_inode(os.fstat(file.fileno()), shown)
+            yield file
+
+
+def read_bytes(
+    path: Path, limit: int = MAX_FILE_BYTES, guard: Guard | None = None
+) -> tuple[bytes, os.stat_result]:
+    """The whole of a regular file; ToolError on anything else, beyond `limit` bytes, and for what
+    `guard` does not let be read."""
+    shown = display_path(path)
+    with opened(path, guard) as file:
+        info = os.fstat(file.fileno())
+        data = file.read(limit + 1)
     if len(data) > limit:
         total = max(info.st_size, len(data))
         raise ToolError(

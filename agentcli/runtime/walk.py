@@ -12,49 +12,95 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import ToolError
-from agentcli.runtime.files import FileLedger, display_path, read_bytes
+from agentcli.runtime.files import FileLedger, display_path
+from agentcli.runtime.opening import open_to_list, open_within
 
 NEVER_SEARCHED = ".git"
 _IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")
-_MAX_IGNORE_BYTES = 1_000_000
+_MAX_IGNORE_BYTES = 100_000
+_LONGEST_IGNORE_LINE = 4_096
+_LONGEST_PATTERN = 1_000
+_LONGEST_PATH = 4_096
+"""As on Linux; what lies deeper can't be named."""
+_BLANKS_AT_END = re.compile(r"(?<![\\ ]) +$|(?<=\\ ) +$")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`path` is relative to the folder that is walked, with `/` between its parts."""
+    """`path` is relative to the folder that is walked, with `/` between its parts; a symlink is
+    neither a folder nor a file."""
 
     path: str
-    entry: os.DirEntry[str]
     is_folder: bool
+    is_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """`path` is relative to the folder that is walked, and ends with `/` but for that one itself;
+    `entries` are all that it holds, by name."""
+
+    path: str
+    entries: list[os.DirEntry[str]]
+    _place: str
+    _rules: tuple[_Rules, ...]
+    _hidden: Collection[str]
+
+    def leaves_out(self, name: str, is_folder: bool) -> bool:
+        """Whether an entry is ignored or hidden."""
+        path = self._place + name
+        return (
+            name == NEVER_SEARCHED
+            or path in self._hidden
+            or _is_ignored(path, is_folder, self._rules)
+        )
 
 
 def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[Found]:
-    """Files and folders below `top`, a folder's own entries by name before those of its folders.
+    """Files and folders below `top`, as `folders` has them, a folder's own entries by name before
+    those of its folders."""
+    for folder in folders(top, hidden):
+        for entry in folder.entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not folder.leaves_out(entry.name, is_folder):
+                is_file = entry.is_file(follow_symlinks=False)
+                yield Found(folder.path + entry.name, is_folder, is_file)
 
-    Ignored folders are not entered, symlinks not followed, `.git` left out, names with a dot in
-    front not, and nothing that is among the resolved paths `hidden`. A `top` that is itself ignored
-    was asked for by name: then only ignore files below it count.
+
+def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
+    """The resolved folder `top` and those below it.
+
+    Ignored folders are not entered, symlinks not followed, also where one takes the place of a
+    folder meanwhile; `.git` is left out, names with a dot in front are not, and nothing is entered
+    that is among the resolved paths `hidden`. A `top` that is itself ignored was asked for by name:
+    then only ignore files below it count.
     """
-    top = top.resolve()
-    stack = [("", _rules_above(top))]
-    while stack:
-        folder, rules = stack.pop()
-        path = top / folder
-        # What can't be opened, or went away meanwhile, has nothing to show.
-        with contextlib.suppress(OSError), os.scandir(path) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-            rules = _with_rules_of(path, rules, {entry.name for entry in found})
-            inner = []
-            for entry in found:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if entry.name == NEVER_SEARCHED or _is_ignored(entry.path, is_folder, rules):
-                    continue
-                if entry.path in hidden:
-                    continue
-                yield Found(folder + entry.name, entry, is_folder)
-                if is_folder:
-                    inner.append((f"{folder}{entry.name}/", rules))
-            stack.extend(reversed(inner))
+    base = f"{top}/".replace("//", "/")
+    waiting = [("", _rules_above(top))] if str(top) not in hidden else []
+    while waiting:
+        path, rules = waiting.pop()
+        # What can't be opened, went away or became a link meanwhile, has nothing to show.
+        with contextlib.suppress(OSError), _opened(top / path) as handle:
+            with os.scandir(handle) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+            rules = _with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
+            folder = Folder(path, entries, base + path, rules, hidden)
+            inner = [
+                (f"{path}{entry.name}/", rules)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not folder.leaves_out(entry.name, True)
+            ]
+            waiting += [each for each in reversed(inner) if len(each[0]) < _LONGEST_PATH]
+            yield folder
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = open_to_list(folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 # --- ignore files -------------------------------------------------------------------------------
@@ -106,19 +152,23 @@ def _rules_above(top: Path) -> tuple[_Rules, ...]:
     root = next(roots, len(above) - 1)
     rules: tuple[_Rules, ...] = ()
     for inner, folder in reversed(list(itertools.pairwise(above[: root + 1]))):
-        rules = _with_rules_of(folder, rules, {".git", ".gitignore", ".ignore"})
+        with contextlib.suppress(OSError), _opened(folder) as handle:
+            rules = _with_rules_of(handle, folder, rules, {".git", ".gitignore", ".ignore"})
         if _is_ignored(str(inner), True, rules):
             return ()
     return rules
 
 
-def _with_rules_of(folder: Path, rules: tuple[_Rules, ...], names: set[str]) -> tuple[_Rules, ...]:
+def _with_rules_of(
+    handle: int, folder: Path, rules: tuple[_Rules, ...], names: set[str]
+) -> tuple[_Rules, ...]:
     for name in _IGNORE_FILES:
         if name.split("/", 1)[0] in names:
-            # Not there, not readable or not a file: then it rules nothing.
-            with contextlib.suppress(ToolError):
-                data, _ = read_bytes(folder / name, _MAX_IGNORE_BYTES)
-                rules += (_parse(os.fsdecode(data), str(folder)),)
+            # Not there, not readable, a link or no file: then it rules nothing, as for git.
+            with contextlib.suppress(OSError), open(open_within(handle, name), "rb") as file:
+                data = file.read(_MAX_IGNORE_BYTES + 1)
+                if len(data) <= _MAX_IGNORE_BYTES:
+                    rules += (_parse(os.fsdecode(data), str(folder)),)
     return rules
 
 
@@ -133,7 +183,9 @@ def _parse(text: str, folder: str) -> _Rules:
 
 
 def _parse_line(raw: str) -> _Line | None:
-    text = re.sub(r"(?<!\\) +$", "", raw.rstrip("\r"))
+    if len(raw) > _LONGEST_IGNORE_LINE:
+        return None
+    text = _BLANKS_AT_END.sub("", raw.rstrip("\r"))
     ignores = not text.startswith("!")
     text = text if ignores else text[1:]
     if not text.strip("/") or (ignores and text.startswith("#")):
@@ -170,7 +222,7 @@ def compile_wildcards(pattern: str) -> re.Pattern[str]:
 
 def _segment(text: str) -> str:
     pieces = [""]
-    for piece in re.findall(r"\*+|\\.|\[[!^]?\]?[^\]]*\]|.", text, re.S):
+    for piece in re.findall(r"\*+|\\.|\[[!^]?\]?[^\]]{0,100}\]|.", text, re.S):
         if piece.startswith("*"):
             pieces.append("")
         else:
@@ -214,6 +266,12 @@ class Glob:
     any depth; a `!` in front means all the others."""
 
     def __init__(self, pattern: str) -> None:
+        """Raises ToolError for a pattern that is too long to mean anything."""
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ToolError(
+                f"the pattern is longer than {_LONGEST_PATTERN:,} characters.",
+                error_id="bad_pattern",
+            )
         self._means_others = pattern.startswith("!")
         options = expand_braces(pattern.removeprefix("!").removeprefix("./"))
         self._names = [compile_wildcards(option) for option in options if "/" not in option]
@@ -242,12 +300,11 @@ def no_such_file(files: FileLedger, path: Path) -> ToolError:
     with contextlib.suppress(ToolError):
         here = [entry.name for entry in files.list_folder(folder)]
         near = [folder / name for name in get_close_matches(missing, here, n=3, cutoff=0.7)]
+    top = files.workspace.resolve()
     elsewhere = (
         files.workspace / found.path
-        for found in itertools.islice(
-            walk(files.workspace, files.hidden_below(files.workspace)), 20_000
-        )
-        if found.entry.name == path.name
+        for found in itertools.islice(walk(top, files.hidden_below(top)), 20_000)
+        if found.path.rpartition("/")[2] == path.name
     )
     near += [other for other in itertools.islice(elsewhere, 3) if other not in near]
     if near:

@@ -41,7 +41,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", text)
 
 
-_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]{0,100}\]|.", re.DOTALL)
 _MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 

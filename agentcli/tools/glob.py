@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 from agentcli.errors import ToolError
@@ -36,11 +37,11 @@ def run(args: Glob, ctx: ToolContext) -> ToolResult:
         raise no_such_file(ctx.files, top)
     if fixed:
         top = ctx.files.locate(fixed) if fixed[0] in "/~" else top / parse_path(fixed)
-    ctx.files.require_readable(top)
-    found, folders, note = _search(top, pattern, ctx.files.hidden_below(top))
+    place = ctx.files.require_readable(top)
+    found, folders, note = _search(place, pattern, ctx.files.hidden_below(place))
     # Who names a folder exactly wants it; who lists files wants no folders among them.
     found = found or folders
-    newest = heapq.nlargest(MAX_RESULTS, found, key=_age_and_name)
+    newest = heapq.nlargest(MAX_RESULTS, found, key=partial(_age_and_name, place))
     lines = [ctx.files.show(top / each.path) + "/" * each.is_folder for each in newest]
     if not lines:
         lines = [f"No files match {args.pattern} in {ctx.files.show(ctx.files.locate(args.path))}"]
@@ -78,11 +79,11 @@ def _search(
     return files, folders, ""
 
 
-def _age_and_name(found: Found) -> tuple[float, list[int]]:
+def _age_and_name(top: Path, found: Found) -> tuple[float, list[int]]:
     """Newest first, then by name; to be used where the largest come first."""
     try:
-        age = found.entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:
+        age = (top / found.path).lstat().st_mtime
+    except OSError:
         age = 0.0
     return age, [-ord(character) for character in found.path]
 

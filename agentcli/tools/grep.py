@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import functools
-import os
+import contextlib
 import re
 import stat
-import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 from pathlib import Path
-from threading import Event, Timer
+from typing import BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
 from agentcli.programs import find_program
-from agentcli.runtime.files import FileLedger, decode, os_errors_told
+from agentcli.runtime.files import MAX_FILE_BYTES, FileLedger, decode, os_errors_told
 from agentcli.runtime.matching import Matcher
-from agentcli.runtime.walk import NEVER_SEARCHED, Glob, no_such_file, walk
+from agentcli.runtime.ripgrep import PatternError, Ripgrep
+from agentcli.runtime.walk import Folder, Glob, folders, no_such_file, walk
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
 MAX_SECONDS = 30
+MAX_PATTERN_CHARACTERS = 10_000
 MAX_LINE_CHARACTERS = 300
+MAX_CONTEXT = 100
 MAX_COLLECTED = 10_000
 
-# ripgrep cuts lines by bytes, of which a character has 4 at most.
-_RIPGREP = (
-    *("--no-config", "--color=never", "--no-heading", "--with-filename", "--line-number", "--null"),
-    *("--hidden", f"--glob=!{NEVER_SEARCHED}", "--no-require-git", "--no-ignore-global", "--crlf"),
-    *(f"--max-columns={4 * MAX_LINE_CHARACTERS}", "--max-columns-preview"),
-    *("--no-context-separator", "--no-messages"),
-)
-_OUTPUT_LINE = re.compile(rb"(\d+)([:-])(.*)", re.S)
+_FOLDERS_TOGETHER = 100_000
+"""Characters of their paths, in one call of a program."""
+_FILES_TOGETHER = 256
+_UNLIKE = re.compile(r"\\[<>]|&&|~~|--")
+"""What the two kinds of regular expressions take for different things."""
 _POSIX_CLASSES = {
     "[:space:]": r"\s",
     "[:digit:]": r"\d",
@@ -84,6 +85,10 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
         raise ToolError(
             "pattern is empty or has characters that no text has.", error_id="bad_pattern"
         )
+    if len(args.pattern) > MAX_PATTERN_CHARACTERS:
+        raise ToolError(
+            f"pattern is longer than {MAX_PATTERN_CHARACTERS:,} characters.", error_id="bad_pattern"
+        )
     path = ctx.files.locate(args.path)
     ctx.files.require_readable(path)
     with os_errors_told(ctx.files.show(path)):
@@ -93,126 +98,172 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
-    program = find_program("rg")
-    hits = _with_ripgrep(program, args, path, ctx.files) if program else None
-    if hits is None:
-        hits = _with_python(args, path, ctx.files)
+    hits = _search(args, path, ctx.files)
     return _report(args, ctx, path, hits)
+
+
+def _search(args: Grep, path: Path, ledger: FileLedger) -> _Hits:
+    place = ledger.require_readable(path)
+    search = _Search(args, path, place, ledger, time.monotonic() + MAX_SECONDS)
+    program = find_program("rg")
+    try:
+        if program and not _UNLIKE.search(args.pattern):
+            with contextlib.suppress(PatternError):
+                return search.by_ripgrep(program)
+        return search.by_python()
+    except TimeoutError:
+        search.hits.cut = f"stopped after {MAX_SECONDS} s"
+        return search.hits
 
 
 # --- the two ways to search ---------------------------------------------------------------------
 
 
-def _with_ripgrep(program: str, args: Grep, path: Path, ledger: FileLedger) -> _Hits | None:
-    """None when ripgrep does not understand the pattern, as with look-around."""
-    options = [*_RIPGREP, f"--context={max(args.context, 0)}"]
-    options += ["--ignore-case"] * args.ignore_case + ["--multiline"] * _spans_lines(args.pattern)
-    options += ["--max-count=1", "--context=0"] * args.files_only
-    if args.glob and re.fullmatch(r"[\w.*?{},-]+", args.glob):
-        # Unlike --glob, a type does not bring ignored files back. Other forms are sorted out below.
-        options += [f"--type-add=wanted:{args.glob}", "--type=wanted"]
-    wanted = Glob(args.glob) if args.glob else None
-    hits = _Hits()
+@dataclass(slots=True)
+class _Search:
+    """`path` is as the model names it, `place` where that leads, which may be read. Both ways raise
+    TimeoutError after `deadline`; `hits` has what was found until then."""
 
-    @functools.cache
-    def counts(name: str) -> bool:
-        if wanted is not None and not wanted.matches(_inside(name, path)):
-            return False
-        return ledger.may_read(Path(name))
+    args: Grep
+    path: Path
+    place: Path
+    ledger: FileLedger
+    deadline: float
+    hits: _Hits = field(default_factory=_Hits)
 
-    expired = Event()
-    with subprocess.Popen(
-        [program, *options, "--", args.pattern, str(path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
-    ) as process:
+    def by_ripgrep(self, program: str) -> _Hits:
+        """Raises PatternError for what only Python understands."""
+        ripgrep = Ripgrep(
+            program,
+            self.args.pattern,
+            self.deadline,
+            ignore_case=self.args.ignore_case,
+            across=_spans_lines(self.args.pattern),
+        )
+        names = self._matching(ripgrep) if self.place.is_dir() else self._candidates()
+        while not self.hits.cut and (batch := list(islice(names, _FILES_TOGETHER))):
+            with contextlib.ExitStack() as stack:
+                files = {}
+                for name in batch:
+                    if (file := self._opened(name, stack)) is not None:
+                        files[file.fileno()] = name, file
+                self._collect(ripgrep, files)
+        return self.hits
 
-        def expire() -> None:
-            expired.set()
-            process.kill()
+    def _matching(self, ripgrep: Ripgrep) -> Iterator[str]:
+        """The files that ripgrep says match, by their paths in `place`."""
+        wanted = self._wanted()
+        for batch in self._folders():
+            for found in sorted(ripgrep.matching_files(list(batch), self.args.glob)):
+                above, slash, name = found.rpartition("/")
+                folder = batch.get(above + slash)
+                if folder is None or folder.leaves_out(name, is_folder=False):
+                    continue
+                if wanted is None or wanted.matches(folder.path + name):
+                    yield folder.path + name
 
-        timer = Timer(MAX_SECONDS, expire)
-        timer.start()
-        try:
-            assert process.stdout is not None, "it was asked for"
-            for name, line in _parse(process.stdout):
-                if counts(name):
-                    hits.add(name, line)
-                if hits.cut:
+    def _folders(self) -> Iterator[dict[str, Folder]]:
+        """By their whole paths."""
+        base = f"{self.place}/".replace("//", "/")
+        batch: dict[str, Folder] = {}
+        room = _FOLDERS_TOGETHER
+        for folder in folders(self.place, self.ledger.hidden_below(self.place)):
+            self._check_time()
+            path = base + folder.path
+            batch[path] = folder
+            room -= len(path)
+            if room < 0:
+                yield batch
+                batch, room = {}, _FOLDERS_TOGETHER
+        if batch:
+            yield batch
+
+    def _collect(self, ripgrep: Ripgrep, files: Mapping[int, tuple[str, BinaryIO]]) -> None:
+        is_text = cache(_is_text)
+        context, only_first = self._context(), self.args.files_only
+        if not files:
+            return
+        lines = ripgrep.lines(files.keys(), context, MAX_LINE_CHARACTERS, only_first=only_first)
+        with contextlib.closing(lines):
+            for line in lines:
+                name, file = files[line.handle]
+                if is_text(file):
+                    self._add(name, _Line(line.number, line.is_match, line.text))
+                if self.hits.cut:
+                    return
+
+    def by_python(self) -> _Hits:
+        args = self.args
+        pattern, flags = _compile(args)
+        left = max(self.deadline - time.monotonic(), 0)
+        with Matcher(pattern, flags, left, across=_spans_lines(args.pattern)) as matcher:
+            for name in self._candidates():
+                text = self._text(name)
+                matching = matcher.lines(text) if text else set()
+                if matching is None:
+                    raise TimeoutError
+                if matching and text:
+                    lines = split_lines(text)
+                    matching = {min(matching)} if args.files_only else matching
+                    for number in _around(matching, self._context(), len(lines)):
+                        self._add(name, _Line(number + 1, number in matching, lines[number]))
+                if self.hits.cut:
                     break
-            else:
-                process.wait()
-        finally:
-            timer.cancel()
-            process.kill()
-    if expired.is_set():
-        hits.cut = f"stopped after {MAX_SECONDS} s"
-    return None if process.returncode == 2 and not hits.files else hits
+        return self.hits
+
+    def _text(self, name: str) -> str | None:
+        with contextlib.ExitStack() as stack:
+            file = self._opened(name, stack)
+            data = file.read(MAX_FILE_BYTES + 1) if file is not None else b""
+        if len(data) > MAX_FILE_BYTES:
+            self.hits.skipped += 1
+            return None
+        decoded = decode(data)
+        return decoded[0].replace("\r\n", "\n") if decoded else None
+
+    def _candidates(self) -> Iterator[str]:
+        """The files to search, by their paths in `place`; "" is that itself."""
+        wanted = self._wanted()
+        if not self.place.is_dir():
+            if wanted is None or wanted.matches(self.path.name):
+                yield ""
+            return
+        for found in walk(self.place, self.ledger.hidden_below(self.place)):
+            self._check_time()
+            if found.is_file and (wanted is None or wanted.matches(found.path)):
+                yield found.path
+
+    def _opened(self, name: str, stack: contextlib.ExitStack) -> BinaryIO | None:
+        """None for what may not or can't be read, which is counted."""
+        try:
+            return stack.enter_context(self.ledger.opened(self.place / name))
+        except ToolError:
+            if not name:
+                raise
+            self.hits.skipped += 1
+            return None
+
+    def _add(self, name: str, line: _Line) -> None:
+        self.hits.add(str(self.path / name), line)
+
+    def _wanted(self) -> Glob | None:
+        return Glob(self.args.glob) if self.args.glob else None
+
+    def _context(self) -> int:
+        return 0 if self.args.files_only else min(max(self.args.context, 0), MAX_CONTEXT)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeoutError
 
 
-def _parse(output: Iterator[bytes]) -> Iterator[tuple[str, _Line]]:
-    """The lines of `--null` output: path, NUL, number, `:` or `-`, text."""
-    start = b""
-    for raw in output:
-        name, null, rest = (start + raw).partition(b"\0")
-        line = _OUTPUT_LINE.fullmatch(rest)
-        if line:
-            number, mark, text = line.groups()
-            yield (
-                os.fsdecode(name),
-                _Line(int(number), mark == b":", _to_text(text.rstrip(b"\r\n"))),
-            )
-        # Without a NUL it is a remark on a binary file, or a file name with a newline in it.
-        start = b"" if null or b": binary file matches" in raw else start + raw
-
-
-def _to_text(line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return line.decode("latin-1")
-
-
-def _with_python(args: Grep, path: Path, ledger: FileLedger) -> _Hits:
-    pattern, flags = _compile(args)
-    context = 0 if args.files_only else max(args.context, 0)
-    hits = _Hits()
-    with Matcher(pattern, flags, MAX_SECONDS, across=_spans_lines(args.pattern)) as matcher:
-        for file in _candidates(args, path, ledger):
-            try:
-                decoded = decode(ledger.read_bytes(file))
-            except ToolError:
-                hits.skipped += 1
-                continue
-            if decoded is None:
-                continue
-            text = decoded[0].replace("\r\n", "\n")
-            matching = matcher.lines(text)
-            if matching is None:
-                hits.cut = f"stopped after {MAX_SECONDS} s, in {ledger.show(file)}"
-            elif matching:
-                lines = split_lines(text)
-                matching = {min(matching)} if args.files_only else matching
-                for number in _around(matching, context, len(lines)):
-                    hits.add(str(file), _Line(number + 1, number in matching, lines[number]))
-            if hits.cut:
-                break
-    return hits
-
-
-def _candidates(args: Grep, path: Path, ledger: FileLedger) -> Iterator[Path]:
-    wanted = Glob(args.glob) if args.glob else None
-    if not path.is_dir():
-        if wanted is None or wanted.matches(path.name):
-            yield path
-        return
-    for found in walk(path, ledger.hidden_below(path)):
-        if found.entry.is_file(follow_symlinks=False) and (
-            wanted is None or wanted.matches(found.path)
-        ):
-            yield path / found.path
+def _is_text(file: BinaryIO) -> bool:
+    """By its beginning, if it is large."""
+    file.seek(0)
+    data = file.read(MAX_FILE_BYTES)
+    if len(data) == MAX_FILE_BYTES:
+        data = data[: data.rfind(b"\n") + 1] or data
+    return decode(data) is not None
 
 
 def _compile(args: Grep) -> tuple[str, int]:
@@ -258,7 +309,7 @@ def _report(args: Grep, ctx: ToolContext, path: Path, hits: _Hits) -> ToolResult
         lines = [ctx.files.show(Path(name)) for name in names[:limit]]
         shown, total, unit = len(lines), len(names), "files"
     else:
-        lines, shown = _grouped(ctx, hits, limit, args.context)
+        lines, shown = _grouped(ctx, hits, limit, min(args.context, MAX_CONTEXT))
         total, unit = hits.matches, f"matches in {len(names)} files"
     if shown < total:
         notes.insert(0, f"{shown} of {total} {unit}; narrow by path or glob, or raise max_results")
@@ -309,10 +360,6 @@ def _line(line: _Line) -> str:
     if len(text) > MAX_LINE_CHARACTERS:
         text = f"{text[:MAX_LINE_CHARACTERS]} […]"
     return f"{line.number}{':' if line.is_match else '-'}{text}"
-
-
-def _inside(name: str, path: Path) -> str:
-    return os.path.relpath(name, path) if name != str(path) else path.name
 
 
 def _to_action(args: Grep) -> SearchAction:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
+from agentcli.runtime.files import FileLedger
 from agentcli.tools.grep import TOOL
 
 
@@ -205,3 +208,37 @@ def test_its_events(use, workspace):
     assert TOOL.action(arguments, "") == SearchAction(pattern="hit", options={"context": 2})
     found = TOOL.observation(arguments, use(TOOL, pattern="hit", context=2))
     assert found == SearchObservation(content="a\n1:hit", matches=1)
+
+
+def test_processes_are_not_searched(use):
+    assert "No matches in /proc" in use(TOOL, pattern=".", path="/proc").output
+
+
+def test_a_link_to_a_hidden_file_is_seen_by_all_that_ask_at_once(tmp_path):
+    hidden = tmp_path / "hidden"
+    (hidden / "crowded").mkdir(parents=True)
+    (tmp_path / "keys").write_text("key")
+    (tmp_path / "link").hardlink_to(tmp_path / "keys")
+    for number in range(12_000):
+        (hidden / "crowded" / str(number)).touch()
+    places = (hidden, tmp_path / "keys")
+    ledger = FileLedger(tmp_path, Borders(tmp_path, tmp_path, writable=(tmp_path,), hidden=places))
+
+    def is_refused(_: int) -> bool:
+        try:
+            ledger.read_bytes(tmp_path / "link")
+        except ToolError as error:
+            return error.error_id == "hidden_path"
+        return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(is_refused, range(8)))
+
+
+def test_what_is_large_is_searched_by_ripgrep_and_told_else(use, workspace, engine):
+    write(workspace, "large.log", "x" * 79 + "\n" + "another line\n" * 1_000_000 + "needle\n")
+    output = use(TOOL, pattern="needle").output
+    if engine == "ripgrep":
+        assert output == "large.log\n1000002:needle"
+    else:
+        assert "1 files could not be read or are over 10 MB" in output

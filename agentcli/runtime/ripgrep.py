@@ -1,0 +1,152 @@
+"""ripgrep, a fast program to search with, where it is installed.
+
+It goes through folders, and so may be led astray by whoever swaps a folder for a symlink meanwhile;
+nor does it know what is hidden. So of what it comes upon by itself it tells the names only. Lines
+come from files that were opened, and judged, before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Collection, Generator, Sequence
+from threading import Event, Timer
+from typing import NamedTuple
+
+# What is ignored is known to who asks: an ignore file may be a FIFO or a device, and is waited for.
+_OPTIONS = (
+    *("--no-config", "--no-ignore", "--hidden", "--color=never", "--no-messages", "--null"),
+    *("--crlf", "--max-filesize=1G"),
+)
+_SHOWING = (
+    *("--text", "--no-heading", "--with-filename", "--line-number", "--no-context-separator"),
+)
+_LINE = re.compile(rb"/dev/fd/(\d+)\0(\d+)([:-])(.*)", re.S)
+_TYPE_GLOB = re.compile(r"[\w.*?{},-]+")
+_MISUNDERSTOOD = 2
+
+
+class PatternError(ValueError):
+    """ripgrep doesn't know such patterns, as those that look around."""
+
+
+class Line(NamedTuple):
+    """Of the file behind `handle`; `number` counts from 1, context is no match."""
+
+    handle: int
+    number: int
+    is_match: bool
+    text: str
+
+
+class Ripgrep:
+    """Searches for one pattern until `deadline`, a moment of the monotonic clock. All methods raise
+    PatternError and TimeoutError."""
+
+    def __init__(
+        self, program: str, pattern: str, deadline: float, *, ignore_case: bool, across: bool
+    ) -> None:
+        options = ["--ignore-case"] * ignore_case + ["--multiline"] * across
+        self._command = [program, *_OPTIONS, *options]
+        self._pattern = pattern
+        self._deadline = deadline
+
+    def matching_files(self, folders: Sequence[str], glob: str | None) -> list[str]:
+        """The files right in `folders` that match; `glob` need not be heeded for each of them."""
+        options = ["--files-with-matches", "--max-depth=1"]
+        if glob and _TYPE_GLOB.fullmatch(glob):
+            options += [f"--type-add=wanted:{glob}", "--type=wanted"]
+        try:
+            done = subprocess.run(
+                self._with(options, folders),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                timeout=self._seconds_left(),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as expired:
+            raise TimeoutError from expired
+        if not done.stdout:
+            self._require_understood(done.returncode)
+        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+    def lines(
+        self, handles: Collection[int], context: int, width: int, *, only_first: bool
+    ) -> Generator[Line, None, None]:
+        """Matches in the files behind `handles`, and `context` lines around each; those much longer
+        than `width` characters are cut."""
+        # Lines are cut by bytes, of which a character has 4 at most.
+        options = [*_SHOWING, f"--max-columns={4 * width}", "--max-columns-preview"]
+        options += ["--max-count=1"] if only_first else [f"--context={context}"]
+        expired = Event()
+        some = False
+        with subprocess.Popen(
+            self._with(options, [f"/dev/fd/{handle}" for handle in handles]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            pass_fds=tuple(handles),
+        ) as process:
+
+            def expire() -> None:
+                expired.set()
+                process.kill()
+
+            timer = Timer(self._seconds_left(), expire)
+            timer.start()
+            try:
+                assert process.stdout is not None, "it was asked for"
+                for raw in process.stdout:
+                    if found := _LINE.fullmatch(raw):
+                        some = True
+                        handle, number, mark, text = found.groups()
+                        yield Line(int(handle), int(number), mark == b":", _to_text(text))
+                process.wait()
+            finally:
+                timer.cancel()
+                process.kill()
+        if expired.is_set():
+            raise TimeoutError
+        if not some:
+            self._require_understood(process.returncode)
+
+    def _with(self, options: Sequence[str], paths: Sequence[str]) -> list[str]:
+        return [*self._command, *options, "--", self._pattern, *paths]
+
+    def _require_understood(self, code: int) -> None:
+        """What can't be read is told as what can't be understood is."""
+        if code != _MISUNDERSTOOD:
+            return
+        if not self._pattern_is_understood():
+            raise PatternError
+
+    def _pattern_is_understood(self) -> bool:
+        done = subprocess.run(
+            self._with(["--quiet"], [os.devnull]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            check=False,
+        )
+        return done.returncode != _MISUNDERSTOOD
+
+    def _seconds_left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0)
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+
+
+def _to_text(line: bytes) -> str:
+    line = line.rstrip(b"\r\n")
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
