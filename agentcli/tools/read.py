@@ -6,19 +6,24 @@ import importlib
 import io
 import json
 import mimetypes
+import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
 from agentcli.runtime.files import (
+    MAX_FILE_BYTES,
     Entry,
     FileLedger,
     TextFile,
+    decode,
     digest,
     display_path,
     os_errors_told,
@@ -33,6 +38,8 @@ MAX_LINES = 2000
 MAX_CHARACTERS = 100_000
 MAX_LINE_CHARACTERS = 2000
 MAX_ENTRIES = 500
+_SAMPLE_BYTES = 1_000_000
+"""Of a large file, by which it is told whether it is text."""
 
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -62,6 +69,8 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
         if stat.S_ISDIR(info.st_mode):
             return ToolResult(_listing(ctx.files, path), data={"path": shown})
+    if info.st_size > MAX_FILE_BYTES:
+        return _part_of_large(args, ctx.files, path)
     data = ctx.files.read_bytes(path)
     result = _content(args, path, shown, data)
     ctx.files.seen(path, digest(data))
@@ -130,6 +139,55 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
         output.append(f"[{'; '.join(notes)}]")
     data = {**facts, "lines_shown": (args.start, last), "lines_total": total}
     return ToolResult("\n".join(output), data=data)
+
+
+def _part_of_large(args: Read, files: FileLedger, path: Path) -> ToolResult:
+    """Lines of a text too large to be taken whole, for which no edit is possible either."""
+    shown = files.show(path)
+    with files.opened(path) as file:
+        start = file.read(_SAMPLE_BYTES)
+        decoded = decode(start[: start.rfind(b"\n") + 1] or start)
+        size = size_text(os.fstat(file.fileno()).st_size)
+        if decoded is None or decoded[1] not in ("utf-8", "latin-1"):
+            raise ToolError(
+                f"{shown} has {size}, and only text in UTF-8 or Latin-1 is read of files above "
+                f"{size_text(MAX_FILE_BYTES)}; use bash (file, strings, xxd).",
+                error_id="file_too_large",
+            )
+        file.seek(0)
+        last = min(args.end or sys.maxsize, args.start + MAX_LINES - 1)
+        limit = MAX_CHARACTERS if args.start == args.end else MAX_LINE_CHARACTERS
+        lines = _long_lines(file, 4 * limit)
+        output: list[str] = []
+        room = MAX_CHARACTERS
+        for number, (raw, left_out) in enumerate(islice(lines, last), 1):
+            if number < args.start:
+                continue
+            text = raw.decode(decoded[1], "replace").removesuffix("\r")
+            line, *_ = numbered([_cut(text, limit)], number)
+            line += f" [+{left_out:,} bytes, cut]" * bool(left_out)
+            room -= len(line) + 1
+            if room < 0 and output:
+                break
+            output.append(line)
+        whole = next(lines, None) is None and room >= 0
+    if not output:
+        raise ToolError(f"{shown} has fewer than {args.start} lines.", error_id="bad_range")
+    last = args.start + len(output) - 1
+    more = "" if whole else f"; read on with start={last + 1}, or look with grep"
+    output.append(f"[lines {args.start}-{last} of a file of {size}{more}]")
+    return ToolResult("\n".join(output), data={"path": shown, "lines_shown": (args.start, last)})
+
+
+def _long_lines(file: BinaryIO, limit: int) -> Iterator[tuple[bytes, int]]:
+    """The lines, each without what it has beyond `limit` bytes, and how much that is."""
+    while line := file.readline(limit):
+        left_out = 0
+        rest = line
+        while len(rest) == limit and not rest.endswith(b"\n"):
+            rest = file.readline(limit)
+            left_out += len(rest.removesuffix(b"\n"))
+        yield line.removesuffix(b"\n"), left_out
 
 
 def _cut(line: str, limit: int) -> str:

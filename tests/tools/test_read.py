@@ -208,3 +208,33 @@ def test_its_events(use, workspace):
     seen = TOOL.observation(arguments, use(TOOL, path="a", end=1))
     assert isinstance(seen, FileReadObservation)
     assert (seen.path, seen.lines_shown, seen.lines_total, len(seen.digest)) == ("a", (1, 1), 2, 64)
+
+
+def test_lines_of_a_large_file(use, workspace):
+    lines = [f"line {number}" + "x" * 20 for number in range(1, 1_200_001)]
+    lines[2] = "é" + "y" * 30_000
+    (workspace / "large.log").write_text("\n".join(lines) + "\n")
+    result = use(TOOL, path="large.log", start=2, end=4)
+    second, third, fourth, note = result.output.split("\n")
+    assert second == f"2\t{lines[1]}"
+    assert third.startswith("3\téyyy")
+    assert "cut]" in third
+    assert len(third) < 2_100
+    assert fourth == f"4\t{lines[3]}"
+    assert note == "[lines 2-4 of a file of 38.5 MB; read on with start=5, or look with grep]"
+    assert result.data["lines_shown"] == (2, 4)
+    assert use(TOOL, path="large.log", start=1_199_999).output == (
+        f"1199999\t{lines[-2]}\n1200000\t{lines[-1]}\n[lines 1199999-1200000 of a file of 38.5 MB]"
+    )
+    assert len(use(TOOL, path="large.log").output) < 110_000
+    with pytest.raises(ToolError, match="fewer than 1200001 lines"):
+        use(TOOL, path="large.log", start=1_200_001)
+
+
+def test_a_large_file_of_no_lines_or_no_text(use, workspace):
+    (workspace / "line").write_bytes(b"z" * 20_000_000)
+    (workspace / "binary").write_bytes(bytes(20_000_000))
+    assert len(use(TOOL, path="line").output) < 3_000
+    with pytest.raises(ToolError) as caught:
+        use(TOOL, path="binary")
+    assert caught.value.error_id == "file_too_large"
