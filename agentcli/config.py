@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from agentcli.settings import (
     Settings,
     flatten,
 )
+from agentcli.toml_text import LongKeyError, load_toml
 
 MANAGED_FILE = Path("/etc/agent/config.toml")
 PROJECT_FILE = Path(".agent/config.toml")
@@ -164,7 +164,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals:
         raise ConfigError(f"--set {text}: it must be key=value", hint="e.g. agent.max_turns=20")
     try:
-        return key.strip(), tomllib.loads(f"value = {raw}")["value"]
+        return key.strip(), load_toml(f"value = {raw}")["value"]
     except (ValueError, RecursionError):
         return key.strip(), raw
 
@@ -227,7 +227,9 @@ def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
 def _parsed(text: bytes, origin: str) -> dict[str, Any]:
     """The dotted keys of TOML."""
     try:
-        return dict(_dotted(tomllib.loads(text.decode()), ""))
+        return dict(_dotted(load_toml(text.decode()), ""))
+    except LongKeyError as error:
+        raise ConfigError(f"{origin} can't be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin} is not valid TOML: {error}") from error
 

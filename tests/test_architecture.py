@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
 LEAVES = {
     *("errors", "messages", "interrupts", "borders", "own_files", "programs", "safe_git"),
-    *("secret_variables", "homes", "git_layout", "git_settings"),
+    *("secret_variables", "homes", "git_layout", "git_settings", "toml_text"),
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "programs": set(),
     "safe_git": set(),
     "own_files": set(),
+    "toml_text": set(),
     "homes": {"errors"},
     "secret_variables": set(),
     "git_facts": {"programs", "repository_files"},

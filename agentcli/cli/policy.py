@@ -212,13 +212,12 @@ def _rules_of(texts: Sequence[str]) -> tuple[Rule, ...]:
 
 
 def _rules_in_file(path: Path) -> Iterator[Rule]:
-    import tomllib
-
     from agentcli.errors import ConfigError, UsageError
     from agentcli.security.rules import parse_rule
+    from agentcli.toml_text import load_toml
 
     try:
-        section = tomllib.loads(path.read_text("utf-8")).get("security")
+        section = load_toml(path.read_text("utf-8")).get("security")
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

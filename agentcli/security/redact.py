@@ -22,7 +22,7 @@ _LONGEST_OPEN = 8_000
 """Characters that a stream holds back at most while a secret may be coming."""
 
 # Every repetition that may fail after it is bounded: no text takes time that grows faster than it.
-_HAS_DIGIT = r"(?=[A-Za-z._~+/-]{0,200}\d)"
+_HAS_DIGIT = r"(?=[A-Za-z._~+/-]{0,200}+\d)"
 _KEY_BLOCK = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
