@@ -1,4 +1,4 @@
-"""Going back: undo steps, return to an event, go on from one in a copy.
+"""Going back: undo steps, return to an event.
 
 Each function records what it did in the session it is given; before files change, the workspace
 as it is now is kept too, so that going back can itself be taken back.
@@ -7,37 +7,31 @@ as it is now is kept too, so that going back can itself be taken back.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from agentcli import __version__
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest_first
-from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.events.observations import CheckpointObservation, GoingBackObservation
 from agentcli.runtime.checkpointer import checkpoints_of
-from agentcli.runtime.checkpoints import Change, CheckpointError, Checkpoints
+from agentcli.runtime.checkpoints import Change, Checkpoints
 from agentcli.runtime.names import display_path
-from agentcli.runtime.snapshot_objects import EMPTY_TREE
-from agentcli.sessions.copying import copy_events
-from agentcli.sessions.finder import new_folder
 from agentcli.sessions.history import (
     StepTrees,
     cut_at,
     moved_since,
+    spans,
     steps_with_trees,
     tree_at,
-    trees,
 )
 from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.retention import staging
-from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.recovery import half_way
+from agentcli.sessions.session import Session, read_session
 
 _LONGEST_NAME = 200
 _MOST_NAMED = 20
@@ -45,8 +39,8 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class WentBack:
-    """Where the session is now: `to_event`, the files changed on the way, the event under which
-    the workspace as it was before is kept, and what is in no snapshot, so as it was."""
+    """Where the session is now: `to_event`, what changed on the way, the event under which the
+    workspace as it was before is kept, and what is in no snapshot, so as it was."""
 
     to_event: int
     steps: int
@@ -55,48 +49,42 @@ class WentBack:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Forked:
-    session_id: str
-    at_event: int
-    workspace: Path
-    notes: tuple[str, ...]
-
-
 def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
-    """Take back what the newest `count` steps that changed files did to them.
+    """Take back what the newest `count` steps that changed files, or git's own state, did to them.
 
-    Other files stay as they are. Raises UsageError when there are not so many such steps, or when
-    somebody else changed one of these files since (unless `force`).
+    All else stays as it is. Raises UsageError when there are not so many such steps, or when
+    somebody else changed the same since (unless `force`).
     """
     kept = checkpoints_of(session.folder, session.state.workspace)
     steps = steps_with_trees(session.events)
     if steps:
-        _require_workspace(session)
-    now = kept.take().tree if steps else ""
-    steps = [step for step in steps if kept.changes(step.before, step.after or now)]
-    if not steps:
+        _require_workspace(session, kept)
+    now = kept.take(thorough=True).tree if steps else ""
+    damaged = kept.overwritten() if steps else set()
+    undone = _newest_changes(kept, steps, now, count, any_change=bool(damaged))
+    if not undone:
         raise UsageError(
             f"session {session.id} has changed no files that could be undone",
             hint="another: agent undo --session SESSION, one of: agent sessions list",
         )
-    if count > len(steps):
-        raise UsageError(f"only {_steps(len(steps))} of session {session.id} changed files")
-    undone = steps[-count:]
+    if count > len(undone):
+        raise UsageError(f"only {_steps(len(undone))} of session {session.id} changed files")
     target = undone[0].before
     mine = {path for step in undone for path in kept.paths(step.before, step.after or now)}
     if not force:
-        _refuse_lost_work(kept, undone, now, target, mine)
-    with _going_back(session, kept, now) as went:
-        went.changes = kept.restore(target, mine)
-        went.tree = kept.take().tree
-    to_event = undone[0].event_id - 1
-    session.emit(
-        RewindAction(to_event=to_event, conversation=False, tree=went.tree, source=Source.USER)
+        mine -= _others_work(kept, undone, now, target, mine)
+    flags = f" {count}" * (count > 1) + " --force" * force
+    begun = GoingBackObservation(
+        content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
+    with _going_back(session, now, begun) as kept_at:
+        changes = kept.restore(target, mine | damaged)
+        tree = kept.take().tree
+    to_event = undone[0].event_id - 1
     which = "last step" if count == 1 else f"last {count} steps"
-    _tell_model(session, f"The user undid your {which} that changed files.", went.changes)
-    return WentBack(to_event, count, tuple(went.changes), went.kept_at, _left_out(session))
+    told = _told(f"The user undid your {which} that changed files.", changes)
+    _record(session, RewindAction(to_event=to_event, conversation=False, tree=tree), told)
+    return WentBack(to_event, count, tuple(changes), kept_at, _left_out(session))
 
 
 def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> WentBack:
@@ -108,49 +96,68 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     """
     cut = cut_at(session.events, event_id)
     if not files:
-        session.emit(RewindAction(to_event=cut, source=Source.USER))
-        _tell_model(
-            session,
+        told = _framed(
             "The user went back to this point of the conversation. The files are as later work "
-            "left them: look before you rely on what is said above.",
+            "left them: look before you rely on what is said above."
         )
+        _record(session, RewindAction(to_event=cut), told)
         return WentBack(cut, 0, (), len(session.events) - 3)
     wanted = _tree_to_restore(session, cut)
-    _require_workspace(session)
     kept = checkpoints_of(session.folder, session.state.workspace)
-    now = kept.take().tree
-    with _going_back(session, kept, now) as went:
-        went.changes = kept.restore(wanted or now)
-    session.emit(
-        RewindAction(
-            to_event=cut, conversation=conversation, tree=wanted or now, source=Source.USER
-        )
+    _require_workspace(session, kept)
+    now = kept.take(thorough=True).tree
+    # Of a repository that other worktrees use too, only what the session had its hands in.
+    shared = {path for span in spans(session.events) for path in kept.paths(*span)}
+    only = "" if conversation else " --files"
+    begun = GoingBackObservation(
+        content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
-    if not conversation:
-        _tell_model(session, "The user brought files back to an earlier state.", went.changes)
-    return WentBack(cut, 0, tuple(went.changes), went.kept_at, _left_out(session))
+    with _going_back(session, now, begun) as kept_at:
+        changes = kept.restore(wanted or now, shared=shared)
+        tree = kept.take().tree
+    told = (
+        "" if conversation else _told("The user brought files back to an earlier state.", changes)
+    )
+    action = RewindAction(to_event=cut, conversation=conversation, tree=tree)
+    _record(session, action, told)
+    return WentBack(cut, 0, tuple(changes), kept_at, _left_out(session))
 
 
-@dataclass
-class _Way:
-    kept_at: int
-    changes: list[Change]
-    tree: str
+def _newest_changes(
+    kept: Checkpoints, steps: list[StepTrees], now: str, count: int, *, any_change: bool
+) -> list[StepTrees]:
+    """At most `count`, oldest first, of those that changed something; of damage that no snapshot
+    saw (`any_change`) the newest step is thought to be the cause."""
+    found: list[StepTrees] = []
+    for step in reversed(steps):
+        is_cause = any_change and step is steps[-1]
+        if is_cause or kept.differ(step.before, step.after or now):
+            found.insert(0, step)
+        if len(found) == count:
+            break
+    return found
 
 
 @contextmanager
-def _going_back(session: Session, kept: Checkpoints, now: str) -> Iterator[_Way]:
-    """Around a restore: what is there is kept before, and a failure in the middle is told."""
-    kept_at = session.emit(CheckpointObservation(tree=now, moment="before_rewind")).id
+def _going_back(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
+    """Around a restore: what is there is kept before, at the event that is given, and what is begun
+    is on record, so that it is told if it does not come to its end."""
+    kept = CheckpointObservation(tree=now, moment="before_rewind")
+    events = session.emit_group([kept, begun])
     try:
-        yield _Way(kept_at, [], now)
-    except CheckpointError:
-        _tell_model(
-            session,
-            "The user began to bring files back to an earlier state; that stopped half-way. Look "
-            "before you rely on any file.",
-        )
+        yield events[0].id
+    except BaseException:
+        session.emit(MessageAction(content=half_way(begun), source=Source.ENVIRONMENT))
         raise
+
+
+def _record(session: Session, action: RewindAction, told: str) -> None:
+    """What was done, and a word to the model, without which it is not done."""
+    done = action.model_copy(update={"source": Source.USER, "told": told})
+    events: list[Event] = [done]
+    if told:
+        events.append(MessageAction(content=told, source=Source.ENVIRONMENT))
+    session.emit_group(events)
 
 
 def _tree_to_restore(session: Session, cut: int) -> str | None:
@@ -167,13 +174,13 @@ def _tree_to_restore(session: Session, cut: int) -> str | None:
         raise
 
 
-def _require_workspace(session: Session) -> None:
+def _require_workspace(session: Session, kept: Checkpoints) -> None:
     """Raises SessionError when the workspace was moved or deleted by somebody else."""
-    if Path(session.state.workspace).is_dir():
+    if kept.root.is_dir():
         return
-    kept = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
-    last = next(kept, None)
-    if last is None or last.tree != EMPTY_TREE.hex():
+    snapshots = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
+    last = next(snapshots, None)
+    if last is None or not kept.is_empty(last.tree):
         raise SessionError(
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
             hint=f"its files as they were, elsewhere: agent fork {session.id} --dir DIR",
@@ -194,11 +201,11 @@ def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[s
     record = read_session(folder)
     kept = checkpoints_of(folder, record.state.workspace)
     steps = steps_with_trees(record.events)
-    spans = [(s.before, s.after or _as_now(folder, kept) or s.before) for s in steps]
+    pairs = [(s.before, s.after or _as_now(folder, kept) or s.before) for s in steps]
     if step is None:
-        return kept, (spans[0][0], spans[-1][1]) if spans else None
-    changing = [span for span in spans if kept.changes(*span)]
-    return kept, changing[-step] if step <= len(changing) else None
+        return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
+    changing = (pair for pair in reversed(pairs) if kept.differ(*pair))
+    return kept, next(islice(changing, step - 1, None), None)
 
 
 def _as_now(folder: Path, kept: Checkpoints) -> str | None:
@@ -213,71 +220,11 @@ def _as_now(folder: Path, kept: Checkpoints) -> str | None:
         lock.release()
 
 
-def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) -> Forked:
-    """A new session that has the events of the one in `original` up to `event_id` (its end, when
-    None) and, in a new `folder` (beside its workspace, when None), the files as they were then.
-
-    The original is only read, so it may be in use. Raises UsageError when there is no such event
-    or the folder is there and not empty, SessionError when the files of then were not kept.
-    """
-    record = read_session(original)
-    cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
-    tree = tree_at(record.events, cut)
-    copy_id = new_folder(home).name
-    before = Path(moved_since(record.events, cut) or record.state.workspace)
-    if folder is None and not before.is_absolute():
-        raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
-    workspace = folder or before.with_name(f"{before.name}-fork-{copy_id[-4:]}")
-    is_new = not os.path.lexists(workspace)
-    try:
-        if not is_new and any(workspace.iterdir()):
-            raise UsageError(f"{workspace} is there already", hint="name another with --dir")
-    except OSError as error:
-        raise UsageError(f"{workspace} can't be used: {error.strerror}") from error
-    try:
-        with staging(home, copy_id) as staged:
-            known = [*trees(record.events[: cut + 1]), *([tree] if tree else [])]
-            if known:
-                checkpoints_of(original, str(before)).copy_to(staged / "checkpoints", known)
-            kept = checkpoints_of(staged, str(before))
-            notes = kept.write_out(tree or kept.take().tree, workspace)
-            copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
-    except BaseException:
-        if is_new:
-            shutil.rmtree(workspace, ignore_errors=True)
-        raise
-    return Forked(copy_id, cut, workspace, tuple(notes))
-
-
-def _beginning(
-    record: SessionRecord, copy_id: str, cut: int, before: Path, workspace: Path
-) -> list[Event]:
-    """What a copy begins with: who it is, and a word to the model."""
-    original = record.folder.name
-    return [
-        SessionStartedObservation(
-            version=__version__,
-            session_id=copy_id,
-            model=record.state.model,
-            sandbox="none",
-            workspace=str(workspace),
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            forked_from=original,
-            forked_at=cut,
-        ),
-        _to_model(
-            f"You work in a copy of session {original} from here on. Its workspace is now "
-            f"{_quoted(str(workspace))}, a copy of {_quoted(str(before))} as it was at "
-            "this point."
-        ),
-    ]
-
-
-def _refuse_lost_work(
+def _others_work(
     kept: Checkpoints, undone: list[StepTrees], now: str, target: str, mine: Collection[str]
-) -> None:
-    """Raises UsageError if undoing would lose what somebody else did to the same files."""
+) -> set[str]:
+    """What somebody else did to the same files since, where it is nothing but git's own notes.
+    Raises UsageError if undoing would lose anything more."""
     ends = [*(step.before for step in undone[1:]), now]
     foreign = {
         path
@@ -286,27 +233,33 @@ def _refuse_lost_work(
     }
     # Folders whose mode alone is another are left by an undo that was cut off.
     differ = kept.paths(now, target, folder_modes=False)
-    lost = sorted(foreign & differ & set(mine))
+    notes = {path for path in foreign if kept.is_incidental(path)}
+    lost = sorted((foreign & differ & set(mine)) - notes)
     if lost:
         raise UsageError(
-            f"changed since by somebody else: {_few([display_path(path) for path in lost])}",
+            "changed since by somebody else: "
+            f"{_few([display_path(kept.shown(path)) for path in lost])}",
             hint="undo with --force to lose these changes",
         )
+    return notes
 
 
-def _tell_model(session: Session, what: str, changes: Collection[Change] = ()) -> None:
+def _told(what: str, changes: Collection[Change]) -> str:
     """Said to the model before it goes on, as what it knows of the files is no longer true."""
     now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
     told = [what]
+    files = [change for change in changes if not change.told]
     for kind, state in now.items():
-        paths = [c.path for c in changes if ("modified" if c.kind == "mode" else c.kind) == kind]
+        paths = [c.path for c in files if ("modified" if c.kind == "mode" else c.kind) == kind]
         if paths:
             told.append(f"{state.capitalize()}: {_few([_quoted(path) for path in paths])}.")
-    session.emit(_to_model(" ".join(told)))
+    if git := [_quoted(change.told) for change in changes if change.told]:
+        told.append(f"Besides: {_few(git)}.")
+    return _framed(" ".join(told))
 
 
-def _to_model(text: str) -> MessageAction:
-    return MessageAction(content=f"[{text}]", source=Source.ENVIRONMENT)
+def _framed(text: str) -> str:
+    return f"[{text}]"
 
 
 def _quoted(path: str) -> str:

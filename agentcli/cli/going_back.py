@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.cli.session_common import Json, here, home, working
+from agentcli.cli.session_common import Json, here, home, tell_cut_off, tidy, working
 
 if TYPE_CHECKING:
     from agentcli.rewinding import WentBack
+    from agentcli.runtime.checkpoints import Change
     from agentcli.sessions.session import SessionRecord
 
 _MOST_SHOWN = 40
@@ -37,15 +38,16 @@ def undo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take back what the last steps did to files.
+    """Take back what the last steps did to files and to git.
 
-    Of the last N steps that changed files. Files that the agent did not change stay as they are,
-    git's index and history too.
+    Of the last N steps that changed files, or git's branches, index or stash. What the agent did
+    not change stays as it is.
     """
     from agentcli import rewinding
     from agentcli.sessions.session import Session as Opened
 
     with Opened.open(_folder(session)) as opened:
+        tell_cut_off(opened)
         with working("undoing"):
             done = rewinding.undo(opened, count, force=force)
         _tell(opened.id, done, as_json, "--files ")
@@ -62,8 +64,8 @@ def rewind(
 ) -> None:
     """Go back to an event, in the files and the conversation.
 
-    Files that others changed go back too. Nothing is lost: the way it was before can be gone back
-    to like any other event.
+    Files and the state of git that others changed go back too. Nothing is lost: the way it was
+    before can be gone back to like any other event.
     """
     from agentcli import rewinding
     from agentcli.errors import UsageError
@@ -76,6 +78,7 @@ def rewind(
         raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
     both = files == conversation
     with Opened.open(folder) as opened:
+        tell_cut_off(opened)
         with working("going back"):
             done = rewinding.rewind(
                 opened, to, files=both or files, conversation=both or conversation
@@ -100,7 +103,7 @@ def fork(
     The copy is a new session, with a new folder that holds the files as they were. The session
     itself and its workspace stay untouched; another process may be using them.
     """
-    from agentcli import rewinding
+    from agentcli import forking
     from agentcli.errors import UsageError
     from agentcli.ui.sanitize import printable
 
@@ -108,8 +111,9 @@ def fork(
         target = folder and folder.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--dir {folder}: {error}") from error
+    original = _folder(session)
     with working("copying"):
-        done = rewinding.fork(home(), _folder(session), at, target)
+        done = forking.fork(home(), original, at, target)
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
@@ -137,17 +141,20 @@ def diff(
     kept, span = newest_changes(folder, step)
     if step is not None and span is None:
         raise UsageError(f"session {folder.name} has no {step} steps that changed files")
+    changes = [c for c in kept.changes(*span) if not is_generated(c.path)] if span else []
     if as_json:
-        changes = kept.changes(*span) if span else []
-        shown = [c for c in changes if not is_generated(c.path)]
-        print(json.dumps([{"path": c.path, "kind": c.kind} for c in shown], indent=2))
+        print(json.dumps(list(map(_change, changes)), indent=2))
     elif span is not None:
         _print_patch(kept.diff(*span))
+        for change in changes:
+            if change.told:
+                print(_line(change), file=sys.stderr)
 
 
 def _folder(session: str | None) -> Path:
     from agentcli.sessions.finder import find, newest
 
+    tidy()
     return newest(home(), here()) if session is None else find(home(), session)
 
 
@@ -158,10 +165,9 @@ def _tell(session_id: str, done: WentBack, as_json: bool, flags: str = "") -> No
         return
     from agentcli.ui.sanitize import printable
 
-    signs = {"added": "+", "deleted": "-", "modified": "~", "mode": "m"}
     most = _MOST_SHOWN if sys.stdout.isatty() else len(done.changes)
     for change in done.changes[:most]:
-        print(f"{signs[change.kind]} {printable(change.path, multiline=False)}")
+        print(_line(change))
     if len(done.changes) > most:
         print(f"… and {len(done.changes) - most} more")
     told = [f"now as at event {done.to_event}"]
@@ -178,10 +184,22 @@ def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
         "session_id": session_id,
         "to_event": done.to_event,
         "steps": done.steps,
-        "changes": [{"path": change.path, "kind": change.kind} for change in done.changes],
+        "changes": list(map(_change, done.changes)),
         "kept_at": done.kept_at,
         "left_out": done.left_out,
     }
+
+
+def _change(change: Change) -> dict[str, str]:
+    told = {"told": change.told} if change.told else {}
+    return {"path": change.path, "kind": change.kind, **told}
+
+
+def _line(change: Change) -> str:
+    from agentcli.ui.sanitize import printable
+
+    sign = {"added": "+", "deleted": "-", "modified": "~", "mode": "m"}[change.kind]
+    return f"{sign} {printable(change.told or change.path, multiline=False)}"
 
 
 def _list_events(record: SessionRecord, as_json: bool) -> None:

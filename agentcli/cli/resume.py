@@ -131,6 +131,10 @@ class Reopening:
         return bench
 
     def _tell_standing(self, session: Session) -> None:
+        from agentcli.cli.session_common import tell_cut_off
+
+        with suppress(OSError):
+            tell_cut_off(session)
         if self._flags.quiet:
             return
         from agentcli.sessions import inbox

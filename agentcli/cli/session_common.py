@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from agentcli.security.redact import Redactor
+    from agentcli.sessions.session import Session as Opened
     from agentcli.sessions.state import State
 
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -39,6 +40,30 @@ def home() -> Path:
     from agentcli.config import state_home
 
     return state_home(person_environ())
+
+
+def tidy() -> None:
+    """Remove what commands that were killed left half made, and say what became of it."""
+    from agentcli.runtime.snapshot_kept import empty_pool
+    from agentcli.sessions.scrap import sweep
+    from agentcli.ui.sanitize import printable
+
+    for told in sweep(home()):
+        print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
+    empty_pool(home())
+
+
+def tell_cut_off(session: Opened) -> None:
+    """Say it, if files were being brought back when the process that did it was ended."""
+    from agentcli.sessions.recovery import cut_off
+
+    if begun := cut_off(session.events):
+        print(
+            f"agent: {begun.content} was cut off: some files are as they were then, others not\n"
+            f"  to finish it: {begun.command}\n"
+            f"  to take it back: agent rewind {session.id} --files --to {begun.kept_at}",
+            file=sys.stderr,
+        )
 
 
 def here() -> Path:

@@ -20,6 +20,7 @@ from agentcli.cli.session_common import (
     home,
     label,
     row,
+    tidy,
 )
 from agentcli.ui.sanitize import say
 
@@ -139,6 +140,7 @@ def _remove(
                 say(f"agent: {error.message}", sys.stderr)
             else:
                 gone.append((folder, state))
+        tidy()
     freed = sum(sizes[folder] for folder, _ in gone)
     if as_json:
         told = [{**row(folder.name, state), "bytes": sizes[folder]} for folder, state in gone]

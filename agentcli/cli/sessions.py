@@ -21,6 +21,7 @@ from agentcli.cli.session_common import (
     home,
     label,
     row,
+    tidy,
 )
 from agentcli.ui.sanitize import say
 
@@ -57,6 +58,7 @@ def list_sessions(
 
     from agentcli.sessions.finder import session_states
 
+    tidy()
     workspace = str(here())
     mine = (
         (folder, state)

@@ -15,6 +15,7 @@ from agentcli import interrupts
 from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.cli.complaints import complain, internal_error
+from agentcli.cli.session_common import tidy
 from agentcli.cli.trust import Loaded, ask_trust, load_with_trust
 from agentcli.config import parse_assignment
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
@@ -241,6 +242,7 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
+    tidy()
     bench = opening.open(wiring, outcome)
     _kept_to_the_end.append(bench)
     # What is loaded by now stays: no search for cycles needs to go through it again.
@@ -274,7 +276,7 @@ def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
         return done.files_changed
     kept = checkpoints_of(session.folder, session.state.workspace)
     try:
-        changed = (change.path for change in kept.changes(*done.trees))
+        changed = (c.path for c in kept.changes(*done.trees) if not c.told)
         return tuple(path for path in changed if not is_generated(path))
     except SessionError:
         return done.files_changed

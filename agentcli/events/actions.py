@@ -314,12 +314,14 @@ class CondensationAction(Action):
 class RewindAction(Action):
     """A person went back to just after event `to_event`. What came between that and this event is
     no part of the conversation any more (`conversation`), and the files of the workspace are again
-    those of the snapshot `tree`, if one is named. Nothing is deleted from the log."""
+    those of the snapshot `tree`, if one is named. Nothing is deleted from the log. `told` is what
+    the next event tells the model of it."""
 
     kind: ClassVar[str] = "rewind"
     to_event: int
     conversation: bool = True
     tree: str | None = None
+    told: str = ""
 
     @property
     def message(self) -> str:

@@ -245,6 +245,19 @@ class SetAsideObservation(Observation):
         return f"git: {'; '.join(self.items)}{where}"
 
 
+class GoingBackObservation(Observation):
+    """A person began to bring files back: `content` says to where, `command` does it. What came of
+    it is the RewindAction after it; without one it was cut off, with files half as they were. The
+    event before it has the workspace as it was."""
+
+    kind: ClassVar[str] = "going_back"
+    command: str = ""
+
+    @property
+    def kept_at(self) -> int:
+        return self.id - 1
+
+
 class DecisionObservation(Observation):
     """Whether an action may run, by whom it was decided, and what the user allowed for later:
     `grant` is a rule as in the settings, such as bash(git push:*)."""
@@ -396,6 +409,7 @@ register(
     SessionStartedObservation,
     CheckpointObservation,
     SetAsideObservation,
+    GoingBackObservation,
     DecisionObservation,
     RiskJudgedObservation,
     HookObservation,

@@ -69,7 +69,7 @@ class Checkpointer:
         self, moment: Moment, touched: Sequence[Path], alive: Callable[[], None]
     ) -> CheckpointObservation | None:
         try:
-            made = self._in_thread(touched, alive)
+            made = self._in_thread(touched, alive, thorough=moment == "turn_end")
         except SessionError as error:
             told_before, self._failure = self._failure == error.message, error.message
             log.warning("no checkpoint: %s", error.message)
@@ -79,14 +79,16 @@ class Checkpointer:
         self._failure = ""
         return CheckpointObservation(tree=made.tree, moment=moment, left_out=made.left_out)
 
-    def _in_thread(self, touched: Sequence[Path], alive: Callable[[], None]) -> Checkpoint:
+    def _in_thread(
+        self, touched: Sequence[Path], alive: Callable[[], None], *, thorough: bool
+    ) -> Checkpoint:
         """So that the main thread can show that it lives, and be interrupted."""
         results: list[Checkpoint | BaseException] = []
 
         def take() -> None:
             try:
                 self._checkpoints = self._checkpoints or self._open()
-                results.append(self._checkpoints.take(touched))
+                results.append(self._checkpoints.take(touched, thorough=thorough))
             except BaseException as error:
                 results.append(error)
 
@@ -110,8 +112,9 @@ class Checkpointer:
 
 
 def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
-    """The snapshots of the session in `folder`; the module comes with the first use."""
+    """The snapshots of the session in `folder`, a folder of one below the agent's home; the module
+    comes with the first use."""
     from agentcli.runtime.checkpoints import Checkpoints
 
     programs.distrust((workspace, *written_places(folder.parent.parent)))
-    return Checkpoints(Path(workspace), folder / "checkpoints")
+    return Checkpoints(Path(workspace), folder / "checkpoints", folder.parent.parent)

@@ -1,6 +1,6 @@
 """Snapshots of a workspace, any of which can be brought back exactly.
 
-Never touches the state of a repository in the workspace, and needs none.
+With the state of its repositories: references, index, stash and whatever objects these need.
 """
 
 from __future__ import annotations
@@ -8,42 +8,42 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeGuard
 
 from agentcli.runtime.names import GENERATED
+from agentcli.runtime.snapshot_compare import Comparison
 from agentcli.runtime.snapshot_git import CheckpointError
+from agentcli.runtime.snapshot_kept import KeptFiles, link_or_copy
 from agentcli.runtime.snapshot_objects import EMPTY_TREE, ObjectStore
-from agentcli.runtime.snapshot_repository import ObjectLinks, link_or_copy, publish_links
+from agentcli.runtime.snapshot_paths import Role, git_path, is_lock, repository_of
+from agentcli.runtime.snapshot_place import COMMON, Place, is_common, save_place
+from agentcli.runtime.snapshot_report import Change, Report
 from agentcli.runtime.snapshot_restore import Restorer
-from agentcli.runtime.snapshot_scan import REPOSITORY
 from agentcli.runtime.snapshot_take import Taker
-from agentcli.runtime.snapshot_trees import Difference, Entry, Trees, with_parents
+from agentcli.runtime.snapshot_trees import (
+    LEFT_OUT,
+    OUTSIDE,
+    Difference,
+    Entry,
+    Trees,
+    with_parents,
+)
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints"]
 
-Kind = Literal["added", "modified", "deleted", "mode"]
 _TREE = re.compile(r"[0-9a-f]{40}")
 _NAMED_FAILURES = 5
+_INCIDENTAL = (Role.OBJECT, Role.TRACE, Role.REFLOG)
 # What is ours or a repository's own is no change of the workspace.
 _SHOWN = (
     ".",
     ":(exclude,top)%left-out",
+    f":(exclude,top){os.fsdecode(OUTSIDE)}",
     ":(exclude,glob,icase)**/%.git/**",
     *(f":(exclude,glob)**/{name}/**" for name in sorted(GENERATED)),
 )
-
-
-@dataclass(frozen=True)
-class Change:
-    """`path` is relative to the workspace; bytes that are no UTF-8 are surrogates in it."""
-
-    path: str
-    kind: Kind
 
 
 @dataclass(frozen=True)
@@ -55,81 +55,123 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """Snapshots of one workspace in a store of their own, a folder that only this writes.
+    """Snapshots of one workspace, and of the repository that it lies in, in a store of their own, a
+    folder that only this writes.
 
     Files and folders with their permission bits, symlinks and empty folders are in them, ignored
-    and untracked files too. Not in them: special files, files over 50 MB, large folders that git
-    ignores (without git: those that tools fill again), owners, times, extended attributes. What a
-    snapshot left out, restoring it doesn't touch. A `.git` is in it but restored only when gone.
+    and untracked files too, and git folders, that of a worktree's repository too. Not in them:
+    special files, files over 50 MB other than git's objects, large folders that git ignores
+    (without git: those that tools fill again), owners, times, extended attributes. What a snapshot
+    left out, restoring it doesn't touch, nor does it remove objects of a repository.
 
     Every method raises CheckpointError.
     """
 
-    def __init__(self, workspace: Path, store: Path) -> None:
-        self._workspace = Path(os.path.realpath(workspace))
+    def __init__(self, workspace: Path, store: Path, home: Path | None = None) -> None:
+        """`home`: where stores have what they share."""
         self._store = Path(os.path.realpath(store))
         self._objects = ObjectStore(self._store)
+        self._files = KeptFiles(self._store, self._objects.lookup, home)
         self._trees = Trees(self._objects)
-        self._taker = Taker(self._workspace, self._objects)
+        self._taker = Taker(workspace, self._objects, self._files)
+        self._comparison = Comparison(self._trees, self._objects)
 
-    def take(self, touched: Iterable[Path] = ()) -> Checkpoint:
+    @property
+    def root(self) -> Path:
+        """The workspace, or the folder of the repository that it lies in."""
+        return self._taker.place.root
+
+    @property
+    def _place(self) -> Place:
+        return self._taker.place
+
+    def take(self, touched: Iterable[Path] = (), *, thorough: bool = False) -> Checkpoint:
         """A snapshot of the workspace as it is. `touched` paths are in it wherever they are, from
-        now on; relative ones are relative to the workspace."""
+        now on; relative ones are relative to the workspace. `thorough`: objects of repositories
+        that were there before are looked at too, which only git should write to."""
         with self._errors("take a checkpoint"):
             self._refuse_what_is_no_project()
-            tree, left_out = self._taker.take(touched)
+            tree, left_out = self._taker.take(touched, thorough=thorough)
         return Checkpoint(tree.hex(), left_out)
 
     def changes(self, old: str, new: str) -> list[Change]:
-        """What differs, by path. A `.git` is one path, and only named if it came or went."""
+        """What differs, by path, and git's own state in words."""
         with self._errors("compare checkpoints"):
             return list(self._changes(_oid(old), _oid(new)))
 
+    def differ(self, old: str, new: str) -> bool:
+        """Whether there is anything that `changes` would tell."""
+        with self._errors("compare checkpoints"):
+            return any(True for _ in self._changes(_oid(old), _oid(new)))
+
+    def is_empty(self, tree: str) -> bool:
+        """Whether there was nothing in the workspace."""
+        with self._errors("read a checkpoint"):
+            return self._trees.folder(_oid(tree)).keys() <= {LEFT_OUT, OUTSIDE}
+
     def paths(self, old: str, new: str, *, folder_modes: bool = True) -> set[str]:
         """Every path that differs, for `restore`: folders too, without `folder_modes` only those
-        that came, went or were something else. A `.git` is one path."""
+        that came, went or were something else."""
         with self._errors("compare checkpoints"):
             return {
-                os.fsdecode(_repository_of(difference.path) or difference.path)
-                for difference in self._trees.compare(_oid(old), _oid(new))
+                os.fsdecode(difference.path)
+                for difference in self._comparison.differences(_oid(old), _oid(new))
                 if folder_modes or not (_is_folder(difference.old) and _is_folder(difference.new))
             }
+
+    def shown(self, path: str) -> str:
+        """One of `paths` for people: relative to the workspace."""
+        return self._place.shown(os.fsencode(path))
+
+    def is_incidental(self, path: str) -> bool:
+        """Of one of `paths`: whether git notes it by the way, as in its logs, so that to change it
+        is nobody's work."""
+        place = git_path(os.fsencode(path), lambda _: False)
+        return place is not None and place.role in _INCIDENTAL
+
+    def overwritten(self) -> set[str]:
+        """Objects that are no longer what the last snapshot took them for, found by reading them:
+        a snapshot goes by size and end. For `restore`."""
+        with self._errors("read the repository"):
+            return set(map(os.fsdecode, self._taker.overwritten()))
 
     def diff(self, old: str, new: str) -> str:
         """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
         UTF-8 are surrogates in it. What tools generate is not in it."""
         before, after = _oid(old), _oid(new)
         with self._errors("compare checkpoints"):
-            for tree in (before, after):
-                self._trees.folder(tree)
+            for difference in self._trees.compare(before, after):
+                for entry in (difference.old, difference.new):
+                    if entry is not None and not (entry.is_folder or entry.is_kept):
+                        self._objects.adopt(entry.oid)
             arguments = ("diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv")
             printed = self._objects.git.run(*arguments, "--no-color", old, new, "--", *_SHOWN)
         return printed.decode(errors="surrogateescape")
 
-    def restore(self, tree: str, paths: Collection[str] | None = None) -> list[Change]:
+    def restore(
+        self, tree: str, paths: Collection[str] | None = None, *, shared: Collection[str] = ()
+    ) -> list[Change]:
         """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
-        be there stays if something else is in it. Returns what it changed. What is there now is
-        lost unless a checkpoint was taken; what `tree` left out is not touched.
+        be there stays if something else is in it. Without `paths` all of it, but of a repository
+        that lies elsewhere, where others may be at work, only the `shared` paths. Returns what it
+        changed. What is there now is lost unless a checkpoint was taken; what `tree` left out is
+        not touched.
 
         A CheckpointError in the middle names what was not restored; calling it again goes on.
         """
         target = _oid(tree)
         with self._errors("restore a checkpoint"):
             self._refuse_what_is_no_project()
-            left_out = self._trees.left_out(target)
-            self._workspace.mkdir(parents=True, exist_ok=True)
-            now = self._taker.take()[0]
+            self.root.mkdir(parents=True, exist_ok=True)
+            wanted = None if paths is None else set(map(os.fsencode, paths))
+            now = self._taker.take(thorough=True)[0]
             closed: set[bytes] = set()
             while not closed >= self._taker.unreadable_folders:
                 closed |= self._taker.unreadable_folders
-                self._open_folders(target, closed, paths)
-                now = self._taker.take()[0]
-            differences = [
-                difference
-                for difference in _only(self._trees.compare(now, target), paths)
-                if not (difference.new is None and left_out.covers(difference.path))
-            ]
-            return self._apply(self._workspace, differences)
+                self._open_folders(target, closed, wanted)
+                now = self._taker.take(thorough=True)[0]
+            differences = self._to_restore(now, target, wanted, set(map(os.fsencode, shared)))
+            return self._restore(now, target, differences)
 
     def write_out(self, tree: str, folder: Path) -> list[str]:
         """A copy of the workspace as in `tree` in `folder`, which is empty or made. Returns what
@@ -143,12 +185,16 @@ class Checkpoints:
             notes = [
                 f"{path.decode(errors='replace')} is not in the copy"
                 for path in sorted(self._trees.left_out(target).paths)
+                if not is_common(path)
             ]
-            elsewhere = {d.path for d in differences if _is_pointer(d)}
+            elsewhere = {d.path for d in differences if self._leads_elsewhere(d)}
             for path in sorted(elsewhere):
                 name = path.decode(errors="replace")
                 notes.append(f"{name} is not in the copy: its repository is elsewhere")
-            self._apply(folder, [d for d in differences if d.path not in elsewhere])
+            wanted = [d for d in differences if d.path not in elsewhere and _is_for_copy(d.path)]
+            with Restorer(folder, self._objects, self._files, links=False) as restorer:
+                restorer.apply(wanted, self._comparison.order)
+            _raise_if_incomplete(wanted, restorer.failures)
         return notes
 
     def copy_to(self, store: Path, trees: Sequence[str]) -> None:
@@ -157,22 +203,24 @@ class Checkpoints:
         with self._errors("copy checkpoints"):
             target = ObjectStore(store)
             target.create()
-            for oid in self._trees.reachable(roots):
+            objects, kept = self._trees.reachable(roots)
+            for oid in objects:
                 source = self._objects.loose(oid)
                 if source.exists():
                     target.loose(oid).parent.mkdir(mode=0o700, exist_ok=True)
-                    _copy(source, target.loose(oid))
+                    link_or_copy(source, target.loose(oid))
             # An index comes after its pack, which it promises.
             for source in sorted(self._store.glob("objects/pack/pack-*"), reverse=True):
-                _copy(source, store / source.relative_to(self._store))
-            for source in self._store.glob("repositories/*/objects"):
-                copy = store / source.relative_to(self._store)
-                copy.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for source in self._store.glob("repositories/*/objects/*/*"):
-                copy = store / source.relative_to(self._store)
-                copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _copy(source, copy)
-            publish_links(store)
+                link_or_copy(source, store / source.relative_to(self._store))
+            self._files.copy_to(KeptFiles(store, target.lookup), kept)
+            save_place(store, replace(self._place, common=None))
+
+    def move_to(self, workspace: Path, root: Path) -> None:
+        """From now on the snapshots are those of another workspace, and of the repository `root`
+        that it lies in."""
+        with self._errors("move checkpoints"):
+            real = [Path(os.path.realpath(path)) for path in (workspace, root)]
+            save_place(self._store, Place(*real))
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -180,51 +228,97 @@ class Checkpoints:
         if old == new:
             return
         then, now = self._trees.left_out(old), self._trees.left_out(new)
-        for difference in self._trees.compare(old, new):
-            kind = _kind(difference)
+        differences = []
+        for difference in self._comparison.differences(old, new):
             # What only one of them looked at is not known to differ.
-            unseen = then if kind == "added" else now
-            if kind is not None and not (
-                kind in ("added", "deleted") and unseen.covers(difference.path)
-            ):
-                yield Change(os.fsdecode(difference.path), kind)
+            unseen = then if difference.old is None else now
+            one_sided = difference.old is None or difference.new is None
+            if not (one_sided and unseen.covers(difference.path)):
+                differences.append(difference)
+        yield from self._report(old, new).changes(differences)
 
-    def _apply(self, top: Path, differences: list[Difference]) -> list[Change]:
-        plain = [d for d in differences if _repository_of(d.path) is None]
-        missing: dict[bytes, list[Difference]] = {}
-        for difference in differences:
-            repository = _repository_of(difference.path)
-            if repository is not None and difference.new is not None:
-                missing.setdefault(repository, []).append(difference)
-        gone = {p: ds for p, ds in missing.items() if not os.path.lexists(top / os.fsdecode(p))}
-        links = ObjectLinks(self._workspace, self._store)
-        with Restorer(top, self._objects) as restorer:
-            restorer.apply(plain + [ds[0] for ds in gone.values() if not _is_folder(ds[0].new)])
-            for path, content in gone.items():
-                if _is_folder(content[0].new):
-                    restorer.bring_repository(path, content, links.folder(path))
-        wanted = plain + [d for content in gone.values() for d in content]
-        stays = restorer.failures.keys() | restorer.kept
-        done = [d for d in wanted if d.path not in stays]
-        if restorer.failures:
-            raise _incomplete(len(done), len(wanted), restorer.failures)
-        shown = sorted((d.path, _kind(d)) for d in done if _repository_of(d.path) in (None, d.path))
-        return [Change(os.fsdecode(path), kind) for path, kind in shown if kind is not None]
+    def _report(self, old: bytes, new: bytes) -> Report:
+        return Report(self._place, self._objects, self._comparison, old, new)
+
+    def _to_restore(
+        self, now: bytes, target: bytes, paths: set[bytes] | None, shared: set[bytes]
+    ) -> list[Difference]:
+        left_out = self._trees.left_out(target)
+        wanted = _Wanted(shared if paths is None else paths)
+        found = self._comparison.differences(now, target)
+        for path in map(os.fsencode, self.overwritten()):
+            entry = self._trees.find(target, path)
+            found += [Difference(path, None, entry)] if entry is not None and entry.is_kept else []
+        return [
+            difference
+            for difference in found
+            if not (difference.new is None and left_out.covers(difference.path))
+            and self._may_be_restored(difference, target)
+            and (difference in wanted or (paths is None and not is_common(difference.path)))
+        ]
+
+    def _restore(self, now: bytes, target: bytes, wanted: list[Difference]) -> list[Change]:
+        failures: dict[bytes, str] = {}
+        kept: set[bytes] = set()
+        steps = self._comparison.steps(now, target, wanted)
+        for top, above in ((self.root, b""), (self._place.common, COMMON + b"/")):
+            its = [d for d in steps if is_common(d.path) == bool(above) and d.path != COMMON]
+            if top is None or not its:
+                continue
+            top.mkdir(exist_ok=True)
+
+            def order(difference: Difference, above: bytes = above) -> int:
+                return self._comparison.order(difference._replace(path=above + difference.path))
+
+            with Restorer(top, self._objects, self._files, links=True) as restorer:
+                restorer.apply([d._replace(path=d.path[len(above) :]) for d in its], order)
+            failures |= {above + path: why for path, why in restorer.failures.items()}
+            kept |= {above + path for path in restorer.kept}
+        _raise_if_incomplete(steps, failures)
+        done = [d for d in wanted if d.path not in kept]
+        return list(self._report(now, target).changes(done))
+
+    def _may_be_restored(self, difference: Difference, target: bytes) -> bool:
+        """No lock comes back, and no object goes while its repository stays."""
+        repository = repository_of(difference.path)
+        if repository is None:
+            return True
+        if repository == COMMON and self._place.common is None:
+            return False
+        if difference.new is not None:
+            return difference.new.is_folder or not is_lock(difference.path)
+        place = git_path(difference.path, lambda _: False)
+        is_object = place is not None and place.role is Role.OBJECT
+        return not is_object or self._trees.find(target, repository) is None
+
+    def _leads_elsewhere(self, difference: Difference) -> bool:
+        """A `.git` that is a file names a repository, which a copy must not share."""
+        path, _, new = difference
+        if repository_of(path) != path or new is None or new.is_folder:
+            return False
+        pointer = b"" if new.is_link else self._objects.read(new.oid)
+        named = pointer.removeprefix(b"gitdir: ").strip()
+        place = os.path.normpath(path + b"/../" + named)
+        return named == pointer or named.startswith(b"/") or place.startswith(b"..")
 
     def _open_folders(
-        self, target: bytes, closed: Collection[bytes], paths: Collection[str] | None
+        self, target: bytes, closed: Collection[bytes], paths: set[bytes] | None
     ) -> None:
         """Gives folders that can't be read the modes that they have in `target`."""
         found = [(path, self._trees.find(target, path)) for path in sorted(closed)]
-        differences = [Difference(path, entry, entry) for path, entry in found if _is_folder(entry)]
-        with Restorer(self._workspace, self._objects) as restorer:
-            restorer.apply(list(_only(differences, paths)))
+        differences = [
+            Difference(path, entry, entry)
+            for path, entry in found
+            if _is_folder(entry) and not is_common(path) and (paths is None or path in paths)
+        ]
+        with Restorer(self.root, self._objects, self._files, links=True) as restorer:
+            restorer.apply(differences)
 
     def _refuse_what_is_no_project(self) -> None:
         home = os.path.expanduser("~")  # noqa: PTH111 (Path's own fails where there is no home)
-        if self._workspace in (Path("/"), Path(os.path.realpath(home))):
+        if self.root in (Path("/"), Path(os.path.realpath(home))):
             raise CheckpointError(
-                f"{self._workspace} is no project, so that it has no checkpoints",
+                f"{self.root} is no project, so that it has no checkpoints",
                 hint="start in the folder of one project to have checkpoints",
             )
 
@@ -239,66 +333,53 @@ class Checkpoints:
             self._objects.close()
 
 
+class _Wanted:
+    """The paths that somebody asks for, with the folders that have to be there for them to be, and
+    what is missing of the objects of a repository that is among them."""
+
+    def __init__(self, paths: Collection[bytes]) -> None:
+        self._paths = paths
+        self._above = {folder for path in paths for folder in with_parents(path)}
+        self._repositories = {repository_of(path) for path in paths} - {None}
+
+    def __contains__(self, difference: object) -> bool:
+        assert isinstance(difference, Difference)
+        path, old, new = difference
+        if path in self._paths or (_is_folder(new) and not _is_folder(old) and path in self._above):
+            return True
+        place = git_path(path, lambda _: False)
+        is_missing = place is not None and place.role is Role.OBJECT and new is not None
+        return is_missing and repository_of(path) in self._repositories
+
+
 def _oid(tree: str) -> bytes:
     if not _TREE.fullmatch(tree):
         raise CheckpointError(f"{tree!r} is no checkpoint")
     return bytes.fromhex(tree)
 
 
-def _kind(difference: Difference) -> Kind | None:
-    """None for what is told by the paths below it, or is a repository's own."""
-    path, old, new = difference
-    repository = _repository_of(path)
-    if repository is not None and (repository != path or (old and new)):
-        return None
-    if old is None or new is None:
-        entry = old or new
-        told_below = repository is None and _is_folder(entry) and entry.oid != EMPTY_TREE
-        kind: Kind = "added" if old is None else "deleted"
-        return None if told_below else kind
-    same_type = stat.S_IFMT(old.mode) == stat.S_IFMT(new.mode)
-    return "mode" if same_type and (old.is_folder or old.oid == new.oid) else "modified"
-
-
-def _is_folder(entry: Entry | None) -> TypeGuard[Entry]:
+def _is_folder(entry: Entry | None) -> bool:
     return entry is not None and entry.is_folder
 
 
-def _is_pointer(difference: Difference) -> bool:
-    """A `.git` that is a file names a repository elsewhere, which a copy must not share."""
-    is_repository = _repository_of(difference.path) == difference.path
-    return is_repository and difference.new is not None and not difference.new.is_folder
+def _is_for_copy(path: bytes) -> bool:
+    """Locks are not, nor is what a repository notes of worktrees, which are the original's."""
+    repository = repository_of(path)
+    if repository is None:
+        return True
+    in_worktrees = (path + b"/").startswith(repository + b"/worktrees/")
+    return not (repository == COMMON or is_lock(path) or in_worktrees)
 
 
-def _repository_of(path: bytes) -> bytes | None:
-    """The outermost `.git` that `path` is or lies in."""
-    if REPOSITORY not in path:
-        return None
-    return next((p for p in with_parents(path) if p.rpartition(b"/")[2] == REPOSITORY), None)
-
-
-def _only(differences: Iterable[Difference], paths: Collection[str] | None) -> Iterator[Difference]:
-    """Those of `paths`, a `.git` being one, and of the folders that have to be there for them to
-    be; all if None."""
-    wanted = {os.fsencode(path) for path in paths or ()}
-    above = {folder for path in wanted for folder in with_parents(path)}
-    for difference in differences:
-        missing = _is_folder(difference.new) and not _is_folder(difference.old)
-        is_wanted = (_repository_of(difference.path) or difference.path) in wanted
-        if paths is None or is_wanted or (missing and difference.path in above):
-            yield difference
-
-
-def _copy(source: Path, target: Path) -> None:
-    link_or_copy(source, target, sys.maxsize)
-
-
-def _incomplete(done: int, wanted: int, failures: dict[bytes, str]) -> CheckpointError:
+def _raise_if_incomplete(wanted: Collection[Difference], failures: dict[bytes, str]) -> None:
+    if not failures:
+        return
+    done = sum(difference.path not in failures for difference in wanted)
     named = [f"{p.decode(errors='replace')} ({why})" for p, why in sorted(failures.items())]
     shown = ", ".join(named[:_NAMED_FAILURES])
     more = len(named) - _NAMED_FAILURES
     rest = f" and {more} more" if more > 0 else ""
-    return CheckpointError(
-        f"{done} of {wanted} paths are restored, not: {shown}{rest}",
+    raise CheckpointError(
+        f"{done} of {len(wanted)} paths are restored, not: {shown}{rest}",
         hint="see what is in the way, then try again: what is restored stays so",
     )

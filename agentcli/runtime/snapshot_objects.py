@@ -1,6 +1,7 @@
 """Git objects in a bare repository of our own, written and read without git.
 
-Objects of other repositories, which may be packed as deltas, are read through git.
+Objects in packs of other repositories, which may be deltas, are read through git. Whatever is read
+is what was written: it has the id that it was asked for by.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from agentcli.runtime.snapshot_git import CheckpointError, Git
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FAST = 1
 """zlib's quickest level: a step waits for it."""
-_PACK_KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+_PACK_KINDS = {b"tree": 2, b"blob": 3}
+_KINDS = {number: kind for kind, number in _PACK_KINDS.items()}
 _LARGEST_PACK = 1 << 30
 """Below 2 GiB, where offsets in an index would need a second table."""
+_LARGEST_OBJECT = 1 << 30
+"""Bytes. No file of a snapshot and no folder comes near it."""
+_LOOKUP = "lookup"
 _OID = 20
 _HEADER = b"PACK" + struct.pack(">I", 2)
 _INDEX_HEADER = b"\xfftOc" + struct.pack(">I", 2)
@@ -35,7 +40,9 @@ class ObjectStore:
 
     def __init__(self, store: Path) -> None:
         self.folder = store
-        self.git = Git(store)
+        self.lookup = store / _LOOKUP
+        """Where packs of the workspace's repository are found by the names that git gave them."""
+        self.git = Git(store, self.lookup)
         self._objects = store / "objects"
         self._packs: list[_Pack] | None = None
         self._bulk: _PackWriter | None = None
@@ -55,17 +62,15 @@ class ObjectStore:
         for leftover in (self._objects / "pack").glob("tmp_*"):
             leftover.unlink(missing_ok=True)
 
-    def write(self, kind: bytes, data: bytes) -> bytes:
-        """The object's id, 20 bytes."""
-        header = b"%s %d\0" % (kind, len(data))
-        digest = hashlib.sha1(header, usedforsecurity=False)
-        digest.update(data)
-        oid = digest.digest()
-        if self._bulk is not None:
-            if oid not in self._bulk and not self._is_packed(oid):
-                self._bulk.add(oid, kind, data)
-        elif not self._is_packed(oid) and not self.loose(oid).exists():
-            self._write_loose(oid, header + data)
+    def write(self, kind: bytes, data: bytes, *, dense: bool = False) -> bytes:
+        """The object's id, 20 bytes. `dense` data is not worth the time to make it smaller."""
+        oid = object_id(kind, data)
+        if not self._is_packed(oid):
+            if self._bulk is not None:
+                if oid not in self._bulk:
+                    self._bulk.add(oid, kind, data, 0 if dense else _FAST)
+            elif not self.loose(oid).exists():
+                self._write_loose(oid, _header(kind, data) + data, 0 if dense else _FAST)
         return oid
 
     @contextlib.contextmanager
@@ -81,21 +86,27 @@ class ObjectStore:
             self._packs = None
 
     def read(self, oid: bytes) -> bytes:
-        try:
+        found = self._own(oid) or self.git.read(oid, _LARGEST_OBJECT)
+        if found is None or object_id(*found) != oid:
+            raise CheckpointError(f"what {self.folder} holds of it is gone or damaged")
+        return found[1]
+
+    def adopt(self, oid: bytes) -> None:
+        """Makes a blob ours, if it is not and can be read: then git finds what we would read."""
+        if not self._is_packed(oid) and not self.loose(oid).exists():
+            with contextlib.suppress(CheckpointError):
+                self.write(b"blob", self.read(oid))
+
+    def _own(self, oid: bytes) -> tuple[bytes, bytes] | None:
+        with contextlib.suppress(FileNotFoundError, zlib.error, ValueError):
             data = zlib.decompress(self.loose(oid).read_bytes())
-            return data[data.index(b"\0") + 1 :]
-        except FileNotFoundError:
-            pass
-        except (zlib.error, ValueError) as error:
-            raise _damaged(self.folder, oid) from error
+            end = data.index(b"\0")
+            return data[:end].partition(b" ")[0], data[end + 1 :]
         for pack in self._all_packs():
             offset = pack.find(oid)
             if offset is not None:
                 return pack.read(offset)
-        data_elsewhere = self.git.read(oid)
-        if data_elsewhere is None:
-            raise _damaged(self.folder, oid)
-        return data_elsewhere
+        return None
 
     def loose(self, oid: bytes) -> Path:
         name = oid.hex()
@@ -112,10 +123,10 @@ class ObjectStore:
             self._packs = [_Pack(path) for path in (self._objects / "pack").glob("*.idx")]
         return self._packs
 
-    def _write_loose(self, oid: bytes, data: bytes) -> None:
+    def _write_loose(self, oid: bytes, data: bytes, level: int) -> None:
         path = self.loose(oid)
         temporary = self._objects / "pack" / f"tmp_{next(self._names)}"
-        body = zlib.compress(data, _FAST)
+        body = zlib.compress(data, level)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400)
         with open(descriptor, "wb") as file:
             file.write(body)
@@ -126,8 +137,14 @@ class ObjectStore:
             temporary.rename(path)
 
 
-def _damaged(store: Path, oid: bytes) -> CheckpointError:
-    return CheckpointError(f"the checkpoint store {store} lacks or has damaged {oid.hex()}")
+def object_id(kind: bytes, data: bytes) -> bytes:
+    digest = hashlib.sha1(_header(kind, data), usedforsecurity=False)
+    digest.update(data)
+    return digest.digest()
+
+
+def _header(kind: bytes, data: bytes) -> bytes:
+    return b"%s %d\0" % (kind, len(data))
 
 
 class _PackWriter:
@@ -143,12 +160,12 @@ class _PackWriter:
     def __contains__(self, oid: bytes) -> bool:
         return oid in self._entries or oid in self._written
 
-    def add(self, oid: bytes, kind: bytes, data: bytes) -> None:
+    def add(self, oid: bytes, kind: bytes, data: bytes, level: int) -> None:
         if self._file is None:
             self._file = self._temporary.open("w+b")
             self._file.write(_HEADER + b"\0\0\0\0")
             self._size = self._file.tell()
-        entry = _entry_header(_PACK_KINDS[kind], len(data)) + zlib.compress(data, _FAST)
+        entry = _entry_header(_PACK_KINDS[kind], len(data)) + zlib.compress(data, level)
         self._file.write(entry)
         self._entries[oid] = (self._size, zlib.crc32(entry))
         self._size += len(entry)
@@ -240,7 +257,8 @@ class _Pack:
                 high = middle
         return None
 
-    def read(self, offset: int) -> bytes:
+    def read(self, offset: int) -> tuple[bytes, bytes] | None:
+        """Kind and bytes of an object; None if it is damaged."""
         with self._path.open("rb") as file:
             file.seek(offset)
             head = file.read(16)
@@ -253,9 +271,6 @@ class _Pack:
             # zlib needs at most 5 bytes more for each 16 kB that it can't make smaller.
             packed = head[length:] + file.read(size + size // 1000 + 64)
         try:
-            data = zlib.decompressobj().decompress(packed)
-        except zlib.error as error:
-            raise CheckpointError(f"{self._path} is damaged") from error
-        if len(data) != size:
-            raise CheckpointError(f"{self._path} is damaged")
-        return data
+            return _KINDS[head[0] >> 4 & 7], zlib.decompressobj().decompress(packed, size + 1)
+        except (zlib.error, KeyError):
+            return None

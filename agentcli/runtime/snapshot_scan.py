@@ -112,9 +112,9 @@ def time_text(ns: int) -> bytes:
     return b"%d.%09d0" % divmod(ns, 1_000_000_000)
 
 
-def scan(workspace: Path, pruned: Collection[bytes]) -> Scan:
-    """Everything but the `pruned` folders and the object files of repositories. A workspace that
-    is gone is empty.
+def scan(workspace: Path, pruned: Collection[bytes], above: bytes = b"") -> Scan:
+    """Everything but the `pruned` folders and the object files of repositories; `above` is the
+    path of the workspace itself. One that is gone is empty.
 
     Raises TooManyFiles, and CheckpointError when the workspace itself can't be read.
     """
@@ -123,7 +123,7 @@ def scan(workspace: Path, pruned: Collection[bytes]) -> Scan:
         return Scan(started, b"")
     if not os.access(workspace, os.R_OK | os.X_OK):
         raise CheckpointError(f"{workspace} can't be read")
-    walker = _Walker(workspace, pruned)
+    walker = _Walker(workspace, pruned, above)
     walker.read(until=_ALONE)
     found = _find_all(workspace, walker.waiting, pruned) if walker.waiting else []
     if found is None:
@@ -140,10 +140,10 @@ def scan(workspace: Path, pruned: Collection[bytes]) -> Scan:
 class _Walker:
     """Reads folders breadth first, so that what is `waiting` can be shared out evenly."""
 
-    def __init__(self, workspace: Path, pruned: Collection[bytes]) -> None:
+    def __init__(self, workspace: Path, pruned: Collection[bytes], above: bytes) -> None:
         self._top = os.fsencode(workspace)
         self._pruned = pruned
-        self.waiting: list[bytes] = [b""]
+        self.waiting: list[bytes] = [above]
         self.records: list[bytes] = []
         self.unreadable: list[bytes] = []
 

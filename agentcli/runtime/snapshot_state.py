@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_HEADER = b"agent workspace scan 1"
+_HEADER = b"agent workspace scan 2"
 _REASONS = ("folders", "files")
-_PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories")
+_PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories", "suspects")
 
 
 @dataclass
 class Known:
-    """`raw` is the last scan, `extra` the records of what scans don't see, `tree` the snapshot of
-    both. `folders` and `files` are left out, with the reason, but `kept` is not; `reported` has
-    been told."""
+    """`raw` is the last scan, `objects` the records of repositories' objects and `extra` those of
+    other things that scans don't see, `tree` the snapshot of all. `folders` and `files` are left
+    out, with the reason, but `kept` is not; `reported` has been told. `suspects` are packs that
+    were touched since they were kept, so that they may not be what they look like."""
 
     raw: bytes = b""
+    objects: bytes = b""
     tree: bytes | None = None
     folders: dict[bytes, str] = field(default_factory=dict)
     files: dict[bytes, str] = field(default_factory=dict)
@@ -34,37 +36,41 @@ class Known:
     reported: frozenset[bytes] = frozenset()
     touched: frozenset[bytes] = frozenset()
     repositories: frozenset[bytes] = frozenset()
+    suspects: frozenset[bytes] = frozenset()
 
-    def save(self, path: Path, workspace: Path) -> None:
-        facts: dict[str, Any] = {"workspace": str(workspace), "tree": (self.tree or b"").hex()}
+    def save(self, path: Path, root: Path) -> None:
+        facts: dict[str, Any] = {"root": str(root), "tree": (self.tree or b"").hex()}
+        facts["scanned"] = len(self.raw)
         for name in _REASONS:
             facts[name] = {os.fsdecode(path): why for path, why in getattr(self, name).items()}
         for name in _PATHS:
             facts[name] = sorted(map(os.fsdecode, getattr(self, name)))
         text = json.dumps(facts).encode()
-        checksum = b"%08x" % zlib.crc32(self.raw, zlib.crc32(text))
+        checksum = b"%08x" % zlib.crc32(self.objects, zlib.crc32(self.raw, zlib.crc32(text)))
         temporary = path.with_name(f"tmp_{path.name}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as file:
-            file.writelines((_HEADER, b" ", checksum, b"\n", text, b"\n", self.raw))
+            parts = (_HEADER, b" ", checksum, b"\n", text, b"\n", self.raw, self.objects)
+            file.writelines(parts)
         temporary.replace(path)
 
 
-def load(path: Path, workspace: Path) -> Known | None:
+def load(path: Path, root: Path) -> Known | None:
     """None if there is nothing that can be relied on."""
     try:
-        head, text, raw = path.read_bytes().split(b"\n", 2)
+        head, text, records = path.read_bytes().split(b"\n", 2)
     except (OSError, ValueError):
         return None
-    if head != b"%s %08x" % (_HEADER, zlib.crc32(raw, zlib.crc32(text))):
+    if head != b"%s %08x" % (_HEADER, zlib.crc32(records, zlib.crc32(text))):
         return None
     with contextlib.suppress(ValueError, KeyError, TypeError):
         facts: dict[str, Any] = json.loads(text)
-        if facts["workspace"] == str(workspace):
+        if facts["root"] == str(root):
             values: dict[str, Any] = {
                 name: frozenset(map(os.fsencode, facts[name])) for name in _PATHS
             }
             for name in _REASONS:
                 values[name] = {os.fsencode(path): why for path, why in facts[name].items()}
-            return Known(raw, bytes.fromhex(facts["tree"]) or None, **values)
+            raw, objects = records[: facts["scanned"]], records[facts["scanned"] :]
+            return Known(raw, objects, bytes.fromhex(facts["tree"]) or None, **values)
     return None

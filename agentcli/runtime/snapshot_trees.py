@@ -7,7 +7,7 @@ without entries, so that nothing about a workspace needs a place beside its tree
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +16,15 @@ from agentcli.runtime.snapshot_objects import EMPTY_TREE, ObjectStore
 
 LEFT_OUT = b"%left-out"
 """The entry of a root tree that says what the snapshot doesn't have. No escaped name is like it."""
+OUTSIDE = b"%outside"
+"""The entry of a root tree whose path is `.`: a git folder outside of the workspace."""
+_OURS = (LEFT_OUT[1:], OUTSIDE[1:])
+KEPT = 0o160000
+"""The type of an entry whose id names a kept file. git takes it for a commit of a submodule, which
+it never looks for."""
 _PERMISSIONS = 0o777
+_REMEMBERED = 512
+"""Folders: those on the way to a file are read again and again."""
 
 
 class Entry(NamedTuple):
@@ -32,6 +40,10 @@ class Entry(NamedTuple):
     @property
     def is_link(self) -> bool:
         return stat.S_ISLNK(self.mode)
+
+    @property
+    def is_kept(self) -> bool:
+        return stat.S_IFMT(self.mode) == KEPT
 
 
 class Difference(NamedTuple):
@@ -92,9 +104,17 @@ class Trees:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
+        self._remembered: dict[bytes, Mapping[bytes, Entry]] = {}
 
-    def folder(self, oid: bytes) -> dict[bytes, Entry]:
+    def folder(self, oid: bytes) -> Mapping[bytes, Entry]:
         """The entries of one tree by their escaped names."""
+        if oid not in self._remembered:
+            if len(self._remembered) == _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[oid] = self._read(oid)
+        return self._remembered[oid]
+
+    def _read(self, oid: bytes) -> Mapping[bytes, Entry]:
         if oid == EMPTY_TREE:
             return {}
         data = self._objects.read(oid)
@@ -114,7 +134,7 @@ class Trees:
     def apply(self, old: bytes, change: FolderChange, left_out: LeftOut | None = None) -> bytes:
         """The tree that `old` becomes, a root with `left_out` in it if that is given. Only the
         folders in `change` are read and written."""
-        entries = self.folder(old)
+        entries = dict(self.folder(old))
         for name, new in change.entries.items():
             key = _escape(name)
             if new is None:
@@ -160,9 +180,21 @@ class Trees:
                 yield Difference(path, was, now)
             yield from self.compare(_oid_of_folder(was), _oid_of_folder(now), path + b"/")
 
-    def reachable(self, roots: Iterable[bytes]) -> set[bytes]:
-        """The ids of these trees and of all that is in them."""
+    def files(self, root: bytes, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
+        """All that is in a folder and in those below it, but the folders themselves."""
+        for key, entry in self.folder(root).items():
+            if key == LEFT_OUT:
+                continue
+            inner = path + b"/" + _unescape(key) if path else _unescape(key)
+            if entry.is_folder:
+                yield from self.files(entry.oid, inner)
+            else:
+                yield inner, entry
+
+    def reachable(self, roots: Iterable[bytes]) -> tuple[set[bytes], set[bytes]]:
+        """The ids of these trees and of all that is in them, and the names of kept files."""
         found: set[bytes] = set()
+        kept: set[bytes] = set()
         waiting = list(roots)
         while waiting:
             oid = waiting.pop()
@@ -172,9 +204,11 @@ class Trees:
             for entry in self.folder(oid).values():
                 if entry.is_folder:
                     waiting.append(entry.oid)
+                elif entry.is_kept:
+                    kept.add(entry.oid)
                 else:
                     found.add(entry.oid)
-        return found
+        return found, kept
 
     def _write(self, entries: dict[bytes, Entry]) -> bytes:
         ordered = sorted(entries.items(), key=_place)
@@ -198,13 +232,19 @@ def _oid_of_folder(entry: Entry | None) -> bytes:
 
 def _escape(name: bytes) -> bytes:
     """`.git` would be a repository to any git that reads the tree."""
+    if name == b".":
+        return OUTSIDE
     return b"%" + name if _is_reserved(name) else name
 
 
 def _unescape(name: bytes) -> bytes:
+    if name == OUTSIDE:
+        return b"."
     return name[1:] if name.startswith(b"%") and _is_reserved(name) else name
 
 
 def _is_reserved(name: bytes) -> bool:
+    if not name.startswith((b".", b"%")):
+        return False
     bare = name.lstrip(b"%").lower()
-    return bare == b".git" or (bare == LEFT_OUT[1:] and name.startswith(b"%"))
+    return bare == b".git" or (bare in _OURS and name.startswith(b"%"))

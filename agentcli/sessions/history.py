@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Action, Event, Observation, Source
@@ -50,6 +51,16 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
             continue
         known.append((event.id, tuple(steps)))
     return steps
+
+
+def spans(events: Sequence[Event]) -> list[tuple[str, str]]:
+    """The snapshots before and after each step, those taken back too, whose ends were kept."""
+    kept = [event for event in events if isinstance(event, CheckpointObservation)]
+    return [
+        (before.tree, after.tree)
+        for before, after in pairwise(kept)
+        if before.moment == "before_step" and before.tree and after.tree
+    ]
 
 
 def _close(steps: list[StepTrees], after: str) -> None:
@@ -105,7 +116,9 @@ def moved_since(events: Sequence[Event], event_id: int) -> str | None:
 
 def trees(events: Sequence[Event]) -> list[str]:
     """Every snapshot that these events name, once."""
-    named = (e.tree for e in events if isinstance(e, CheckpointObservation) and e.tree)
+    named = (
+        e.tree for e in events if isinstance(e, CheckpointObservation | RewindAction) and e.tree
+    )
     return list(dict.fromkeys(named))
 
 

@@ -19,7 +19,7 @@ from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.import_sources import EVENT_BYTES, MOST_EVENTS, TOTAL_BYTES, open_source
 from agentcli.sessions.naming import checked_name, named
-from agentcli.sessions.retention import staging
+from agentcli.sessions.scrap import staging
 from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
 from agentcli.sessions.store import EventStore, encode
 

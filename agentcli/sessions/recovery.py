@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import FileReadAction, GlobAction, SearchAction
+from agentcli.events.actions import (
+    FileReadAction,
+    GlobAction,
+    MessageAction,
+    RewindAction,
+    SearchAction,
+)
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,
+    GoingBackObservation,
     ReplyDiscardedObservation,
 )
 
@@ -64,6 +71,35 @@ def is_accounted_for(events: Sequence[Event]) -> bool:
         if isinstance(event, ErrorObservation) and event.error_id == "interrupted":
             return True
     return False
+
+
+def cut_off(events: Sequence[Event]) -> GoingBackObservation | None:
+    """The going back to earlier files that was begun and not brought to its end, if nobody has
+    worked in the session since."""
+    for event in reversed(events):
+        if isinstance(event, GoingBackObservation):
+            return event
+        said = isinstance(event, MessageAction) and event.source is Source.USER
+        if said or isinstance(event, RewindAction) or event.reply is not None:
+            return None
+    return None
+
+
+def untold(events: Sequence[Event]) -> str:
+    """What the model has yet to be told of a person's going back, after a process that was killed
+    before it came to that; empty if nothing."""
+    last = events[-1] if events else None
+    if isinstance(last, RewindAction):
+        return last.told
+    return half_way(last) if isinstance(last, GoingBackObservation) else ""
+
+
+def half_way(begun: GoingBackObservation) -> str:
+    """What the model is told of one that was cut off."""
+    return (
+        f"[The user began to bring files back to an earlier state ({begun.content}), and that was "
+        "cut off: some are as they were then, others not. Look before you rely on any.]"
+    )
 
 
 def with_progress(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import shutil
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +13,9 @@ from pathlib import Path
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.finder import in_use_by, session_states
 from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.scrap import remove_tree, set_aside
 from agentcli.sessions.state import State
 
-_SCRAP = "sessions.scrap"
-"""Folder under home of what is no session any more, or not yet. Nobody holds the lock of what a
-killed process leaves there, and the next removal takes it along."""
-_SCRAP_NAME = re.compile(r".+-[0-9a-f]{8}", re.ASCII | re.DOTALL)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BLOCK_BYTES = 512
 _BEING_MADE_S = 60
@@ -109,7 +102,7 @@ def remove(home: Path, folder: Path) -> None:
     """Remove a session: at once from among the sessions, then from the disk. No link is followed.
 
     Raises UsageError when a process writes to it, SessionError when it can't be removed; what then
-    is left of it is no session any more, and goes with the next removal.
+    is left of it is no session any more, and is swept up by the next command.
     """
     lock_path = folder / "session.lock"
     try:
@@ -120,66 +113,8 @@ def remove(home: Path, folder: Path) -> None:
             lock_path.unlink()
         lock = SessionLock(lock_path)
         try:
-            doomed = _in_scrap(home, folder.name)
-            folder.rename(doomed)
-            _remove_tree(doomed)
+            remove_tree(set_aside(home, folder))
         finally:
             lock.release()
     except OSError as error:
         raise SessionError(f"session {folder.name} can't be removed: {error}") from error
-    empty_scrap(home)
-
-
-@contextmanager
-def staging(home: Path, session_id: str) -> Iterator[Path]:
-    """An empty folder, locked, to put a session together in. It becomes the session `session_id`
-    when the block ends well, else it goes away."""
-    folder = _in_scrap(home, session_id)
-    folder.mkdir(mode=0o700)
-    lock = SessionLock(folder / "session.lock")
-    try:
-        yield folder
-        sessions = home / "sessions"
-        sessions.mkdir(mode=0o700, exist_ok=True)
-        folder.rename(sessions / session_id)
-    except BaseException:
-        _remove_tree(folder)
-        raise
-    finally:
-        lock.release()
-
-
-def _in_scrap(home: Path, session_id: str) -> Path:
-    scrap = home / _SCRAP
-    scrap.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return scrap / f"{session_id}-{secrets.token_hex(4)}"
-
-
-def empty_scrap(home: Path) -> None:
-    """Remove what killed processes left half made or half removed."""
-    try:
-        left = [entry for entry in (home / _SCRAP).iterdir() if _SCRAP_NAME.fullmatch(entry.name)]
-    except OSError:
-        return
-    for entry in left:
-        if entry.is_symlink() or not entry.is_dir():
-            continue
-        with suppress(OSError, UsageError):
-            lock = SessionLock(entry / "session.lock")
-            try:
-                _remove_tree(entry)
-            finally:
-                lock.release()
-
-
-def _remove_tree(folder: Path) -> None:
-    """Raises OSError. Folders that forbid it to their owner are removed too."""
-    try:
-        shutil.rmtree(folder)
-    except OSError:
-        for parent, folders, _ in os.walk(folder):
-            for name in folders:
-                path = Path(parent) / name
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        shutil.rmtree(folder)

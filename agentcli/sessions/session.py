@@ -43,6 +43,7 @@ from agentcli.sessions.recovery import (
     is_accounted_for,
     open_actions,
     torn_reply,
+    untold,
     with_progress,
 )
 from agentcli.sessions.state import (
@@ -328,7 +329,10 @@ class Session:
 
     def _recover(self) -> None:
         """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
-        were open get an observation that says what is known of them, a running turn is paused."""
+        were open get an observation that says what is known of them, a running turn is paused, and
+        the model learns of files that were being brought back."""
+        if news := untold(self.events):
+            self.emit(MessageAction(content=news, source=Source.ENVIRONMENT))
         if torn := torn_reply(self.events):
             self.emit(ReplyDiscardedObservation(reply_id=torn))
         self._pending = {action.id: action for action in open_actions(self.events)}

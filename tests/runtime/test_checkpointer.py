@@ -20,8 +20,9 @@ class SlowCheckpoints:
         self.failure = failure
         self.made = 0
 
-    def take(self, touched):
+    def take(self, touched, *, thorough):
         assert self.go.wait(60)
+        self.was_thorough = thorough
         if self.failure:
             raise CheckpointError(self.failure)
         self.made += 1
@@ -53,7 +54,9 @@ def test_one_is_made_before_a_step_and_one_after_the_last():
     assert checkpoints.at_turn_end(lambda: None) is None
     assert checkpoints.before(RUN, 0, lambda: None).moment == "before_step"
     assert checkpoints.before(RUN, 0, lambda: None) is None
+    assert not kept.was_thorough
     assert checkpoints.at_turn_end(lambda: None).moment == "turn_end"
+    assert kept.was_thorough
     assert checkpoints.at_turn_end(lambda: None) is None
 
 

@@ -67,12 +67,12 @@ def test_the_state_of_git_is_not_touched(work, checkpoints):
     assert looks(work) == looked
 
 
-def test_a_repository_that_is_there_stays_as_it_is(work, checkpoints):
+def test_a_repository_stays_as_it_is_where_only_files_are_asked_for(work, checkpoints):
     tree = checkpoints.take().tree
     git(work, "commit", "-qam", "later")
     (work / "src" / "one").write_text("wrong\n")
     head, repository = git(work, "rev-parse", "HEAD"), contents(work / ".git")
-    assert checkpoints.restore(tree) == [Change("src/one", "modified")]
+    assert checkpoints.restore(tree, ["src/one"]) == [Change("src/one", "modified")]
     assert git(work, "rev-parse", "HEAD") == head
     assert contents(work / ".git") == repository
 
@@ -115,13 +115,20 @@ def test_a_repository_within_comes_back_too(work, checkpoints):
     assert git(inner, "status", "--porcelain") == ""
 
 
-def test_a_repository_that_appeared_stays(work, checkpoints):
+def test_a_repository_that_appeared_goes_and_comes_again(work, checkpoints):
     tree = checkpoints.take().tree
     (work / "cloned").mkdir()
     git(work / "cloned", "init", "-q")
     (work / "cloned" / "file").write_text("")
-    assert checkpoints.restore(tree) == [Change("cloned/file", "deleted")]
-    assert (work / "cloned" / ".git" / "HEAD").exists()
+    git(work / "cloned", "add", ".")
+    git(work / "cloned", "commit", "-qm", "in the clone")
+    later = checkpoints.take().tree
+    gone = [Change("cloned/.git", "deleted"), Change("cloned/file", "deleted")]
+    assert checkpoints.restore(tree) == gone
+    assert not (work / "cloned").exists()
+    checkpoints.restore(later)
+    git(work / "cloned", "fsck", "--strict")
+    assert git(work / "cloned", "status", "--porcelain") == ""
 
 
 def test_a_copy_has_its_repository(work, checkpoints, tmp_path):
@@ -171,6 +178,7 @@ def test_trees_and_their_repository_go_to_another_store(work, checkpoints, tmp_p
 
 def test_a_first_snapshot_takes_ids_from_the_index(work, tmp_path):
     git(work, "reset", "-q", "--hard")
+    git(work, "repack", "-adq")
     (work / "src" / "one").chmod(0o600)
     for name in ("one", "two", "three"):
         os.utime(work / "src" / name, (1_000_000_000, 1_000_000_000))

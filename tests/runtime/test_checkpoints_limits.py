@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import snapshot_limits, snapshot_scan, snapshot_take
+from agentcli.runtime import snapshot_limits, snapshot_read, snapshot_scan, snapshot_take
 from agentcli.runtime.checkpoints import CheckpointError, Checkpoints
 from agentcli.runtime.snapshot_scan import scan
 from tests.conftest import git
@@ -20,7 +20,7 @@ FILES = 40
 def small_limits(monkeypatch):
     monkeypatch.setattr(snapshot_limits, "IGNORED_FILES", FILES)
     monkeypatch.setattr(snapshot_take, "_GROWN_FILES", 10)
-    monkeypatch.setattr(snapshot_take, "LARGEST_FILE", 10_000)
+    monkeypatch.setattr(snapshot_read, "LARGEST_FILE", 10_000)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_without_a_usable_find_python_does_it(work, monkeypatch, tmp_path):
 def test_a_second_process_reads_no_file_again(work, store, monkeypatch):
     monkeypatch.setattr(snapshot_scan, "UNCERTAIN_NS", -(10**12))
     first = Checkpoints(work, store).take().tree
-    monkeypatch.setattr(snapshot_take.Taker, "_file", lambda *_: pytest.fail("a file was read"))
+    monkeypatch.setattr(snapshot_read.Reader, "_file", lambda *_: pytest.fail("a file was read"))
     monkeypatch.setattr(subprocess, "Popen", lambda *_: pytest.fail("a process was started"))
     assert Checkpoints(work, store).take().tree == first
 

@@ -36,7 +36,7 @@ from agentcli.sessions import import_archives, import_sources, importing
 from agentcli.sessions.export import Trajectory, format_named
 from agentcli.sessions.finder import newest
 from agentcli.sessions.importing import import_session
-from agentcli.sessions.retention import remove, staging
+from agentcli.sessions.scrap import staging, sweep
 from agentcli.sessions.session import Session, read_session
 from tests.sessions.test_export import exported, recorded
 from tests.sessions.test_index import SECOND, record, said, started
@@ -337,20 +337,20 @@ def test_sizes_have_limits(tmp_path, monkeypatch):
     assert "more than" in refused(tmp_path / "here", folder)
 
 
-def test_what_a_killed_import_leaves_goes_with_the_next_removal(tmp_path):
+def test_what_a_killed_import_leaves_is_swept_up(tmp_path):
     left = tmp_path / "sessions.scrap" / "20260101-000000-abcd-0123abcd"
     session_folder(left, message())
     foreign = tmp_path / "sessions.scrap" / "notes"
     foreign.mkdir()
-    remove(tmp_path, recorded(tmp_path, said("x")).folder)
+    assert sweep(tmp_path) == []
     assert not left.exists()
     assert foreign.exists()
 
 
-def test_a_removal_leaves_an_import_that_is_going_on_alone(tmp_path):
+def test_an_import_that_is_going_on_is_not(tmp_path):
     with staging(tmp_path, SECOND) as staged:
         session_folder(staged / "sub", message())
-        remove(tmp_path, recorded(tmp_path, said("x")).folder)
+        assert sweep(tmp_path) == []
         assert staged.exists()
     assert (tmp_path / "sessions" / SECOND / "sub").exists()
 

@@ -1,0 +1,200 @@
+"""What is no session any more, or not yet, and folders of files that are being made for one.
+
+All of it is put together aside and gets its name as a whole. What a killed process left is removed,
+or finished if only the name was missing, by the next command that comes by.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from agentcli.errors import AgentError, SessionError
+from agentcli.sessions.lock import SessionLock
+
+_SCRAP = "sessions.scrap"
+_NAME = re.compile(r"(.+)-[0-9a-f]{8}", re.ASCII | re.DOTALL)
+_UNLOCKED = "new-"
+"""Begins the names of folders that nobody has locked yet."""
+_DOOMED = "gone-"
+"""Begins the names of what was a session."""
+_BEING_MADE_S = 60
+_DRAFT = "draft.json"
+
+
+@contextmanager
+def staging(home: Path, session_id: str) -> Iterator[Path]:
+    """An empty folder, locked, to put a session together in. It becomes the session `session_id`
+    when the block ends well, else it goes away."""
+    folder = _new_place(home, session_id)
+    unlocked = folder.with_name(f"{_UNLOCKED}{secrets.token_hex(4)}")
+    unlocked.mkdir(mode=0o700)
+    lock = SessionLock(unlocked / "session.lock")
+    try:
+        unlocked.rename(folder)
+        try:
+            yield folder
+            _publish(home, folder, session_id)
+        except BaseException:
+            remove_tree(folder)
+            raise
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A folder of files on its way: `folder` is where it is made, `target` where it belongs, which
+    `is_new` if nothing was there; `whole` when only its name is missing."""
+
+    folder: str
+    target: str
+    is_new: bool
+    whole: bool = False
+
+
+@contextmanager
+def drafting(staged: Path, target: Path) -> Iterator[Path]:
+    """A name beside `target`, or in it where it is an empty folder already, to make a folder at.
+    What is in it belongs to the session in `staged`: it gets its real name when the block ends
+    well, else it goes away.
+
+    Raises SessionError where there can be no such folder.
+    """
+    is_new = not os.path.lexists(target)
+    name = f".{target.name}-{staged.name}" if is_new else f".{staged.name}"
+    draft = _Draft(str((target.parent if is_new else target) / name), str(target), is_new)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _note(staged, draft)
+        try:
+            yield Path(draft.folder)
+            _note(staged, replace(draft, whole=True))
+            _put_in_place(draft)
+        except BaseException:
+            _remove_draft(draft)
+            raise
+    except OSError as error:
+        raise SessionError(f"{target} can't be made: {error.strerror}") from error
+
+
+def sweep(home: Path) -> list[str]:
+    """Remove, or finish, what processes that were killed left behind. What a person should know of
+    it."""
+    try:
+        left = [entry for entry in (home / _SCRAP).iterdir() if _is_ours(entry)]
+    except OSError:
+        return []
+    told: list[str] = []
+    for entry in left:
+        with suppress(OSError, AgentError):
+            lock = SessionLock(entry / "session.lock")
+            try:
+                told += _swept(home, entry)
+            finally:
+                lock.release()
+    return told
+
+
+def set_aside(home: Path, folder: Path) -> Path:
+    """Take a session away from among the others at once. Where it is then, to be removed."""
+    doomed = _new_place(home, f"{_DOOMED}{folder.name}")
+    folder.rename(doomed)
+    return doomed
+
+
+def remove_tree(folder: Path) -> None:
+    """Raises OSError. Folders that forbid it to their owner are removed too."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError:
+        for parent, folders, _ in os.walk(folder):
+            for name in folders:
+                path = Path(parent) / name
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def _new_place(home: Path, name: str) -> Path:
+    scrap = home / _SCRAP
+    scrap.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return scrap / f"{name}-{secrets.token_hex(4)}"
+
+
+def _publish(home: Path, folder: Path, session_id: str) -> None:
+    sessions = home / "sessions"
+    sessions.mkdir(mode=0o700, exist_ok=True)
+    folder.rename(sessions / session_id)
+
+
+def _is_ours(entry: Path) -> bool:
+    if entry.is_symlink() or not entry.is_dir():
+        return False
+    if entry.name.startswith(_UNLOCKED):
+        return time.time() - entry.lstat().st_mtime > _BEING_MADE_S
+    return _NAME.fullmatch(entry.name) is not None
+
+
+def _swept(home: Path, entry: Path) -> Iterator[str]:
+    draft = None if entry.name.startswith(_DOOMED) else _noted(entry)
+    named = _NAME.fullmatch(entry.name)
+    if draft is None or named is None:
+        remove_tree(entry)
+    elif draft.whole and _can_be_put_in_place(draft):
+        _put_in_place(draft)
+        _publish(home, entry, named[1])
+        yield f"the copy {named[1]}, which was cut off, is now whole; its files: {draft.target}"
+    else:
+        _remove_draft(draft)
+        remove_tree(entry)
+        yield f"what a copy that was cut off had made of {draft.target} is removed"
+
+
+def _note(staged: Path, draft: _Draft) -> None:
+    temporary = staged / f"tmp-{_DRAFT}"
+    temporary.write_text(json.dumps(asdict(draft)))
+    temporary.replace(staged / _DRAFT)
+
+
+def _noted(staged: Path) -> _Draft | None:
+    with suppress(OSError, ValueError, TypeError):
+        return _Draft(**json.loads((staged / _DRAFT).read_bytes()))
+    return None
+
+
+def _put_in_place(draft: _Draft) -> None:
+    """Also what was put there half by a process that was killed then."""
+    folder, target = Path(draft.folder), Path(draft.target)
+    if not os.path.lexists(folder):
+        return
+    if draft.is_new:
+        folder.rename(target)
+        return
+    for entry in list(folder.iterdir()):
+        entry.rename(target / entry.name)
+    folder.rmdir()
+
+
+def _can_be_put_in_place(draft: _Draft) -> bool:
+    """Whether nobody has used the name since."""
+    folder, target = Path(draft.folder), Path(draft.target)
+    if not os.path.lexists(folder):
+        return target.is_dir()
+    if draft.is_new:
+        return not os.path.lexists(target)
+    return not any(os.path.lexists(target / entry.name) for entry in folder.iterdir())
+
+
+def _remove_draft(draft: _Draft) -> None:
+    remove_tree(Path(draft.folder))
