@@ -79,7 +79,9 @@ def looks(folder: Path) -> Looks:
     if not (folder / ".git").exists():
         return Looks(files, (), state)
     answers = [sh(folder, f"export GIT_OPTIONAL_LOCKS=0; {asked}") for asked in _QUESTIONS]
-    return Looks(files, tuple((a.returncode, a.stdout) for a in answers), state)
+    here = os.fsencode(folder)
+    said = tuple((a.returncode, a.stdout.replace(here, b"HERE")) for a in answers)
+    return Looks(files, said, state)
 
 
 def _is_in_git(path: bytes) -> bool:

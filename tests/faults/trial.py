@@ -17,7 +17,7 @@ from tests.faults import workload
 from tests.faults.checks import Ledger
 from tests.server import Entry, Hang, ModelServer, Recorded, Reply
 
-_INJECT = Path(__file__).parent / "inject"
+INJECT = Path(__file__).parent / "inject"
 _MOST_RUNS = 12
 
 
@@ -160,7 +160,7 @@ class Trial:
         if isinstance(disturbance, Strike):
             (self.agent.workspace / "strikes" / disturbance.mark).touch()
         if isinstance(disturbance, Fault):
-            self.agent.env["PYTHONPATH"] = str(_INJECT)
+            self.agent.env["PYTHONPATH"] = str(INJECT)
             self.agent.env["AGENT_FAULT"] = json.dumps(
                 {"root": str(self.sessions), "trace": str(trace), **asdict(disturbance)}
             )

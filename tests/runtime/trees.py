@@ -64,14 +64,22 @@ def as_nobody(act: Callable[[], object]) -> int:
     return in_child(without_rights)
 
 
+_BOUNDARIES = frozenset(
+    (
+        *("open", "os.rename", "os.link", "os.symlink", "os.mkdir", "os.rmdir", "os.remove"),
+        *("os.chmod", "os.truncate"),
+    )
+)
+
+
 def killed_at(step: int, act: Callable[[], object]) -> bool:
-    """Runs `act` in a process that is killed when it is about to open or rename its `step`-th
-    file. False if it came to its end before."""
+    """Runs `act` in a process that is killed when it is about to change the disk, or to open a
+    file, for the `step`-th time. False if it came to its end before."""
     left = step
 
     def count(event: str, _: object) -> None:
         nonlocal left
-        if event in ("open", "os.rename", "os.link", "os.mkdir"):
+        if event in _BOUNDARIES:
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
