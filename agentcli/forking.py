@@ -17,7 +17,7 @@ from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.runtime.names import display_path
 from agentcli.sessions.copying import copy_events
 from agentcli.sessions.finder import new_folder
-from agentcli.sessions.history import cut_at, moved_since, tree_at, trees
+from agentcli.sessions.history import at_rest, cut_at, moved_since, tree_at, trees
 from agentcli.sessions.scrap import drafting, staging
 from agentcli.sessions.session import SessionRecord, read_session
 
@@ -54,7 +54,11 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
         known = [*trees(record.events[: cut + 1]), *([tree] if tree else [])]
         theirs.copy_to(staged / "checkpoints", known)
         kept = checkpoints_of(staged, str(before))
-        notes = kept.write_out(tree or kept.take().tree, draft)
+        now = tree or kept.take().tree
+        settled = at_rest(record.events[: cut + 1])
+        if settled is not None and tree is None:
+            settled.append(now)
+        notes = kept.write_out(now, draft, at_rest=settled)
         kept.move_to(workspace, top)
         copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
     return Forked(copy_id, cut, workspace, tuple(notes))

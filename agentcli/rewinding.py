@@ -19,10 +19,11 @@ from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest_first
 from agentcli.events.observations import CheckpointObservation, GoingBackObservation
 from agentcli.runtime.checkpointer import checkpoints_of
-from agentcli.runtime.checkpoints import Change, Checkpoints
+from agentcli.runtime.checkpoints import Change, Checkpoints, Restored
 from agentcli.runtime.names import display_path
 from agentcli.sessions.history import (
     StepTrees,
+    at_rest,
     cut_at,
     moved_since,
     spans,
@@ -47,6 +48,8 @@ class WentBack:
     changes: tuple[Change, ...]
     kept_at: int | None
     left_out: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Files by which git runs programs, not brought back as commands may have made them."""
 
 
 def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
@@ -60,7 +63,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
     if steps:
         _require_workspace(session, kept)
     now = kept.take(thorough=True).tree if steps else ""
-    damaged = kept.overwritten() if steps else set()
+    damaged = kept.overwritten(steps[-1].after or now, now) if steps else set()
     undone = _newest_changes(kept, steps, now, count, any_change=bool(damaged))
     if not undone:
         raise UsageError(
@@ -71,6 +74,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
         raise UsageError(f"only {_steps(len(undone))} of session {session.id} changed files")
     target = undone[0].before
     mine = {path for step in undone for path in kept.paths(step.before, step.after or now)}
+    damaged |= kept.overwritten(target, now)
     if not force:
         mine -= _others_work(kept, undone, now, target, mine)
     flags = f" {count}" * (count > 1) + " --force" * force
@@ -78,13 +82,13 @@ def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
         content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
     with _going_back(session, now, begun) as kept_at:
-        changes = kept.restore(target, mine | damaged)
+        done = kept.restore(target, mine | damaged, at_rest=at_rest(session.events))
         tree = kept.take().tree
     to_event = undone[0].event_id - 1
     which = "last step" if count == 1 else f"last {count} steps"
-    told = _told(f"The user undid your {which} that changed files.", changes)
+    told = _told(f"The user undid your {which} that changed files.", done)
     _record(session, RewindAction(to_event=to_event, conversation=False, tree=tree), told)
-    return WentBack(to_event, count, tuple(changes), kept_at, _left_out(session))
+    return _went_back(session, to_event, count, done, kept_at)
 
 
 def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> WentBack:
@@ -113,14 +117,19 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
         content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
     with _going_back(session, now, begun) as kept_at:
-        changes = kept.restore(wanted or now, shared=shared)
+        done = kept.restore(wanted or now, shared=shared, at_rest=at_rest(session.events))
         tree = kept.take().tree
-    told = (
-        "" if conversation else _told("The user brought files back to an earlier state.", changes)
-    )
+    told = "" if conversation else _told("The user brought files back to an earlier state.", done)
     action = RewindAction(to_event=cut, conversation=conversation, tree=tree)
     _record(session, action, told)
-    return WentBack(cut, 0, tuple(changes), kept_at, _left_out(session))
+    return _went_back(session, cut, 0, done, kept_at)
+
+
+def _went_back(
+    session: Session, to_event: int, steps: int, done: Restored, kept_at: int
+) -> WentBack:
+    left_out = _left_out(session)
+    return WentBack(to_event, steps, tuple(done.changes), kept_at, left_out, tuple(done.held))
 
 
 def _newest_changes(
@@ -244,17 +253,19 @@ def _others_work(
     return notes
 
 
-def _told(what: str, changes: Collection[Change]) -> str:
+def _told(what: str, done: Restored) -> str:
     """Said to the model before it goes on, as what it knows of the files is no longer true."""
     now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
     told = [what]
-    files = [change for change in changes if not change.told]
+    files = [change for change in done.changes if not change.told]
     for kind, state in now.items():
         paths = [c.path for c in files if ("modified" if c.kind == "mode" else c.kind) == kind]
         if paths:
             told.append(f"{state.capitalize()}: {_few([_quoted(path) for path in paths])}.")
-    if git := [_quoted(change.told) for change in changes if change.told]:
+    if git := [_quoted(change.told) for change in done.changes if change.told]:
         told.append(f"Besides: {_few(git)}.")
+    if done.held:
+        told.append(f"Not brought back: {_few([_quoted(path) for path in done.held])}.")
     return _framed(" ".join(told))
 
 

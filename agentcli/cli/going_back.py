@@ -177,6 +177,9 @@ def _tell(session_id: str, done: WentBack, as_json: bool, flags: str = "") -> No
     if done.left_out:
         kept = printable(", ".join(done.left_out), multiline=False)
         print(f"not in the checkpoints, so as it was: {kept}", file=sys.stderr)
+    if done.held:
+        held = printable(", ".join(done.held), multiline=False)
+        print(f"not brought back, as commands may have made it: {held}", file=sys.stderr)
 
 
 def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
@@ -187,6 +190,7 @@ def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
         "changes": list(map(_change, done.changes)),
         "kept_at": done.kept_at,
         "left_out": done.left_out,
+        "held": done.held,
     }
 
 

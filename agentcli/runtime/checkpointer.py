@@ -88,7 +88,8 @@ class Checkpointer:
         def take() -> None:
             try:
                 self._checkpoints = self._checkpoints or self._open()
-                results.append(self._checkpoints.take(touched, thorough=thorough))
+                again = thorough and self._checkpoints.has_few_objects
+                results.append(self._checkpoints.take(touched, thorough=again))
             except BaseException as error:
                 results.append(error)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agentcli.runtime.names import GENERATED
 from agentcli.runtime.snapshot_compare import Comparison
+from agentcli.runtime.snapshot_controls import Controls
 from agentcli.runtime.snapshot_git import CheckpointError
 from agentcli.runtime.snapshot_kept import KeptFiles, link_or_copy
 from agentcli.runtime.snapshot_objects import EMPTY_TREE, ObjectStore
@@ -31,7 +32,7 @@ from agentcli.runtime.snapshot_trees import (
     with_parents,
 )
 
-__all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints"]
+__all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 
 _TREE = re.compile(r"[0-9a-f]{40}")
 _NAMED_FAILURES = 5
@@ -52,6 +53,14 @@ class Checkpoint:
     """The id of the snapshot, 40 hexadecimal digits."""
     left_out: tuple[str, ...]
     """What newly is not in it, in words: `data/big.bin (1.2 GB)`."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was changed, and the paths that were not, as commands may have made them."""
+
+    changes: list[Change]
+    held: list[str]
 
 
 class Checkpoints:
@@ -129,11 +138,17 @@ class Checkpoints:
         place = git_path(os.fsencode(path), lambda _: False)
         return place is not None and place.role in _INCIDENTAL
 
-    def overwritten(self) -> set[str]:
-        """Objects that are no longer what the last snapshot took them for, found by reading them:
-        a snapshot goes by size and end. For `restore`."""
+    @property
+    def has_few_objects(self) -> bool:
+        """Whether a `thorough` snapshot takes hardly longer than another."""
+        return self._taker.has_few_objects
+
+    def overwritten(self, old: str, new: str) -> set[str]:
+        """Objects that are no longer whole in `new`, and packs that are not what the last snapshot
+        took them for, found by reading them: a snapshot goes by size and end. For `restore`."""
         with self._errors("read the repository"):
-            return set(map(os.fsdecode, self._taker.overwritten()))
+            objects = self._comparison.damaged(_oid(old), _oid(new))
+            return set(map(os.fsdecode, (*self._taker.overwritten(), *objects)))
 
     def diff(self, old: str, new: str) -> str:
         """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
@@ -149,13 +164,18 @@ class Checkpoints:
         return printed.decode(errors="surrogateescape")
 
     def restore(
-        self, tree: str, paths: Collection[str] | None = None, *, shared: Collection[str] = ()
-    ) -> list[Change]:
+        self,
+        tree: str,
+        paths: Collection[str] | None = None,
+        *,
+        shared: Collection[str] = (),
+        at_rest: Collection[str] | None = None,
+    ) -> Restored:
         """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
         be there stays if something else is in it. Without `paths` all of it, but of a repository
-        that lies elsewhere, where others may be at work, only the `shared` paths. Returns what it
-        changed. What is there now is lost unless a checkpoint was taken; what `tree` left out is
-        not touched.
+        that lies elsewhere, where others may be at work, only the `shared` paths. Of what git
+        runs or believes only what one of the snapshots `at_rest` has, if they are given. What is
+        there now is lost unless a checkpoint was taken; what `tree` left out is not touched.
 
         A CheckpointError in the middle names what was not restored; calling it again goes on.
         """
@@ -171,11 +191,14 @@ class Checkpoints:
                 self._open_folders(target, closed, wanted)
                 now = self._taker.take(thorough=True)[0]
             differences = self._to_restore(now, target, wanted, set(map(os.fsencode, shared)))
-            return self._restore(now, target, differences)
+            may, held = self._without_power(differences, at_rest)
+            return Restored(self._restore(now, target, may), held)
 
-    def write_out(self, tree: str, folder: Path) -> list[str]:
-        """A copy of the workspace as in `tree` in `folder`, which is empty or made. Returns what
-        people should know about the copy."""
+    def write_out(
+        self, tree: str, folder: Path, *, at_rest: Collection[str] | None = None
+    ) -> list[str]:
+        """A copy of the workspace as in `tree` in `folder`, which is empty or made; `at_rest` as
+        for `restore`. Returns what people should know about the copy."""
         target = _oid(tree)
         with self._errors("copy a checkpoint"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +214,9 @@ class Checkpoints:
             for path in sorted(elsewhere):
                 name = path.decode(errors="replace")
                 notes.append(f"{name} is not in the copy: its repository is elsewhere")
-            wanted = [d for d in differences if d.path not in elsewhere and _is_for_copy(d.path)]
+            differences = [d for d in differences if d.path not in elsewhere]
+            wanted, held = self._without_power(filter(_is_for_copy, differences), at_rest)
+            notes += [f"{path} is not in the copy: commands may have made it" for path in held]
             with Restorer(folder, self._objects, self._files, links=False) as restorer:
                 restorer.apply(wanted, self._comparison.order)
             _raise_if_incomplete(wanted, restorer.failures)
@@ -246,7 +271,7 @@ class Checkpoints:
         left_out = self._trees.left_out(target)
         wanted = _Wanted(shared if paths is None else paths)
         found = self._comparison.differences(now, target)
-        for path in map(os.fsencode, self.overwritten()):
+        for path in self._taker.overwritten():
             entry = self._trees.find(target, path)
             found += [Difference(path, None, entry)] if entry is not None and entry.is_kept else []
         return [
@@ -290,6 +315,22 @@ class Checkpoints:
         place = git_path(difference.path, lambda _: False)
         is_object = place is not None and place.role is Role.OBJECT
         return not is_object or self._trees.find(target, repository) is None
+
+    def _without_power(
+        self, differences: Iterable[Difference], at_rest: Collection[str] | None
+    ) -> tuple[list[Difference], list[str]]:
+        """Those that may be restored, and for people what is held back."""
+        roots = None if at_rest is None else list(map(_oid, at_rest))
+        controls = Controls(self._trees, self._objects, roots)
+        may: list[Difference] = []
+        held: list[str] = []
+        for difference in differences:
+            path, _, new = difference
+            if new is None or controls.may_return(path, new):
+                may.append(difference)
+            else:
+                held.append(self._place.shown(path))
+        return may, held
 
     def _leads_elsewhere(self, difference: Difference) -> bool:
         """A `.git` that is a file names a repository, which a copy must not share."""
@@ -362,8 +403,9 @@ def _is_folder(entry: Entry | None) -> bool:
     return entry is not None and entry.is_folder
 
 
-def _is_for_copy(path: bytes) -> bool:
+def _is_for_copy(difference: Difference) -> bool:
     """Locks are not, nor is what a repository notes of worktrees, which are the original's."""
+    path = difference.path
     repository = repository_of(path)
     if repository is None:
         return True

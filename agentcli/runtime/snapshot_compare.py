@@ -10,10 +10,12 @@ from __future__ import annotations
 import stat
 from collections.abc import Collection, Iterator
 from functools import partial
+from io import BytesIO
 
 from agentcli.runtime.snapshot_index import meaning
+from agentcli.runtime.snapshot_kept import is_whole
 from agentcli.runtime.snapshot_objects import ObjectStore
-from agentcli.runtime.snapshot_paths import GitPath, Role, git_path, repository_of
+from agentcli.runtime.snapshot_paths import LOOSE, GitPath, Role, git_path, repository_of
 from agentcli.runtime.snapshot_refs import References
 from agentcli.runtime.snapshot_trees import Difference, Entry, Trees
 
@@ -81,6 +83,17 @@ class Comparison:
         is_head = place.name.endswith(b"HEAD") and b"/" not in place.name
         return _HEAD_ORDER if is_head else _ORDER.get(place.role, 1)
 
+    def damaged(self, old: bytes, new: bytes) -> Iterator[bytes]:
+        """Objects in files of their own that are something else in `new`: no git does that."""
+        for path, was, now in self._trees.compare(old, new):
+            place = git_path(path, lambda _: False)
+            if place is None or not (LOOSE.search(place.name) and _is_file(was) and _is_file(now)):
+                continue
+            assert now is not None
+            data = b"" if now.is_kept else self._objects.read(now.oid)
+            if not is_whole(BytesIO(data), path):
+                yield path
+
     def _means_the_same(self, difference: Difference) -> bool:
         old, new = difference.old, difference.new
         if old is None or new is None or not (stat.S_ISREG(old.mode) and stat.S_ISREG(new.mode)):
@@ -95,15 +108,6 @@ class Comparison:
 
     def _is_git_folder(self, roots: Collection[bytes], path: bytes) -> bool:
         return any(_is_file(self._trees.find(root, path + b"/HEAD")) for root in roots)
-
-
-def missing_objects(differences: Collection[Difference]) -> Iterator[Difference]:
-    """Of repositories: those that are gone, or not what they were."""
-    for difference in differences:
-        if difference.old is not None and _is_file(difference.old):
-            place = git_path(difference.path, lambda _: False)
-            if place is not None and place.role is Role.OBJECT:
-                yield difference
 
 
 def _is_file(entry: Entry | None) -> bool:

@@ -16,7 +16,9 @@ import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
+
+from agentcli.runtime.snapshot_paths import LOOSE
 
 MOST_COPIED = 256_000_000
 """Bytes of packs that a session has copies of where the file system can't share them. Others get a
@@ -28,7 +30,6 @@ _FICLONE = 0x40049409
 """From linux/fs.h: makes one file share the blocks of another until either is written to."""
 _SEALED = re.compile(rb"\.(pack|idx|rev|bitmap|mtimes)$|(^|/)multi-pack-index[^/]*$")
 """Files that end with a checksum of what is before it: SHA-1 or, in some repositories, SHA-256."""
-_LOOSE = re.compile(rb"(?:^|/)([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})$")
 _FOUND_BY_NAME = re.compile(rb"pack-[0-9a-f]{40}\.(pack|idx)")
 
 
@@ -146,12 +147,12 @@ def copy_bytes(file: BinaryIO, copy: BinaryIO) -> None:
     shutil.copyfileobj(file, copy, _CHUNK)
 
 
-def is_whole(file: BinaryIO, path: bytes) -> bool:
+def is_whole(file: IO[bytes], path: bytes) -> bool:
     """Whether an object file, which git calls `path`, still has the content that it was made
     with. Of others nothing is known, so they are not."""
     if _SEALED.search(path):
         return any(_is_sealed(file, algorithm) for algorithm in ("sha1", "sha256"))
-    loose = _LOOSE.search(path)
+    loose = LOOSE.search(path)
     return loose is not None and _unpacked_digest(file, len(loose[2]) + 2) == loose[1] + loose[2]
 
 
@@ -182,7 +183,7 @@ def _link(file: BinaryIO, target: Path) -> bool:
     return True
 
 
-def _is_sealed(file: BinaryIO, algorithm: str) -> bool:
+def _is_sealed(file: IO[bytes], algorithm: str) -> bool:
     digest = hashlib.new(algorithm, usedforsecurity=False)
     left = os.fstat(file.fileno()).st_size - digest.digest_size
     file.seek(0)
@@ -192,7 +193,7 @@ def _is_sealed(file: BinaryIO, algorithm: str) -> bool:
     return left == 0 and file.read(digest.digest_size + 1) == digest.digest()
 
 
-def _unpacked_digest(file: BinaryIO, length: int) -> bytes:
+def _unpacked_digest(file: IO[bytes], length: int) -> bytes:
     """Of a loose object, in `length` hexadecimal digits; empty if it can't be unpacked."""
     digest = hashlib.new("sha1" if length == 40 else "sha256", usedforsecurity=False)
     unpacker = zlib.decompressobj()

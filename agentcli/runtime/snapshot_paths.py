@@ -16,6 +16,8 @@ from agentcli.runtime.snapshot_scan import REPOSITORY
 from agentcli.runtime.snapshot_trees import with_parents
 
 _OBJECT = re.compile(rb"(?:^|/)objects(?:/(?:[0-9a-f]{2}|pack|info)(?:/|$)|$)")
+LOOSE = re.compile(rb"(?:^|/)([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})$")
+"""The file of one object, named by the digest of what is in it."""
 _PACK = re.compile(rb"(?:^|/)objects/pack/[^/]+$")
 _PACK_ENDS = (b".pack", b".idx")
 _TRACES = frozenset(

@@ -68,8 +68,8 @@ def find_place(workspace: Path) -> Place:
     if repository is None or home.is_relative_to(repository.root):
         return Place(workspace, workspace)
     [common] = map(os.path.realpath, repository.folders)
-    is_elsewhere = inside(repository.root, Path(common)) is None
-    return Place(workspace, repository.root, Path(common) if is_elsewhere else None)
+    is_within = Path(common).is_relative_to(repository.root)
+    return Place(workspace, repository.root, None if is_within else Path(common))
 
 
 def load_place(store: Path, workspace: Path) -> Place | None:

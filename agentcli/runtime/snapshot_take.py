@@ -98,6 +98,10 @@ class Taker:
         return self._known.tree, self._newly_left_out(self._known)
 
     @property
+    def has_few_objects(self) -> bool:
+        return self._object_files.are_few
+
+    @property
     def unreadable_folders(self) -> set[bytes]:
         """Those that the last snapshot leaves out."""
         folders = self._known.folders if self._known is not None else {}

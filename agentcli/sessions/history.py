@@ -63,6 +63,26 @@ def spans(events: Sequence[Event]) -> list[tuple[str, str]]:
     ]
 
 
+def at_rest(events: Sequence[Event]) -> list[str] | None:
+    """The snapshots of when no command was at work: before the first step of a turn, after the
+    last, and around a going back. None for a session that never had a sandbox, whose commands might
+    do all that the person may."""
+    contained = False
+    first = True
+    found: list[str] = []
+    for event in events:
+        if isinstance(event, SessionStartedObservation):
+            contained = contained or (event.forked_from is None and event.sandbox != "none")
+            first = True
+        elif isinstance(event, CheckpointObservation):
+            in_turn = event.moment == "before_step"
+            found += [event.tree] if event.tree and (first or not in_turn) else []
+            first = not in_turn
+        elif isinstance(event, RewindAction) and event.tree:
+            found.append(event.tree)
+    return list(dict.fromkeys(found)) if contained else None
+
+
 def _close(steps: list[StepTrees], after: str) -> None:
     """The newest step ended with `after`; without that there is no telling what it did."""
     if steps and steps[-1].after is None:

@@ -15,6 +15,8 @@ RUN = [CmdRunAction(command="make")]
 class SlowCheckpoints:
     """Each waits until it is let go, or fails."""
 
+    has_few_objects = True
+
     def __init__(self, failure: str = "") -> None:
         self.go = threading.Event()
         self.failure = failure
@@ -58,6 +60,16 @@ def test_one_is_made_before_a_step_and_one_after_the_last():
     assert checkpoints.at_turn_end(lambda: None).moment == "turn_end"
     assert kept.was_thorough
     assert checkpoints.at_turn_end(lambda: None) is None
+
+
+def test_many_objects_are_not_looked_at_again_at_the_end_of_each_turn():
+    kept = SlowCheckpoints()
+    kept.go.set()
+    kept.has_few_objects = False
+    checkpoints = checkpointer(kept)
+    checkpoints.before(RUN, 0, lambda: None)
+    checkpoints.at_turn_end(lambda: None)
+    assert not kept.was_thorough
 
 
 def test_a_failure_is_told_once():

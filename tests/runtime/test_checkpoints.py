@@ -53,7 +53,7 @@ def test_what_was_deleted_changed_and_added_is_as_it_was(workspace, checkpoints)
     (workspace / "new" / "deep" / "file").write_text("")
 
     later = checkpoints.take().tree
-    changes = checkpoints.restore(tree)
+    changes = checkpoints.restore(tree).changes
 
     assert contents(workspace) == before
     assert changes == [
@@ -62,7 +62,7 @@ def test_what_was_deleted_changed_and_added_is_as_it_was(workspace, checkpoints)
         Change("src/main.py", "added"),
     ]
     assert checkpoints.take().tree == tree
-    assert [c.path for c in checkpoints.restore(later)] == [c.path for c in changes]
+    assert [c.path for c in checkpoints.restore(later).changes] == [c.path for c in changes]
 
 
 def test_an_unchanged_workspace_keeps_its_tree(workspace, checkpoints):
@@ -74,7 +74,7 @@ def test_only_named_paths_are_restored(workspace, checkpoints):
     tree = checkpoints.take().tree
     shutil.rmtree(workspace / "src")
     (workspace / "README").write_text("kept\n")
-    assert checkpoints.restore(tree, ["src/main.py"]) == [Change("src/main.py", "added")]
+    assert checkpoints.restore(tree, ["src/main.py"]).changes == [Change("src/main.py", "added")]
     assert (workspace / "README").read_text() == "kept\n"
     assert (workspace / "src" / "main.py").read_text() == "print('hello')\n"
 

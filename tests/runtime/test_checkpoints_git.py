@@ -72,7 +72,7 @@ def test_a_repository_stays_as_it_is_where_only_files_are_asked_for(work, checkp
     git(work, "commit", "-qam", "later")
     (work / "src" / "one").write_text("wrong\n")
     head, repository = git(work, "rev-parse", "HEAD"), contents(work / ".git")
-    assert checkpoints.restore(tree, ["src/one"]) == [Change("src/one", "modified")]
+    assert checkpoints.restore(tree, ["src/one"]).changes == [Change("src/one", "modified")]
     assert git(work, "rev-parse", "HEAD") == head
     assert contents(work / ".git") == repository
 
@@ -93,7 +93,7 @@ def test_a_repository_that_was_removed_comes_back_whole(work, checkpoints, packe
     shutil.rmtree(work / "src")
     gone = checkpoints.take().tree
     assert Change(".git", "deleted") in checkpoints.changes(tree, gone)
-    assert Change(".git", "added") in checkpoints.restore(tree)
+    assert Change(".git", "added") in checkpoints.restore(tree).changes
 
     assert without_objects(contents(work)) == without_objects(before)
     assert looks(work) == looked
@@ -124,7 +124,7 @@ def test_a_repository_that_appeared_goes_and_comes_again(work, checkpoints):
     git(work / "cloned", "commit", "-qm", "in the clone")
     later = checkpoints.take().tree
     gone = [Change("cloned/.git", "deleted"), Change("cloned/file", "deleted")]
-    assert checkpoints.restore(tree) == gone
+    assert checkpoints.restore(tree).changes == gone
     assert not (work / "cloned").exists()
     checkpoints.restore(later)
     git(work / "cloned", "fsck", "--strict")
