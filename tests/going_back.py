@@ -25,6 +25,8 @@ _SETTINGS = {
     "core.fsync": "none",
     "protocol.file.allow": "always",
     "advice.detachedHead": "false",
+    # That of another user too.
+    "safe.directory": "*",
 }
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,9 @@ def seen(place: Arena) -> Looks:
 
 
 def attack(place: Arena, *commands: str) -> None:
-    replies = [Reply("", [Call("bash", {"command": command})]) for command in commands]
+    # By a program, as what a shell is told is judged too.
+    programs = [f"python3 -c {shlex.quote(f'import os; os.system({c!r})')}" for c in commands]
+    replies = [Reply("", [Call("bash", {"command": program})]) for program in programs]
     run = place.run([*replies, Reply("Done.")], "--approval", "yolo")
     assert run.exit_code == 0, run.stderr
 
@@ -69,19 +72,6 @@ def go_back(place: Arena, *arguments: str) -> tuple[int, str]:
     out, err = process.communicate(timeout=LIMIT_S)
     assert "Traceback" not in err.decode(), err.decode()
     return process.returncode, out.decode() + err.decode()
-
-
-@pytest.fixture(autouse=True)
-def everybodys(monkeypatch):
-    """Else git reads no repository of another user."""
-    monkeypatch.setitem(os.environ, "GIT_TEST_ASSUME_DIFFERENT_OWNER", "0")
-    from tests import going_back
-
-    settings = {"GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-    count = int(going_back.ENVIRONMENT["GIT_CONFIG_COUNT"])
-    for name, value in settings.items():
-        monkeypatch.setitem(going_back.ENVIRONMENT, name.replace("_0", f"_{count}"), value)
-    monkeypatch.setitem(going_back.ENVIRONMENT, "GIT_CONFIG_COUNT", str(count + 1))
 
 
 @every_side
@@ -167,7 +157,7 @@ CLEAN = (
 
 def powers(workspace: Path) -> set[str]:
     """What would run a program or lead git elsewhere."""
-    names = ("hooks/post-checkout", "commondir", "git-rebase-todo", "led/.git")
+    names = ("hooks/post-checkout", ".git/commondir", "git-rebase-todo", "led/.git")
     found = {str(p) for p in workspace.rglob("*") if ".git" in p.parts and str(p).endswith(names)}
     settings = [p for p in workspace.glob("*/.git/config") if "ran" in p.read_text()]
     return {os.path.relpath(path, workspace) for path in (*found, *settings)}
@@ -184,7 +174,7 @@ def test_going_back_brings_no_program_of_theirs_back(arena, layer, user):
     assert powers(place.workspace) == set()
     session = next((place.home / "state/sessions").glob("2*-*-????"))
     events = [json.loads(path.read_bytes()) for path in sorted((session / "events").iterdir())]
-    between = str([event["id"] for event in events if event["kind"] == "checkpoint"][1])
+    between = str([event["id"] for event in events if event.get("observation") == "checkpoint"][1])
     place.base.chmod(0o777)
     copy = place.base / "copy"
     ways = [
