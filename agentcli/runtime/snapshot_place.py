@@ -63,7 +63,8 @@ class Place:
 
 def find_place(workspace: Path) -> Place:
     workspace = Path(os.path.realpath(workspace))
-    repository = find_repository(workspace)
+    # One that is gone, or never was here, lies in nobody's repository.
+    repository = find_repository(workspace) if workspace.is_dir() else None
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 (Path's own may fail)
     if repository is None or home.is_relative_to(repository.root):
         return Place(workspace, workspace)
