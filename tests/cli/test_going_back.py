@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sessions.session import read_session
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import CheckpointObservation, GoingBackObservation
+from agentcli.runtime.checkpointer import checkpoints_of
+from agentcli.sessions.session import Session, read_session
 from tests.conftest import git
 from tests.server import Call, Reply
 
@@ -71,7 +74,8 @@ def test_undo_brings_back_all_that_a_command_destroyed(agent, serve, lively, des
     done = agent("undo")
     assert done.returncode == 0, done.stderr
     if "stash" in destruction:
-        # What the agent did to git's own state stays; the files are back.
+        # What git stored for it stays, as nothing names that any more.
+        assert git(lively, "stash", "list") == ""
         assert (lively / "tally.py").read_text() == "staged = 1\nunstaged = 2\n"
         return
     assert everything(lively) == before
@@ -382,3 +386,27 @@ def test_rewinding_a_session_that_changed_no_file(agent, serve):
     gone = agent("rewind", agent.sessions[0].name, "--to", "2", cwd=agent.home)
     assert gone.returncode == 1
     assert "no longer there" in gone.stderr
+
+
+def test_one_that_was_killed_is_told_to_the_person_and_the_model(agent, serve, repository):
+    """A kill right after the first file."""
+    agent.use(serve([bash("echo x > a; echo x > b"), Reply("Done."), Reply("I look first.")]))
+    assert agent("run", "go").returncode == 0
+    [folder] = agent.sessions
+    with Session.open(folder) as session:
+        kept = checkpoints_of(folder, str(repository)).take()
+        begun = GoingBackObservation(
+            content="undo of 1 step", command=f"agent undo --session {session.id}"
+        )
+        session.emit_group([CheckpointObservation(tree=kept.tree, moment="before_rewind"), begun])
+        kept_at = len(session.events) - 2
+    (repository / "a").unlink()
+    resumed = agent("resume", folder.name, "go on")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "undo of 1 step was cut off: some files are as they were then" in resumed.stderr
+    assert f"to finish it: agent undo --session {folder.name}" in resumed.stderr
+    assert f"agent rewind {folder.name} --files --to {kept_at}" in resumed.stderr
+    told = [e.content for e in read_session(folder).events if isinstance(e, MessageAction)]
+    assert any("that was cut off: some are as they were then, others not" in text for text in told)
+    assert agent("rewind", folder.name, "--files", "--to", str(kept_at)).returncode == 0
+    assert ((repository / "a").read_text(), (repository / "b").read_text()) == ("x\n", "x\n")

@@ -22,7 +22,7 @@ from tests.going_back import Walk, looks, sh
 from tests.runtime.trees import killed_at
 
 EVERY = 9
-"""Each of so many boundaries is tried; `python -m tests.faults going-back` tries any."""
+"""Of so many boundaries one is tried."""
 STEP = "echo x > a; rm -rf d; mkdir -p n/m; echo n > n/m/f; git add -A; git commit -qm x; rm u"
 
 

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from agentcli.runtime.checkpoints import Change, Checkpoints
+from agentcli.runtime import snapshot_kept
+from agentcli.runtime.checkpoints import Change, CheckpointError, Checkpoints
 from tests.conftest import git
 from tests.runtime.trees import contents
 
@@ -286,3 +287,69 @@ def test_a_symlink_in_place_of_a_repository_is_a_symlink(work, checkpoints, tmp_
     checkpoints.restore(tree)
     assert stat.S_ISLNK((work / ".git").lstat().st_mode)
     assert not list((tmp_path / "store").glob("repositories/*"))
+
+
+@pytest.fixture
+def linked(work, checkpoints, monkeypatch):
+    """A snapshot of a repository whose pack is too large for a copy."""
+    monkeypatch.setattr(snapshot_kept, "MOST_COPIED", 0)
+    monkeypatch.setattr(snapshot_kept, "share", lambda file, copy: False)
+    git(work, "gc", "-q")
+    tree = checkpoints.take().tree
+    [pack] = (work / ".git/objects/pack").glob("*.pack")
+    assert pack.stat().st_nlink == 2
+    return tree, pack
+
+
+def test_a_pack_too_large_for_a_copy_survives_being_removed(work, checkpoints, linked):
+    tree, pack = linked
+    pack.unlink()
+    checkpoints.restore(tree)
+    git(work, "fsck", "--strict")
+
+
+def test_a_pack_too_large_for_a_copy_is_not_believed_when_it_was_overwritten(
+    work, checkpoints, linked
+):
+    tree, pack = linked
+    pack.chmod(0o644)
+    with pack.open("r+b") as file:
+        file.seek(20)
+        file.write(b"theirs")
+    with pytest.raises(CheckpointError, match="it was overwritten, and was too large for a copy"):
+        checkpoints.restore(tree)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "comes"),
+    [
+        (".git/hooks/post-checkout", "#!/bin/sh", False),
+        (".git/hooks/post-checkout.sample", "#!/bin/sh", True),
+        (".git/commondir", "../evil", False),
+        (".git/info/attributes", "* filter=x", False),
+        ("new/.git/info/exclude", "*.o", True),
+        (".git/modules/a/b/hooks/update", "#!/bin/sh", False),
+        (".git/worktrees/w/commondir", "/evil", False),
+        (".git/rebase-merge/git-rebase-todo", "pick 1\nexec rm x", False),
+        (".git/rebase-merge/git-rebase-todo", "pick 1\n", True),
+        (".git/MERGE_MSG", "merged", True),
+        ("new/.git", "gitdir: ../evil", False),
+        ("new/.git/config", "[core]\n\tbare = false\n", True),
+        ("new/.git/config", "[core]\n\tfsmonitor = rm x\n", False),
+    ],
+)
+def test_what_git_runs_comes_back_only_as_it_was_at_rest(work, checkpoints, path, content, comes):
+    at_rest = checkpoints.take().tree
+    made = work / path
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(content)
+    (work / "beside").write_text("")
+    between = checkpoints.take().tree
+    checkpoints.restore(at_rest)
+    assert not made.exists()
+    done = checkpoints.restore(between, at_rest=[at_rest])
+    assert (made.exists(), done.held) == (comes, [] if comes else [path])
+    assert (work / "beside").exists()
+    made.unlink(missing_ok=True)
+    assert checkpoints.restore(between, at_rest=[at_rest, between]).held == []
+    assert made.read_text() == content
