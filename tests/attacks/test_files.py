@@ -198,12 +198,13 @@ def test_ripgrep_is_given_nothing_of_ours(home, use, monkeypatch, tmp_path):
     (programs / "rg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/evil")
+    (home / "work/plain").write_text("to be searched\n")
     monkeypatch.setenv("SOME_API_KEY", "canary-in-the-environment")
-    assert use(grep.TOOL, pattern="--pre=evil").data["matches"] == 0
+    assert use(grep.TOOL, pattern="-fevil").data["matches"] == 0
     arguments, _, environment = seen.read_text().partition("ENV\n")
     words = arguments.splitlines()
     assert "--no-config" in words
-    assert words[-3:-1] == ["--", "--pre=evil"]
+    assert words[words.index("--") + 1] == "-fevil"
     assert "canary" not in environment
     assert "RIPGREP" not in environment
 
