@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,3 +177,15 @@ def test_start_up_imports_no_more_than_it_needs(arguments, absent):
     loaded = set(done.stderr.splitlines())
     assert "agentcli" in loaded, done.stderr
     assert not loaded & set(absent)
+
+
+def test_the_threats_name_tests_that_are_there():
+    tests = ROOT.parent / "tests"
+    table = (ROOT.parent / "docs/threats.md").read_text()
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`([\w/]*test_\w+\.py)`", row.rpartition(" | ")[2])
+        assert named, row
+        for name in named:
+            assert (tests / name).exists() or (tests / "attacks" / name).exists(), name
