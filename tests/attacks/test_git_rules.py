@@ -244,7 +244,7 @@ def test_a_push_to_a_remote_of_before_runs_by_its_rule(arena, layer, user):
 
 
 @pytest.mark.parametrize("layer", ["landlock"])
-def test_what_an_earlier_process_of_the_session_changed_is_new(arena, layer):
+def test_where_an_earlier_process_of_the_session_would_push_to_is_put_back(arena, layer):
     place = arena(layer)
     origin = with_origin(place)
     values = {"work": place.workspace, "outside": place.outside, "origin": origin}
@@ -257,5 +257,5 @@ def test_what_an_earlier_process_of_the_session_changed_is_new(arena, layer):
         process.communicate(timeout=LIMIT_S)
     assert not ran(place)
     told = str(server.requests[-1].body["messages"])
-    assert "since the session began, config of the repository changed" in told
-    assert "url" in told
+    assert "remote.origin.url" in told
+    assert str(origin) in git(place.workspace, "config", "remote.origin.url")
