@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -9,11 +10,18 @@ from agentcli.agent.agent import Agent, Toolbox
 from agentcli.errors import ConfigError
 from agentcli.events import Action
 from agentcli.events.actions import AgentFinishAction
-from agentcli.events.observations import DecisionObservation, UserRejectObservation
+from agentcli.events.observations import (
+    DecisionObservation,
+    ErrorObservation,
+    UserRejectObservation,
+)
 from agentcli.events.progress import Notice
 from agentcli.interrupts import off_the_clock
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
+
+_NOTHING_RUN = "Nothing of this call was run."
+_BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
 def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]:
@@ -26,7 +34,29 @@ def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]
             yield from ([action] for action in group)
 
 
-def allowed(agent: Agent, session: Session, action: Action) -> bool:
+class Permits:
+    """Which of the recorded actions may run: those after one of the same reply that was refused may
+    have counted on it, so that they are not run."""
+
+    def __init__(self, agent: Agent, session: Session) -> None:
+        self._agent = agent
+        self._session = session
+        self._refused: set[str] = set()
+
+    def of(self, action: Action) -> bool:
+        """Whether `action` may run; one that may not gets its observation here."""
+        reply = action.reply.id if action.reply else ""
+        if reply in self._refused:
+            told = "Not run: the call before it was refused."
+            self._session.emit(ErrorObservation(error_id="not_run", content=told, cause=action.id))
+            return False
+        if _allowed(self._agent, self._session, action):
+            return True
+        self._refused |= {reply} if reply else set()
+        return False
+
+
+def _allowed(agent: Agent, session: Session, action: Action) -> bool:
     """Whether `action` may run: the policy decides, a hook may refuse, a person is asked where the
     policy says so. What was asked or refused, and the answer, are recorded; a refused action gets
     its observation here."""
@@ -38,9 +68,11 @@ def allowed(agent: Agent, session: Session, action: Action) -> bool:
         )
     if decision.decision == "deny":
         session.emit(decision)
-        return _refuse(session, action, decision.reason, _refusal(decision))
+        return _refuse(session, action, decision.reason, _refusal(decision, action))
     if agent.hooks is not None and (why := agent.hooks.before(session, action)):
-        return _refuse(session, action, why, f"A hook of the user refused this: {why}")
+        return _refuse(
+            session, action, why, f"A hook of the user refused this: {why}. {_NOTHING_RUN}"
+        )
     if decision.decision == "ask":
         session.emit(decision)
         if not _asked(agent, session, action, decision):
@@ -73,7 +105,9 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
         _save(agent, session, grant)
     if not approval.allowed:
         said = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
-        _refuse(session, action, approval.reason, f"The user did not allow this. {said}")
+        _refuse(
+            session, action, approval.reason, f"The user did not allow this. {_NOTHING_RUN} {said}"
+        )
     session.change_state(AgentState.RUNNING)
     return approval.allowed
 
@@ -86,12 +120,17 @@ def _save(agent: Agent, session: Session, grant: str) -> None:
         session.notify(Notice(f"not saved, it holds for this session only: {error.message}"))
 
 
-def _refusal(decision: DecisionObservation) -> str:
+def _refusal(decision: DecisionObservation, action: Action) -> str:
     """What the model is told of an action that the policy denies."""
-    told = f"Not allowed: {decision.reason}."
+    way_on = "Send the rest without it" if _has_parts(action) else "Do without it"
     if decision.unattended:
-        return f"{told} Do without it, and say at the end what it was needed for."
-    return told
+        way_on += ", and say at the end what it was needed for"
+    return f"Not allowed: {decision.reason}. {_NOTHING_RUN} {way_on}."
+
+
+def _has_parts(action: Action) -> bool:
+    text = getattr(action, "command", "") or getattr(action, "code", "")
+    return isinstance(text, str) and bool(_BETWEEN_PARTS.search(text.strip()))
 
 
 def _refuse(session: Session, action: Action, reason: str, told: str) -> bool:

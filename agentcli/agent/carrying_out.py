@@ -51,7 +51,7 @@ def keep_before(agent: Agent, session: Session, actions: Sequence[Action]) -> No
     """Keep the workspace as it is, if `actions` may change it."""
     if agent.checkpointer is not None:
         step = session.state.iteration
-        _record(session, agent.checkpointer.before(actions, step, _saving(session)))
+        _record(session, agent.checkpointer.before(actions, step, saving(session)))
 
 
 def keep_at_end(agent: Agent, session: Session) -> None:
@@ -61,7 +61,7 @@ def keep_at_end(agent: Agent, session: Session) -> None:
         agent.git.end_turn()
         record_set_aside(agent, session)
     if agent.checkpointer is not None:
-        _record(session, agent.checkpointer.at_turn_end(_saving(session)))
+        _record(session, agent.checkpointer.at_turn_end(saving(session)))
 
 
 def record_set_aside(agent: Agent, session: Session) -> None:
@@ -74,5 +74,6 @@ def _record(session: Session, checkpoint: CheckpointObservation | None) -> None:
         session.emit(checkpoint)
 
 
-def _saving(session: Session) -> Callable[[], None]:
+def saving(session: Session) -> Callable[[], None]:
+    """Shows that a checkpoint takes its time."""
     return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))

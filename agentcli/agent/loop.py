@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from agentcli.agent.agent import Agent, Ending, TurnResult
 from agentcli.agent.asking import ask
-from agentcli.agent.authorise import allowed, batches
+from agentcli.agent.authorise import Permits, batches
 from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
 from agentcli.agent.making_room import hear, make_room
 from agentcli.agent.replies import last_answer, verdict
@@ -68,8 +68,9 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
 
 def act(agent: Agent, session: Session) -> None:
     """Carry out the recorded actions that have no observation yet."""
+    permits = Permits(agent, session)
     for batch in batches(session.pending_actions(), agent.tools):
-        carry_out(agent, session, [a for a in batch if allowed(agent, session, a)])
+        carry_out(agent, session, [action for action in batch if permits.of(action)])
 
 
 def over(agent: Agent, session: Session) -> Ending | None:
