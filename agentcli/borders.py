@@ -1,4 +1,4 @@
-"""What a session may see and change: one value that policy, sandbox and file tools share."""
+"""What a session may see, change and bring back: values that policy, sandbox and tools share."""
 
 from __future__ import annotations
 
@@ -122,6 +122,18 @@ class Borders:
             return _names(self.mounts.values())
         opened = (folder for folder in self.writable if _within(folder, self._own))
         return _names((*self.mounts.values(), *opened))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What checkpoints hold: all that is below `root` but for what was `left_out` when the agent
+    was started, with all below that, and files over `largest_file` bytes. `failure`: why there are
+    none."""
+
+    root: Path
+    left_out: frozenset[Path] = frozenset()
+    largest_file: int = 0
+    failure: str = ""
 
 
 def _names(folders: Iterable[Path]) -> frozenset[str]:

@@ -282,7 +282,7 @@ def _check_known(key: str, origin: str) -> None:
 
 _APPROVALS = ("plan", "ask", "auto-edit", "yolo")
 """From strict to lax."""
-_CONFIRMS = ("always", "confirm_risky", "never")
+_CONFIRMS = ("always", "confirm_risky", "reach", "never")
 _STRICTER_LAYERS = {
     "none": ("auto", "bubblewrap", "landlock", "seatbelt"),
     "landlock": ("bubblewrap",),

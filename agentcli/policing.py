@@ -19,6 +19,7 @@ from agentcli.repository_files import begin
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.borders import Kept
     from agentcli.git_facts import GitFacts
     from agentcli.runtime.sandbox import Sandbox
     from agentcli.security.policy import Policy
@@ -56,6 +57,8 @@ class SessionPolicy:
     tools: ToolCollection
     context: ToolContext
     ask_judge: Callable[[str], str]
+    kept: Callable[[], Kept | None]
+    """What checkpoints hold; None: there are none."""
 
     def begin(self) -> None:
         """Keep what the repository is like as the session begins."""
@@ -66,6 +69,12 @@ class SessionPolicy:
 
     def grant_for(self, action: Action) -> str:
         return self._policy.grant_for(action)
+
+    def to_keep(self, action: Action) -> list[Path]:
+        """Files that a checkpoint leaves out, and that it should hold because `action` names
+        them."""
+        kept = self.kept()
+        return self._policy.losses(action, kept).keepable if kept and kept.left_out else []
 
     def save_rule(self, rules: str) -> None:
         """Keep what a person allowed always, for this workspace. Raises ConfigError."""
@@ -108,11 +117,12 @@ class SessionPolicy:
             effect_of=self.tools.effect,
             locate=self.context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
-            blocked=HardBlocks(borders, self._cwd, self.environ),
+            blocked=HardBlocks(borders, self._cwd, self.environ, self.sandbox.contains),
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,
             git=lambda: self._git,
+            kept=self.kept,
             exported=lambda: self.context.shell.exports,
         )
 

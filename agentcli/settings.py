@@ -123,8 +123,9 @@ class SecuritySettings(_Section):
     allow: list[str] = Field([], description="rules for what runs unasked")
     ask: list[str] = Field([], description="rules for what is always asked")
     deny: list[str] = Field([], description="rules for what never runs")
-    confirm: Literal["confirm_risky", "always", "never"] = Field(
-        "confirm_risky", description="ask for actions of high risk, for all, or for none"
+    confirm: Literal["always", "confirm_risky", "reach", "never"] = Field(
+        "reach",
+        description="ask for all but reading, for high risk too, for what can't be undone, or not",
     )
     analyzers: list[Literal["rules", "model_rating", "judge"]] = Field(
         ["rules", "model_rating"], description="who rates the risk of an action; the highest counts"

@@ -8,28 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentcli import __version__, condensing, knowing, programs, watching
 from agentcli.agent.agent import Agent, Approver
+from agentcli.agent.carrying_out import saving
 from agentcli.agent.hooking import SessionHooks
 from agentcli.agent.limits import Limits
 from agentcli.config import state_home
 from agentcli.errors import ConfigError
 from agentcli.events import Action, Source
-from agentcli.events.actions import (
-    CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
-    MemoryAction,
-    MessageAction,
-    SystemMessageAction,
-)
+from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.live import live
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.hook_setup import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
 from agentcli.interrupts import shield
 from agentcli.judging import ask_judge
+from agentcli.keeping import make_checkpointer
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import Patience
 from agentcli.llm.models import LLMRegistry
@@ -47,7 +42,6 @@ from agentcli.reopening import (
     stored_schemas,
     told_of_sandbox,
 )
-from agentcli.runtime.checkpointer import Checkpointer, checkpoints_of
 from agentcli.runtime.files import FileLedger
 from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.python import PythonInterpreter
@@ -61,12 +55,9 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
 from agentcli.sessions.store import writing_to
 from agentcli.settings import Settings
-from agentcli.tools.base import Effect, Tool, ToolContext
+from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 from agentcli.workbench import Workbench, let_go
-
-if TYPE_CHECKING:
-    from agentcli.runtime.checkpoints import Checkpoints
 
 _SWITCHES = {
     "bash": "enable_cmd",
@@ -280,7 +271,11 @@ class Wiring:
             tools,
             context,
             ask_judge(models, session, spending),
+            lambda: None if checkpointer is None else checkpointer.kept(saving(session)),
         )
+        checkpointer = None
+        if self.settings.agent.checkpoints:
+            checkpointer = make_checkpointer(session, tools, context, policy.to_keep)
         policy.begin()
         environment = safety.environment(registry.key_variables())
         known = knowing.knowledge(
@@ -301,7 +296,7 @@ class Wiring:
             approver=self.ask_person(policy.grant_for, context.files.current_text)
             if self.ask_person
             else None,
-            checkpointer=self._checkpointer(session, tools, context),
+            checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
             save_rule=policy.save_rule,
@@ -368,30 +363,6 @@ class Wiring:
             for name in (*asked, *self.settings.model.fallback):
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
-
-    def _checkpointer(
-        self, session: Session, tools: ToolCollection, context: ToolContext
-    ) -> Checkpointer | None:
-        if not self.settings.agent.checkpoints:
-            return None
-
-        def may_change(action: Action) -> bool:
-            from agentcli.security.commands import is_read_only
-
-            if isinstance(action, MemoryAction):
-                return False
-            reads = isinstance(action, CmdRunAction) and is_read_only(action.command)
-            return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
-
-        def touched(action: Action) -> Path | None:
-            if isinstance(action, FileWriteAction | FileEditAction):
-                return context.files.locate(action.path)
-            return None
-
-        def open_store() -> Checkpoints:
-            return checkpoints_of(session.folder, str(self.workspace))
-
-        return Checkpointer(open_store, may_change, touched)
 
     def _context(self, session: Session, registry: Registry, safety: Safety) -> ToolContext:
         """What tools work with, as the session's events left it."""

@@ -77,7 +77,7 @@ def test_imports_run_one_way(path):
     if allowed is None:
         assert package in {
             *("cli", "wiring", "safety", "policing", "reopening", "knowing", "condensing"),
-            *("judging", "rewinding", "forking", "hook_setup", "workbench", "watching"),
+            *("judging", "rewinding", "forking", "hook_setup", "workbench", "watching", "keeping"),
             *("__init__", "__main__"),
         }
         return

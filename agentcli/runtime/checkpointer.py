@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from agentcli import programs
+from agentcli.borders import Kept
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
+from agentcli.runtime.snapshot_limits import LARGEST_FILE
 from agentcli.runtime.written_places import written_places
 
 if TYPE_CHECKING:
@@ -25,13 +28,13 @@ log = logging.getLogger(__name__)
 
 class Checkpointer:
     """`checkpoints` gives the store when it is first needed, `may_change` says whether an action
-    may change files of the workspace, `touched` which file it is certain to change."""
+    may change files of the workspace, `touched` which files it is certain to change."""
 
     def __init__(
         self,
         checkpoints: Callable[[], Checkpoints],
         may_change: Callable[[Action], bool],
-        touched: Callable[[Action], Path | None],
+        touched: Callable[[Action], Iterable[Path]],
     ) -> None:
         self._open = checkpoints
         self._checkpoints: Checkpoints | None = None
@@ -40,7 +43,22 @@ class Checkpointer:
         self._step = -1
         self._changed_since = False
         self._failure = ""
+        self._first: Checkpoint | None = None
+        self._kept: Kept | None = None
         self._worker: threading.Thread | None = None
+
+    def kept(self, alive: Callable[[], None]) -> Kept:
+        """What can be brought back later. A snapshot is taken if there is none of this process."""
+        try:
+            if self._first is None:
+                self._first = self._in_thread((), alive, thorough=False)
+            if self._kept is None:
+                assert self._checkpoints is not None
+                left_out = self._checkpoints.left_out(self._first.tree)
+                self._kept = Kept(self._checkpoints.root, left_out, LARGEST_FILE)
+        except SessionError as error:
+            return Kept(Path(), failure=error.message)
+        return replace(self._kept, failure=self._failure) if self._failure else self._kept
 
     def before(
         self, actions: Sequence[Action], step: int, alive: Callable[[], None]
@@ -52,7 +70,7 @@ class Checkpointer:
         """
         if step == self._step or not any(map(self._may_change, actions)):
             return None
-        touched = [path for path in map(self._touched, actions) if path is not None]
+        touched = [path for action in actions for path in self._touched(action)]
         kept = self._take("before_step", touched, alive)
         self._step = step
         self._changed_since = True
@@ -70,6 +88,7 @@ class Checkpointer:
     ) -> CheckpointObservation | None:
         try:
             made = self._in_thread(touched, alive, thorough=moment == "turn_end")
+            self._first = self._first or made
         except SessionError as error:
             told_before, self._failure = self._failure == error.message, error.message
             log.warning("no checkpoint: %s", error.message)

@@ -103,6 +103,12 @@ class Checkpoints:
             tree, left_out = self._taker.take(touched, thorough=thorough)
         return Checkpoint(tree.hex(), left_out)
 
+    def left_out(self, tree: str) -> frozenset[Path]:
+        """What this snapshot doesn't have though it may exist, with all that is below."""
+        with self._errors("read a checkpoint"):
+            paths = self._trees.left_out(_oid(tree)).paths
+        return frozenset(Path(os.fsdecode(self._place.absolute(path))) for path in paths)
+
     def changes(self, old: str, new: str) -> list[Change]:
         """What differs, by path, and git's own state in words."""
         with self._errors("compare checkpoints"):

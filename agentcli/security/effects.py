@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from agentcli.security.paths import Expander, Target, written_words
 from agentcli.security.script import SimpleCommand, Words
 
-Verb = Literal["delete", "delete some of", "move", "write", "change the rights of"]
+Verb = Literal["delete", "delete some of", "move", "write", "append to", "change the rights of"]
 """`delete some of`: what a filter leaves of a folder."""
 
 _WRITING_OPERATORS = {">", ">>", ">|", "&>", "&>>", "<>", ">&"}
@@ -63,6 +63,7 @@ _FIND_FILTERS = re.compile(
     r"-(?:i?name|i?path|i?wholename|i?regex|[acm](?:min|time|newer)|newer.*|size|empty|user|group"
     r"|perm|links|inum|samefile|i?lname)"
 )
+_FIND_NAMES = re.compile(r"-i?(?:name|path)|-i?wholename")
 
 
 def name_of(words: Words) -> str:
@@ -138,8 +139,9 @@ def _redirected(command: SimpleCommand, here: Expander, script: str) -> Iterator
         if redirect.operator in _WRITING_OPERATORS and redirect.target != "":
             if redirect.operator == ">&" and re.fullmatch(r"\d+|-", redirect.target or ""):
                 continue
+            verb: Verb = "append to" if ">>" in redirect.operator else "write"
             for target in here.targets(redirect.target, written_words(script)[1]):
-                yield Effect("write", target)
+                yield Effect(verb, target)
 
 
 def _shaped(command: SimpleCommand, shape: _Shape, here: Expander) -> Iterator[Effect]:
@@ -219,6 +221,21 @@ def _is_filtered(command: SimpleCommand) -> bool:
     if not words and source is not None and name_of(source.words) == "find":
         words = source.words
     return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
+
+
+def filters(command: SimpleCommand) -> list[str] | None:
+    """The names that `find` picks by what `command` works on, in the style of globs; None when it
+    picks by something else."""
+    words = command.words if name_of(command.words) == "find" else _level(command, "find")
+    source = command.piped_from
+    if not words and source is not None and name_of(source.words) == "find":
+        words = source.words
+    found = [
+        value
+        for negation, word, value in zip(words, words[1:], words[2:], strict=False)
+        if word and value and _FIND_NAMES.fullmatch(word) and negation not in ("!", "-not")
+    ]
+    return [*found, ""] if "-empty" in words else found or None
 
 
 def _level(command: SimpleCommand, name: str) -> Words:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import stat
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from agentcli.security.effects import Effect, effects, name_of
 from agentcli.security.paths import Expander, Target, written_words
 from agentcli.security.patience import Patience
 from agentcli.security.python_code import read_python
-from agentcli.security.script import Script, SimpleCommand, Words
-from agentcli.security.wrappers import SHELLS
+from agentcli.security.script import Redirect, Script, SimpleCommand, Words, quoted
+from agentcli.security.wrappers import INTERPRETERS, SHELLS
 
 _SYSTEM = [
     Path(folder)
@@ -72,7 +71,9 @@ _FORK_BOMBS = (
     ),
     re.compile(r"(?:\bloop|\.times)\s{0,9}(?:do|\{)\s{0,9}fork\b"),
 )
-_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1[^\n]*\n")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
+_RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
+_FORK_BOMB = "it would start copies of itself without end (a fork bomb)"
 _MOST_DEPTH = 3
 _LONGEST_PATH = 4_096
 _LONGEST_S = 5.0
@@ -86,11 +87,14 @@ class _TooMuch(Exception):
 
 @dataclass
 class HardBlocks:
-    """`cwd` tells the folder that commands run in now, `environ` the variables they see."""
+    """`cwd` tells the folder that commands run in now, `environ` the variables they see.
+    `contained`: a sandbox hides the agent's own files from commands and code, so that to mention
+    them there does nothing."""
 
     borders: Borders
     cwd: Callable[[], str]
     environ: Mapping[str, str]
+    contained: bool = False
     _patience: Patience = field(default_factory=lambda: Patience(_LONGEST_S), init=False)
 
     def __call__(self, action: Action) -> str:
@@ -105,6 +109,8 @@ class HardBlocks:
 
     def _reason(self, action: Action) -> str:
         match action:
+            case CmdRunAction(job=None, command=command, unsandboxed=True):
+                return replace(self, contained=False)._shell(command)
             case CmdRunAction(job=None, command=command):
                 return self._shell(command)
             case IPythonRunCellAction(code=code):
@@ -125,11 +131,11 @@ class HardBlocks:
     def _shell(self, text: str, depth: int = 0, folder: str | None = None) -> str:
         if len(text) > _LONGEST:
             return _too_long(text)
-        if _is_fork_bomb(text):
-            return "it would start copies of itself without end (a fork bomb)"
         script = parse_script(text)
         if not script.read:
             return f"it can't be checked, as {script.unclear}; write long texts to files"
+        if _is_fork_bomb(_run_text(text, script)):
+            return _FORK_BOMB
         expander = self._expander.at(folder).of_script(text)
         for command in script.commands:
             self._go_on()
@@ -140,7 +146,7 @@ class HardBlocks:
                 or self._touches_own(command, expander)
             )
             if reason:
-                return reason
+                return reason if len(script.commands) == 1 else quoted(reason, command.written)
         if depth < _MOST_DEPTH:
             for inner in dict.fromkeys(_hidden_scripts(text, script, expander)):
                 if inner != text and (reason := self._shell(inner, depth + 1)):
@@ -154,9 +160,9 @@ class HardBlocks:
     def _python(self, code: str) -> str:
         if len(code) > _LONGEST:
             return _too_long(code)
-        if _is_fork_bomb(code):
-            return "it would start copies of itself without end (a fork bomb)"
         found = read_python(code, self._expander.home, self._expander.cwd)
+        if found.forks or (not found.parsed and _is_fork_bomb(code)):
+            return _FORK_BOMB
         if found.kills_all:
             return "it would end every process of the user"
         for command in found.commands:
@@ -165,7 +171,7 @@ class HardBlocks:
         for verb, path in found.effects:
             if reason := self._effect(Effect(verb, self._expander.literal(path), True)):
                 return reason
-        return next(filter(None, map(self._place, found.texts)), "")
+        return "" if self.contained else next(filter(None, map(self._place, found.texts)), "")
 
     def _file(self, path: str) -> str:
         target = self._expander.literal(path)
@@ -224,7 +230,7 @@ class HardBlocks:
                     return f"it would {verb} {place}, {what}"
         if self._own(target) or (verb in ("delete", "move") and self._holds_own(target)):
             return self._own_reason(target.written)
-        if verb in ("delete", "move", "write"):
+        if verb in ("delete", "move", "write", "append to"):
             for place in self._git():
                 if target.names(place) and not (verb == "write" and place.is_dir()):
                     return f"it would {verb} {place}, which holds the history of the workspace"
@@ -269,7 +275,7 @@ class HardBlocks:
             for target in here.targets(value, written_words(command.written)[0]):
                 if self._own(target) and not self._readable(target):
                     return self._own_reason(target.written)
-        return self._mentioned(command.written)
+        return "" if self.contained else self._mentioned(command.written)
 
     def _mentioned(self, text: str) -> str:
         """Of text that isn't understood: whether a path of the agent's own stands in it."""
@@ -353,7 +359,6 @@ def _starts_itself_twice(name: str, body: str) -> bool:
 
 def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[str]:
     """Scripts within a script: what a variable holds that is run, and what a shell is fed."""
-    fed_by_text = list(_here(text))
     for command in script.commands:
         if command.words[:1] == (None,):
             for raw in written_words(command.written)[0][:1]:
@@ -364,23 +369,25 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
             if source is not None and name_of(source.words) in ("echo", "printf"):
                 fed = [word for word in source.words[1:] if word is not None]
                 yield " ".join(fed).replace("\\n", "\n")
-            yield from fed_by_text
+            yield from (found.text for found in _fed(command) if found.text)
 
 
-def _here(text: str) -> Iterator[str]:
-    """The texts of here-strings and here-documents."""
-    if string := text.partition("<<<")[2]:
-        yield string.strip().strip("\"'")
-    ends: dict[str, list[int]] = {}
-    at = 0
-    for line in text.split("\n"):
-        ends.setdefault(line.strip(), []).append(at)
-        at += len(line) + 1
-    at = 0
-    while start := _HERE_DOCUMENT.search(text, at):
-        places = ends.get(start[2], [])
-        number = bisect_left(places, start.end())
-        at = start.end()
-        if number < len(places):
-            yield text[at : places[number]]
-            at = places[number]
+def _fed(command: SimpleCommand) -> Iterator[Redirect]:
+    """What is given to a command as its input, by itself or through a pipe."""
+    yield from command.redirects
+    if command.piped_from is not None:
+        yield from _fed(command.piped_from)
+
+
+def _run_text(text: str, script: Script) -> str:
+    """`text` without what is in quotes and here-documents, unless something in it may run that."""
+    for command in script.commands:
+        names = {*command.wrappers, name_of(command.words)}
+        if command.words[:1] == (None,) or names & _RUNS_TEXT:
+            return text
+        if any(INTERPRETERS.fullmatch(name) for name in names):
+            return text
+    for command in script.commands:
+        for redirect in command.redirects:
+            text = text.replace(redirect.text, "") if redirect.text else text
+    return _QUOTED.sub("", text)

@@ -87,6 +87,14 @@ def _join(folder: str, text: str) -> str:
     return text if text.startswith("/") else f"{folder}/{text}"
 
 
+def _real(path: str) -> Path:
+    """Where it leads; as written if it may not be known, as in folders of other processes."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return Path(os.path.normpath(path))
+
+
 def _relative(place: Path, base: Path) -> tuple[str, ...] | None:
     return place.relative_to(base).parts if place.is_relative_to(base) else None
 
@@ -171,12 +179,12 @@ class Expander:
         base = _ESCAPED.sub(r"\1", "/".join(parts[:at])) or "/"
         if at is not None:
             rest = os.path.normpath("/" + "/".join(parts[at:])).split("/")[1:]
-            return Target((Path(os.path.realpath(base)),), tuple(rest), written)
+            return Target((_real(base),), tuple(rest), written)
         folder, name = os.path.split(base.rstrip("/") or "/")
-        real = Path(os.path.realpath(base))
+        real = _real(base)
         if name in ("", ".", "..") or base.endswith("/"):
             return Target((real,), (), written)
-        entry = Path(os.path.realpath(folder)) / name
+        entry = _real(folder) / name
         return Target((entry,) if entry == real else (entry, real), (), written)
 
     def _tilde(self, text: str) -> str:

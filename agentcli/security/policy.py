@@ -6,11 +6,11 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from agentcli.borders import Borders
+from agentcli.borders import Borders, Kept
 from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import (
@@ -25,6 +25,7 @@ from agentcli.events.observations import DecisionObservation
 from agentcli.security import grants as granting
 from agentcli.security.command_rules import Allowance, Setting, allowing, forbidding, possible
 from agentcli.security.commands import Script, SimpleCommand, is_read_only, parse_script
+from agentcli.security.losses import Losses, losses
 from agentcli.security.read_only import runs_git
 from agentcli.security.rules import (
     UNSANDBOXED,
@@ -36,9 +37,11 @@ from agentcli.security.rules import (
     split_grants,
     tool_name,
 )
+from agentcli.security.script import quoted
 from agentcli.security.shell_words import decode, tokens
 
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
+Confirm = Literal["always", "confirm_risky", "reach", "never"]
 _Verdict = Literal["allow", "ask", "deny"]
 
 
@@ -75,12 +78,14 @@ class Policy:
     locate: Callable[[str], Path]
     rate: Callable[[Action], tuple[Risk, str]]
     blocked: Callable[[Action], str]
-    confirm: Literal["confirm_risky", "always", "never"] = "confirm_risky"
+    confirm: Confirm = "reach"
     network: bool = False
     cwd: Callable[[], str] = lambda: ""
     """The folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
     """What is known of the repository that commands work in; None: nothing is against it."""
+    kept: Callable[[], Kept | None] = lambda: None
+    """What the checkpoint before an action holds; None: there are none."""
     exported: Callable[[], Mapping[str, str | None]] = dict
     """What earlier commands made of the variables; None: unset."""
 
@@ -189,7 +194,13 @@ class Policy:
         rule = self._matching("deny", action, script)
         if rule is None:
             return None
-        return _Answer("deny", f"the rule {rule} of {rule.origin} denies it", str(rule))
+        told = f"the rule {rule} of {rule.origin} denies it"
+        if script is not None and len(script.commands) > 1:
+            parts = (
+                p for p in script.commands if forbidding((rule,), replace(script, commands=(p,)))
+            )
+            told = next((quoted(told, part.written) for part in parts), told)
+        return _Answer("deny", told, str(rule))
 
     def _matching(
         self, decision: Literal["deny", "ask"], action: Action, script: Script | None
@@ -332,10 +343,22 @@ class Policy:
             return self._ask(action, "everything but reading is to be asked", "confirm")
         if needs := self._needs(action, place):
             return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
+        if self.confirm == "never":
+            return _Answer("allow", "it stays within its borders", self.mode)
+        kept = self.kept() if self.contained else None
+        if kept is not None and not kept.failure:
+            if lost := self.losses(action, kept).lost:
+                return self._ask(action, lost, "reach")
+            if self.confirm == "reach" and not self.network:
+                return _Answer("allow", "it is contained and can be undone", self.mode)
         risk, why = self.rate(action)
-        if risk >= Risk.HIGH and self.confirm == "confirm_risky":
+        if risk >= Risk.HIGH:
             return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
         return _Answer("allow", "it stays within its borders", self.mode, risk)
+
+    def losses(self, action: Action, kept: Kept) -> Losses:
+        """What `action` names of what no checkpoint holds."""
+        return losses(action, self.borders, self.cwd() or str(self.borders.workspace), kept)
 
     def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
         """Why a git command that looks as if it read is not taken to."""

@@ -34,12 +34,14 @@ _MAGIC = re.compile(r"^[ \t]*(?:!|%sx |%system |%%(?:bash|sh)\b[^\n]*\n)(.+)", r
 @dataclass
 class PythonCode:
     """`commands` are shell commands; `effects` what it does to which path; `texts` all text in it,
-    put together where that is written out."""
+    put together where that is written out. `forks`: it starts copies of itself without end."""
 
     commands: list[str] = field(default_factory=list)
     effects: list[tuple[Verb, str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     kills_all: bool = False
+    forks: bool = False
+    parsed: bool = True
 
 
 def read_python(code: str, home: str, cwd: str) -> PythonCode:
@@ -50,7 +52,7 @@ def read_python(code: str, home: str, cwd: str) -> PythonCode:
     try:
         _Reader(found, home, cwd).visit(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return PythonCode(shell_lines, texts=[code])
+        return PythonCode(shell_lines, texts=[code], parsed=False)
     return found
 
 
@@ -89,6 +91,13 @@ class _Reader(ast.NodeVisitor):
             self._of_path(name, self._text(node.func.value) or "", arguments)
         elif first is not None and self._is_function(node.func):
             self._of_call(name, first, arguments[1:], node)
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        forks = any(isinstance(n, ast.Call) and _called(n.func) == "fork" for n in ast.walk(node))
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if forks and (endless or not isinstance(node.test, ast.Compare)):
+            self._found.forks = True
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:

@@ -33,7 +33,7 @@ from agentcli.security.effects import Effect, deletes_unknown, effects
 from agentcli.security.paths import Expander, Target, written_words
 from agentcli.security.patience import Patience
 from agentcli.security.python_code import read_python
-from agentcli.security.script import Script, SimpleCommand, Words
+from agentcli.security.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.wrappers import INTERPRETERS, SHELLS, command_name
 
 Rating = tuple[Risk, str]
@@ -107,7 +107,7 @@ def _script_risk(text: str, script: Script, expander: Expander, borders: Borders
             or _places(command, expander, borders, text)
         )
         if reason:
-            return reason
+            return reason if len(script.commands) == 1 else quoted(reason, command.written)
     return _fed(script, expander) or _by_raw_text(text, script)
 
 

@@ -32,6 +32,8 @@ _SQL_LOSS = (
     r"(?i:drop[\s␣]+(?:table|database|schema|view|index|column|user|role|collection)"
     r"|truncate[\s␣]|dropDatabase|\.drop\(|delete[\s␣]+from[\s␣]+(?!.{0,300}where)|deleteMany\(\{\}\))"
 )
+SQL_LOSS = re.compile(_SQL_LOSS)
+FILE_DATABASES = frozenset(("sqlite3", "sqlite", "duckdb"))
 _GIT_RUNS = (
     r"(?i:core\.(?:hookspath|fsmonitor|sshcommand|editor|pager|askpass|gitproxy)|alias\.|filter\."
     r"|diff\.\S*(?:external|textconv)|credential\.|url\.|include(?:if)?\.|sequence\.editor"
@@ -272,6 +274,8 @@ HARMLESS_DEVICES = frozenset(
 GENERATED = re.compile(
     r"node_modules|build|dist|target|out|bin|obj|coverage|htmlcov|__pycache__|venv|\.venv|\.tox"
     r"|\.nox|\.next|\.nuxt|\.turbo|\.gradle|\.cache|\.parcel-cache|\.\w+_cache|[^/]*\.egg-info"
-    r"|\.eggs|tmp|temp|\.tmp|_build|site|\.coverage"
+    r"|\.eggs|tmp|temp|\.tmp|_build|site|_site|\.coverage|\.hypothesis|\.ipynb_checkpoints"
+    r"|\.terraform|\.dart_tool|\.stack-work|dist-newstyle|elm-stuff|DerivedData|cmake-build-.*"
+    r"|build[-_].*|\.bundle|\.yarn|\.pnpm-store|\.svelte-kit|\.angular|\.output"
 )
 """Folders that tools make and can make again."""

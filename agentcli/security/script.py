@@ -11,11 +11,13 @@ Words = tuple[str | None, ...]
 @dataclass(frozen=True)
 class Redirect:
     """`target` None: not known before it runs; for here-documents and here-strings "" (they name
-    no file). `fd`: the number before the operator, "" when there is none."""
+    no file), and `text` is what they hold. `fd`: the number before the operator, "" when there is
+    none."""
 
     operator: str
     target: str | None
     fd: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,3 +58,15 @@ class Script:
     """Every reason why it is unclear; `unclear` is the first."""
     read: bool = True
     """False: too long or too deeply nested for anything in it to be known."""
+
+
+_LONGEST_QUOTE = 120
+
+
+def quoted(reason: str, written: str) -> str:
+    """A reason with the part of a command that it is about, unless that stands there already."""
+    line = " ".join(written.split())
+    if not line or line in reason:
+        return reason
+    short = line if len(line) <= _LONGEST_QUOTE else f"{line[:_LONGEST_QUOTE]} …"
+    return f"{reason} (`{short}`)"

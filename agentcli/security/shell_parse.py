@@ -281,12 +281,13 @@ class _Reader:
         if node.type == "file_redirect":
             return [self._file_redirect(node)]
         if node.type == "herestring_redirect":
-            self.visit_value(node)
-            return [Redirect("<<<", "")]
+            words = [self._word(child) for child in node.named_children]
+            return [Redirect("<<<", "", text="".join(word.text or "" for word in words))]
         if node.type != "heredoc_redirect":
             self.visit(node, around)
             return []
-        found = [Redirect("<<", "")]
+        bodies = (self.text(c) for c in node.named_children if c.type == "heredoc_body")
+        found = [Redirect("<<", "", text="".join(bodies))]
         for child in node.named_children:
             if child.type == "file_redirect":
                 found.append(self._file_redirect(child))

@@ -41,7 +41,7 @@ def test_plan_mode_reads_and_changes_nothing(agent, serve):
         Call("write", {"path": "made", "content": "x"}),
         Call("python", {"code": "open('made', 'w')"}),
     ]
-    server = serve([Reply("", calls), Reply("The plan.")])
+    server = serve([*(Reply("", [call]) for call in calls), Reply("The plan.")])
     done = agent.use(server)("run", "--approval", "plan", "x")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "The plan.\n"
@@ -87,7 +87,8 @@ def test_hard_blocks_hold_in_every_mode(agent, serve, flags):
 def test_a_model_may_judge_the_risk(agent, serve):
     steps = [Reply("", [Call("bash", {"command": "touch made"})])]
     server = serve([*steps, Reply("high: it is not asked for"), Reply("Then not.")], sessions=3)
-    done = agent.use(server)("run", "--set", 'security.analyzers=["judge"]', "x")
+    judged = ("--set", 'security.analyzers=["judge"]', "--set", "security.confirm=confirm_risky")
+    done = agent.use(server)("run", *judged, "x")
     assert done.returncode == 5, done.stderr
     assert "it is not asked for" in done.stderr
     assert not (agent.workspace / "made").exists()

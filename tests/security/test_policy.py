@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
+from agentcli.borders import Borders, Kept
 from agentcli.errors import ToolError
 from agentcli.events.actions import (
     BrowseURLAction,
@@ -51,6 +51,7 @@ class World:
     home: Path
     settings: dict[str, object] = field(default_factory=dict)
     rated: list[str] = field(default_factory=list)
+    left_out: list[Path] = field(default_factory=list)
 
     @property
     def workspace(self) -> Path:
@@ -72,6 +73,8 @@ class World:
             decision, _, rest = text.partition(" ")
             parsed.append(parse_rule(rest, decision, "the settings"))
         values = {"mode": "ask", "contained": True, **settings}
+        kept = Kept(self.workspace, frozenset(self.left_out), 100)
+        values.setdefault("kept", lambda: kept)
         if isinstance(git := values.get("git"), Repository):
             values["git"] = lambda: git
         return Policy(
@@ -135,23 +138,24 @@ EDITS = ("edit", "note")
 CONTAINED = ("command", "background", "python", "input")
 BEYOND = (
     *("edit outside", "edit by link", "hooks", "network", "unsandboxed", "page", "other tool"),
-    *("high risk", "note on the user"),
+    "note on the user",
 )
+RISKY = ("high risk", "high risk edit")
 TABLE = {
-    "plan": {"allow": READS, "deny": (*EDITS, *CONTAINED, *BEYOND, "high risk edit")},
+    "plan": {"allow": READS, "deny": (*EDITS, *CONTAINED, *BEYOND, *RISKY)},
     "ask, sandbox": {
-        "allow": (*READS, *EDITS, *CONTAINED, "stop of a job"),
-        "ask": (*BEYOND, "high risk edit"),
+        "allow": (*READS, *EDITS, *CONTAINED, *RISKY, "stop of a job"),
+        "ask": BEYOND,
     },
     "ask, no sandbox": {
         "allow": (*READS, "stop of a job"),
-        "ask": (*EDITS, *CONTAINED, *BEYOND, "high risk edit"),
+        "ask": (*EDITS, *CONTAINED, *BEYOND, *RISKY),
     },
     "auto-edit, no sandbox": {
         "allow": (*READS, *EDITS),
-        "ask": (*CONTAINED, *BEYOND, "high risk edit"),
+        "ask": (*CONTAINED, *BEYOND, *RISKY),
     },
-    "yolo": {"allow": (*READS, *EDITS, *CONTAINED, *BEYOND, "high risk edit")},
+    "yolo": {"allow": (*READS, *EDITS, *CONTAINED, *BEYOND, *RISKY)},
 }
 
 
@@ -228,9 +232,10 @@ def test_yolo_grants_what_a_rule_asks_for_but_not_what_may_be_denied(world):
 
 
 def test_what_a_person_allowed_beats_the_question_about_risk(world):
-    assert world.decide(run("danger x"), "allow bash(danger:*)").decision == "allow"
-    assert world.decide(run("danger x"), grants=("bash(danger x)",)).decision == "allow"
-    assert world.decide(run("danger y"), grants=("bash(danger x)",)).decision == "ask"
+    risky = {"confirm": "confirm_risky"}
+    assert world.decide(run("danger x"), "allow bash(danger:*)", **risky).decision == "allow"
+    assert world.decide(run("danger x"), grants=("bash(danger x)",), **risky).decision == "allow"
+    assert world.decide(run("danger y"), grants=("bash(danger x)",), **risky).decision == "ask"
     pushed = run("git push", network=True)
     assert world.decide(pushed).decision == "ask"
     assert world.decide(pushed, grants=("bash(git push:*)",)).decision == "allow"
@@ -275,11 +280,140 @@ def test_confirm_decides_about_risk(world):
     assert world.decide(run("danger"), confirm="never").decision == "allow"
     assert world.decide(run("make"), confirm="always").decision == "ask"
     assert world.decide(run("ls"), confirm="always").decision == "allow"
-    found = world.decide(run("danger"))
+    found = world.decide(run("danger"), confirm="confirm_risky")
     assert (found.risk, found.reason) == (Risk.HIGH, "risk high: it is dangerous")
     asked = world.decide(run("danger"), contained=False)
     assert "it is dangerous" in asked.reason
     assert "no sandbox" in asked.reason
+
+
+def test_what_is_contained_and_can_be_undone_is_not_judged_by_its_words(world):
+    for mode in ("ask", "auto-edit"):
+        assert world.decide(run("danger"), mode=mode).decision == "allow"
+        assert world.decide(IPythonRunCellAction(code="danger"), mode=mode).decision == "allow"
+    assert world.rated == []
+    for kept in (None, Kept(world.workspace, failure="the disk is full")):
+        told = world.decide(run("danger"), kept=lambda kept=kept: kept)
+        assert (told.decision, told.rule) == ("ask", "risk"), "nothing brings it back"
+        assert world.decide(run("make"), kept=lambda kept=kept: kept).decision == "allow"
+    assert world.decide(run("danger"), network=True).decision == "ask", "it may act elsewhere"
+    assert world.decide(run("danger"), contained=False).decision == "ask"
+    assert world.decide(run("danger"), mode="plan").decision == "deny"
+
+
+LOST = """
+rm -rf data
+rm -r data/raw
+rm -rf data/*
+rm -rf *
+mv big.bin /tmp/x
+cp src/a big.bin
+echo x > big.bin
+make && rm big.bin
+truncate -s 0 big.bin
+git clean -fdx
+git checkout -- big.bin
+git -C . rm -f big.bin
+find . -name '*.bin' -delete
+find . -name data -exec rm -rf {} +
+find data | xargs rm -rf
+sqlite3 big.bin 'drop table x'
+sh -c 'rm -rf data'
+chmod -R 777 /etc
+""".strip().splitlines()
+NOT_LOST = """
+rm -rf build
+rm -rf node_modules
+rm -rf node_modules/x
+rm -rf src
+rm gone.bin
+mv big.bin bigger.bin
+mv big.bin data/
+cat big.bin
+echo x >> big.bin
+echo x > data/small
+rm data/small
+rm -rf data/few
+cp big.bin src/
+git clean -n
+git clean -fdx -e data -e '*.bin'
+git clean -fdx src
+git checkout -- src
+find . -name '*.pyc' -delete
+find . -not -path './data/*' -name '*.tmp' -delete
+find . -empty -delete
+find src -delete
+sqlite3 big.bin 'select 1'
+rm -rf $UNKNOWN
+python3 make.py
+chmod -R 777 .
+""".strip().splitlines()
+
+
+@pytest.fixture
+def holding(world):
+    """A file over the limit, an ignored folder over the limit, and one that tools make."""
+    for name, size in {"big.bin": 200, "data/raw": 500, "data/small": 5, "data/few/a": 5}.items():
+        path = world.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    (world.workspace / "node_modules/x").mkdir(parents=True)
+    names = ("big.bin", "data", "node_modules", "gone.bin")
+    world.left_out = [world.workspace / name for name in names]
+    return world
+
+
+@pytest.mark.parametrize("command", LOST)
+def test_what_names_a_thing_that_no_checkpoint_holds_is_asked(holding, command):
+    told = holding.decide(run(command))
+    assert (told.decision, told.rule) == ("ask", "reach"), told.reason
+    assert holding.decide(run(command), confirm="confirm_risky").decision == "ask"
+    assert holding.decide(run(command), confirm="never").decision == "allow"
+
+
+@pytest.mark.parametrize("command", NOT_LOST)
+def test_what_names_nothing_of_that_kind_runs(holding, command):
+    assert holding.decide(run(command)).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("code", "decision"),
+    [
+        ("import shutil; shutil.rmtree('data')", "ask"),
+        ("open('big.bin', 'w')", "ask"),
+        ("import os; os.system('rm big.bin')", "ask"),
+        ("import os; os.rename('big.bin', 'x.bin')", "allow"),
+        ("open('big.bin').read()", "allow"),
+        ("import shutil; shutil.rmtree('build')", "allow"),
+    ],
+)
+def test_the_same_of_python_code(holding, code, decision):
+    assert holding.decide(IPythonRunCellAction(code=code)).decision == decision
+
+
+def test_small_files_in_such_a_place_are_kept_when_they_are_named(holding):
+    policy = holding.policy()
+    kept = policy.kept()
+    assert policy.losses(run("rm data/small"), kept).keepable == [holding.workspace / "data/small"]
+    assert policy.losses(run("rm -r data/few"), kept).keepable == [holding.workspace / "data/few/a"]
+    assert policy.losses(run("make"), kept).keepable == []
+
+
+def test_a_refusal_quotes_the_part_that_it_is_about(holding):
+    told = holding.decide(run("make && rm -rf data; make test"))
+    assert told.reason == "it would delete data, which no checkpoint holds (`rm -rf data`)"
+    denied = holding.decide(run("make; git push -f"), "deny bash(git push:*)")
+    assert denied.reason.endswith("denies it (`git push -f`)")
+
+
+def test_added_folders_have_no_checkpoints(world, tmp_path):
+    added = tmp_path / "added"
+    (added / "lib").mkdir(parents=True)
+    (added / "lib/x").write_text("x")
+    policy = world.policy()
+    policy = replace(policy, borders=replace(policy.borders, writable=(world.workspace, added)))
+    assert policy.decide(run(f"rm -rf {added}/lib"), ()).decision == "ask"
+    assert policy.decide(run(f"sed -i s/x/y/ {added}/lib/x"), ()).decision == "allow"
 
 
 def test_where_the_network_is_open_asking_for_it_is_nothing_more(world):
