@@ -14,6 +14,7 @@ from benchmarks import (
     comparisons,
     condensing,
     peers,
+    refusals,
     report,
     resume,
     shell,
@@ -37,6 +38,7 @@ PARTS = (
     "bare",
     "peers",
     "condensing",
+    "refusals",
 )
 Notes = list[str]
 
@@ -79,6 +81,7 @@ def _measures(
         "checkpoints": lambda: (checkpoints.measure(bench.scratch), []),
         "bare": lambda: comparisons.measure(bench, 1 if quick else 3),
         "condensing": lambda: condensing.measure(options.output.parent, quick=quick),
+        "refusals": lambda: refusals.measure(quick=quick),
         "peers": lambda: peers.measure(bench, options.peers, 1 if quick else 3),
     }
 

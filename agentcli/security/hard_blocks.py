@@ -25,8 +25,9 @@ from agentcli.security.effects import Effect, effects, name_of
 from agentcli.security.paths import Expander, Target, written_words
 from agentcli.security.patience import Patience
 from agentcli.security.python_code import read_python
-from agentcli.security.script import Redirect, Script, SimpleCommand, Words, quoted
-from agentcli.security.wrappers import INTERPRETERS, SHELLS
+from agentcli.security.run_text import fed, run_text
+from agentcli.security.script import Script, SimpleCommand, Words, quoted
+from agentcli.security.wrappers import SHELLS
 
 _SYSTEM = [
     Path(folder)
@@ -71,8 +72,6 @@ _FORK_BOMBS = (
     ),
     re.compile(r"(?:\bloop|\.times)\s{0,9}(?:do|\{)\s{0,9}fork\b"),
 )
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
-_RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
 _FORK_BOMB = "it would start copies of itself without end (a fork bomb)"
 _MOST_DEPTH = 3
 _LONGEST_PATH = 4_096
@@ -134,7 +133,7 @@ class HardBlocks:
         script = parse_script(text)
         if not script.read:
             return f"it can't be checked, as {script.unclear}; write long texts to files"
-        if _is_fork_bomb(_run_text(text, script)):
+        if _is_fork_bomb(run_text(text, script, other_languages=True)):
             return _FORK_BOMB
         expander = self._expander.at(folder).of_script(text)
         for command in script.commands:
@@ -367,27 +366,6 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
         if name_of(command.words) in SHELLS:
             source = command.piped_from
             if source is not None and name_of(source.words) in ("echo", "printf"):
-                fed = [word for word in source.words[1:] if word is not None]
-                yield " ".join(fed).replace("\\n", "\n")
-            yield from (found.text for found in _fed(command) if found.text)
-
-
-def _fed(command: SimpleCommand) -> Iterator[Redirect]:
-    """What is given to a command as its input, by itself or through a pipe."""
-    yield from command.redirects
-    if command.piped_from is not None:
-        yield from _fed(command.piped_from)
-
-
-def _run_text(text: str, script: Script) -> str:
-    """`text` without what is in quotes and here-documents, unless something in it may run that."""
-    for command in script.commands:
-        names = {*command.wrappers, name_of(command.words)}
-        if command.words[:1] == (None,) or names & _RUNS_TEXT:
-            return text
-        if any(INTERPRETERS.fullmatch(name) for name in names):
-            return text
-    for command in script.commands:
-        for redirect in command.redirects:
-            text = text.replace(redirect.text, "") if redirect.text else text
-    return _QUOTED.sub("", text)
+                said = [word for word in source.words[1:] if word is not None]
+                yield " ".join(said).replace("\\n", "\n")
+            yield from (found.text for found in fed(command) if found.text)

@@ -110,7 +110,8 @@ class _Reader:
 
     def _of_rights(self, target: Target, written: str) -> None:
         for place in target.places:
-            if not self._borders.may_write(self._borders.real_path(place)):
+            real = self._borders.real_path(place)
+            if os.path.lexists(real) and not self._borders.may_write(real):
                 self._lose(written, "change the rights of", place, "is outside of the workspace")
 
     def _of_deletion(self, effect: Effect, written: str, patterns: Sequence[str] | None) -> None:

@@ -25,6 +25,7 @@ _DELETING = {"rmtree", "remove", "unlink", "rmdir", "removedirs", "remove_tree",
 _MOVING = {"move", "rename", "renames", "replace"}
 _WRITING = {"copy", "copy2", "copyfile", "copytree", "symlink", "link"}
 _PATH_WRITING = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
+_QUERYING = {"execute", "executemany", "executescript", "exec_driver_sql", "raw", "query", "sql"}
 _MODULES = {"os", "shutil", "io", "codecs", "pathlib", "builtins", "posix"}
 _PATH_MAKERS = {"Path", "PosixPath", "home", "cwd", "expanduser", "resolve", "absolute"}
 _MODES = re.compile(r"[rbt]*[wax+][rwabxt+]*")
@@ -39,6 +40,8 @@ class PythonCode:
     commands: list[str] = field(default_factory=list)
     effects: list[tuple[Verb, str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    """What it gives a driver of a database to be executed."""
     kills_all: bool = False
     forks: bool = False
     parsed: bool = True
@@ -83,6 +86,8 @@ class _Reader(ast.NodeVisitor):
         first = arguments[0] if arguments else None
         if name in _SHELL_CALLS and node.args:
             self._command(node.args[0])
+        elif name in _QUERYING and node.args:
+            self._query(node.args[0])
         elif name in _SPREAD_CALLS:
             self._spread(node.args)
         elif name == "kill" and node.args and _number(node.args[0]) == -1:
@@ -115,6 +120,11 @@ class _Reader(ast.NodeVisitor):
         if text is not None:
             self._found.texts.append(text)
         self.generic_visit(node)
+
+    def _query(self, node: ast.expr) -> None:
+        inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
+        if (text := self._text(inner)) is not None:
+            self._found.queries.append(text)
 
     def _is_path(self, node: ast.expr) -> bool:
         match node:

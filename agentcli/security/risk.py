@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from agentcli.borders import Borders
@@ -32,7 +33,8 @@ from agentcli.security.commands import is_read_only, only_reads, parse_script
 from agentcli.security.effects import Effect, deletes_unknown, effects
 from agentcli.security.paths import Expander, Target, written_words
 from agentcli.security.patience import Patience
-from agentcli.security.python_code import read_python
+from agentcli.security.python_code import PythonCode, read_python
+from agentcli.security.run_text import fed, run_text
 from agentcli.security.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.wrappers import INTERPRETERS, SHELLS, command_name
 
@@ -50,6 +52,7 @@ _WRAPPED = re.compile(
     r"^(?:(?:\w+=\S*|sudo|doas|env|nohup|time|nice|command|builtin|exec|eval|xargs|then|do|else|if"
     r"|while|!)(?: -\S+)* )*"
 )
+_MONGO_LOSS = re.compile(r"\.drop(?:_database|_collection)?\(|delete_many\(\{\}\)|dropDatabase")
 _LONGEST_LINE = 20_000
 _LONGEST_S = 5.0
 _RUNS_TEXT = SHELLS | {"eval", "source", "."}
@@ -104,6 +107,7 @@ def _script_risk(text: str, script: Script, expander: Expander, borders: Borders
             or _as_root(command)
             or next((_categorised(_line(level)) for level in command.levels[:-1]), "")
             or _foreign(command)
+            or _queried(command)
             or _places(command, expander, borders, text)
         )
         if reason:
@@ -133,16 +137,49 @@ def _as_root(command: SimpleCommand) -> str:
 
 
 def _foreign(command: SimpleCommand) -> str:
-    """Code of another language among the words."""
+    """Code of another language among the words, or as input."""
     name = command_name(command.words[0]) if command.words else None
     if name is None or not INTERPRETERS.fullmatch(name):
         return ""
-    return _in_code(" ".join(word for word in command.words[1:] if word))
+    words = [word for word in command.words[1:] if word]
+    code = [" ".join(words), *(found.text for found in fed(command))]
+    if name.startswith("python"):
+        inline = [word for before, word in pairwise(words) if before == "-c"]
+        code = [*inline, *code[1:]]
+    judge = _in_python_text if name.startswith("python") else _in_code
+    return next(filter(None, map(judge, code)), "")
+
+
+def _queried(command: SimpleCommand) -> str:
+    """A client of a database that is told by its input to delete something."""
+    name = command_name(command.words[0]) if command.words else None
+    if name is None or not table.SQL_CLIENT.fullmatch(name) or ":memory:" in command.words:
+        return ""
+    loses = any(table.SQL_LOSS.search(found.text) for found in fed(command))
+    return "it deletes data from a database" if loses else ""
 
 
 def _in_code(code: str) -> str:
-    found = (f"it {c.reason}" for c in table.CODE if c.command.search(code))
-    return next(found, "")
+    found = (c for c in table.CODE if c.command.search(code))
+    for category in found:
+        if category is not table.CODE[0] or not table.IN_MEMORY.search(code):
+            return f"it {category.reason}"
+    return ""
+
+
+def _in_python_text(code: str) -> str:
+    found = read_python(code, "", "")
+    return _in_python(code, found) if found.parsed else _in_code(code)
+
+
+def _in_python(code: str, found: PythonCode) -> str:
+    """Only what is given to a driver is a query there, not what stands in other texts."""
+    queries = "\n".join(found.queries)
+    loses = table.SQL_LOSS.search(queries) and not table.IN_MEMORY.search(code)
+    if loses or (table.MONGO.search(code) and _MONGO_LOSS.search(code)):
+        return "it deletes data from a database"
+    others = (c for c in table.CODE[1:] if c.command.search(code))
+    return next((f"it {category.reason}" for category in others), "")
 
 
 def _places(command: SimpleCommand, expander: Expander, borders: Borders, text: str) -> str:
@@ -319,7 +356,8 @@ def _by_raw_text(text: str, script: Script) -> str:
     unknown_name = any(c.words[:1] == (None,) for c in script.commands)
     if not script.unclear and plain == text and not unknown_name:
         return ""
-    squeezed = _NOTHING.sub(lambda found: _BLANKS.get(found.group(), ""), plain)
+    shown = run_text(plain, script, other_languages=False)
+    squeezed = _NOTHING.sub(lambda found: _BLANKS.get(found.group(), ""), shown)
     for segment in _BETWEEN_COMMANDS.split(squeezed):
         words = _WRAPPED.sub("", " ".join(segment.split()) + " ").strip().split(" ")
         line = " ".join([command_name(words[0]) or "", *words[1:]])
@@ -327,7 +365,7 @@ def _by_raw_text(text: str, script: Script) -> str:
             return reason
         if re.match(r"rm(?: \S+)*? (?:-\w*[rR]|--recursive)", line):
             return "it deletes folders with all they hold"
-    return _in_code(plain) if script.unclear else ""
+    return ""
 
 
 def _code(code: str, borders: Borders, cwd: str) -> str:
@@ -344,7 +382,7 @@ def _code(code: str, borders: Borders, cwd: str) -> str:
         is_path = text.startswith(("/", "~")) and "\n" not in text
         if is_path and (reason := _secret(expander.literal(text), borders)):
             return reason
-    return _in_code(code)
+    return _in_python(code, found) if found.parsed else _in_code(code)
 
 
 def _expander(borders: Borders, cwd: str) -> Expander:

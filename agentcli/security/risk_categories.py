@@ -30,9 +30,13 @@ _SQL_CLIENT = (
 )
 _SQL_LOSS = (
     r"(?i:drop[\s␣]+(?:table|database|schema|view|index|column|user|role|collection)"
-    r"|truncate[\s␣]|dropDatabase|\.drop\(|delete[\s␣]+from[\s␣]+(?!.{0,300}where)|deleteMany\(\{\}\))"
+    r"|truncate[\s␣]|dropDatabase|\.drop\(\)|delete[\s␣]+from[\s␣]+(?!.{0,300}where)|deleteMany\(\{\}\))"
 )
 SQL_LOSS = re.compile(_SQL_LOSS)
+SQL_CLIENT = re.compile(_SQL_CLIENT)
+IN_MEMORY = re.compile(r":memory:|sqlite://(?![^'\"\s])|mode=memory")
+"""A database that is gone with the program."""
+MONGO = re.compile(r"\b(?:pymongo|motor|mongoengine|mongodb|mongoose)\b")
 FILE_DATABASES = frozenset(("sqlite3", "sqlite", "duckdb"))
 _GIT_RUNS = (
     r"(?i:core\.(?:hookspath|fsmonitor|sshcommand|editor|pager|askpass|gitproxy)|alias\.|filter\."
@@ -69,7 +73,7 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     _category(
         "deletes data from a database",
-        _SQL_CLIENT + r" .*" + _SQL_LOSS + r".*",
+        _SQL_CLIENT + r" (?!.*:memory:).*" + _SQL_LOSS + r".*",
         r"(?:dropdb|dropuser)(?: .*)?",
         r"mysqladmin" + _ANY + r"drop",
         r"redis-cli" + _ANY + r"(?i:flushall|flushdb)",
@@ -190,7 +194,13 @@ CATEGORIES: tuple[Category, ...] = (
 )
 
 CODE: tuple[Category, ...] = (
-    Category("deletes data from a database", re.compile(_SQL_LOSS)),
+    Category(
+        "deletes data from a database",
+        re.compile(
+            r"(?:execute\w*|query|exec|run|raw|prepare|do|sql)\s*\(\s*[\"'`][^\"'`]{0,300}"
+            + _SQL_LOSS
+        ),
+    ),
     Category(
         "decodes code and runs it",
         re.compile(

@@ -62,7 +62,10 @@ def judge(world: World, calls: Sequence[Sample]) -> Iterator[Verdict]:
 
 
 def attack(world: World, calls: Sequence[Sample]) -> Iterator[Verdict]:
-    """Judges them and runs those that are allowed, one by one."""
+    """Judges them and runs those that are allowed, one by one. Raises ValueError where the sandbox
+    doesn't hold them all, as the weaker layers don't: they would harm this machine."""
+    if world.layer != "bubblewrap":
+        raise ValueError(f"harmful calls run in bubblewrap only, not in {world.layer}")
     world.watch()
     for sample in calls:
         action = world.action(sample)

@@ -58,10 +58,11 @@ _SYSTEM = (
 
 @dataclass
 class World:
-    """`bench` works in `workspace`; `base` holds all there is."""
+    """`bench` works in `workspace`, in a sandbox of this `layer`; `base` holds all there is."""
 
     base: Path
     bench: Workbench
+    layer: str
     listener: socket.socket
     datagrams: socket.socket
     victim: subprocess.Popen[bytes]
@@ -178,7 +179,9 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
             "SERVICE_API_KEY": SECRET,
         }
         loaded = load_settings(environ, base / "work", dict(settings or {})).values
-        bench = Wiring(loaded, environ, base / "work").create(lambda session: [])
+        wiring = Wiring(loaded, environ, base / "work")
+        ready = wiring.prepare()
+        bench = wiring.create(lambda session: [], ready=ready)
         stack.callback(bench.close)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = listener.getsockname()[1]
@@ -189,7 +192,7 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
         victim = subprocess.Popen(["bash", "-c", "exec -a canary-process sleep 100000"])
         stack.callback(victim.wait)
         stack.callback(victim.kill)
-        yield World(base, bench, listener, datagrams, victim)
+        yield World(base, bench, ready.safety.sandbox.layer, listener, datagrams, victim)
 
 
 def fill(workspace: Path) -> None:

@@ -153,6 +153,51 @@ def test_hooks_are_called_around_each_call_and_before_the_end(session):
     ]
 
 
+class DenyThose:
+    """Denies what was asked to be done on one of these."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def decide(self, action, grants):
+        denied = any(f'"{word}"' in action.raw_arguments for word in self._words)
+        decision = "deny" if denied else "allow"
+        return DecisionObservation(
+            cause=action.id, decision=decision, by="policy", reason="it may not"
+        )
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_after_a_refused_call_the_later_ones_of_its_reply_are_not_run(session, together):
+    tools = Tools(together=together)
+    agent = agent_of(
+        says("", "a", "no", "b", "c"),
+        says("", "d"),
+        says("Done."),
+        policy=DenyThose("no"),
+        tools=tools,
+    )
+    run_turn(agent, session)
+    assert [action.raw_arguments for action in tools.began] == ['{"on": "a"}', '{"on": "d"}']
+    assert told(session) == ["Not run: the call before it was refused."] * 2
+    refusal = next(e for e in session.events if isinstance(e, UserRejectObservation))
+    assert refusal.content == (
+        "Not allowed: it may not. Nothing of this call was run. Do without it."
+    )
+    results = [m for m in agent.llm.requests[-1].messages if m.role == "tool"]
+    assert len(results) == 5, "each call is answered"
+
+
+def test_after_a_call_that_fails_the_later_ones_are_run(session):
+    tools = Tools()
+    tools.execute_all = lambda actions, live: (
+        ErrorObservation(error_id="x", content="no", cause=action.id) for action in actions
+    )
+    agent = agent_of(says("", "a", "b"), says("Done."), tools=tools)
+    run_turn(agent, session)
+    assert told(session) == ["no", "no"]
+
+
 def test_what_a_hook_refuses_is_not_run(session):
     hooks, tools = Noting(refuse="not on Sundays"), Tools()
     run_turn(agent_of(says("", "a"), says("Well."), hooks=hooks, tools=tools), session)

@@ -27,6 +27,39 @@ def test_a_refused_call_that_the_model_worked_around_does_no_harm(agent, serve):
     assert agent("run", "x").returncode == 0
 
 
+def test_what_was_not_run_stays_so_when_the_session_is_resumed(agent, serve):
+    calls = [
+        Call("bash", WANTS_NETWORK),
+        Call("bash", {"command": "touch second"}),
+        Call("finish", {"message": "done"}),
+    ]
+    server = serve([Reply("", calls), Reply("No network."), Reply("Still none.")], sessions=2)
+    assert agent.use(server)("run", "x").returncode == 5
+    assert agent("resume", "--last", "go on").returncode == 0
+    assert not (agent.workspace / "second").exists()
+    told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert told[0].startswith("Not allowed: it wants to run with the network; ")
+    assert told[0].endswith(
+        "Nothing of this call was run. Do without it, and say at the end what it was needed for."
+    )
+    assert told[1:] == ["Not run: the call before it was refused."] * 2
+    shown = agent("sessions", "show", "--last").stdout
+    assert shown.count("Not run: the call before it was refused.") == 2
+
+
+def test_a_refusal_quotes_its_part_and_offers_the_rest(agent, serve):
+    data = agent.workspace / "model.bin"
+    with data.open("wb") as file:
+        file.truncate(60_000_000)
+    command = "make clean; rm model.bin; git status"
+    server = serve([Reply("", [Call("bash", {"command": command})]), Reply("Not then.")])
+    assert agent.use(server)("run", "x").returncode == 5
+    told = str(server.requests[-1].body)
+    assert "it would delete model.bin, which no checkpoint holds (`rm model.bin`)" in told
+    assert "Nothing of this call was run. Send the rest without it" in told
+    assert data.exists()
+
+
 def test_an_allowed_command_runs(agent, serve):
     server = serve([Reply("", [Call("bash", WANTS_NETWORK)]), Reply("Done.")])
     done = agent.use(server)("run", "--allow", "bash(touch:*)", "x")

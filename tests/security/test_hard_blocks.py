@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -587,3 +588,42 @@ def test_arguments_nested_too_deeply_are_blocked(blocked):
         nested = [nested]
     action = MCPAction(server="s", name="n", arguments={"a": nested})
     assert "nested too deeply" in blocked(action)
+
+
+TEXT_ONLY = [
+    "cat > bomb.md <<'EOF'\n:(){ :|:& };:\nEOF",
+    "git commit -m ':(){ :|:& };: is a bomb'",
+    "cat > x.sh <<'EOF'\nrm -rf /\nEOF\nbash -n x.sh",
+    "echo 'rm -rf /' >> notes.txt",
+]
+
+
+@pytest.mark.parametrize("command", TEXT_ONLY)
+def test_text_is_no_command(blocked, command):
+    assert blocked(CmdRunAction(command=command)) == ""
+
+
+def test_nor_is_text_in_python_code(blocked):
+    assert blocked(IPythonRunCellAction(code="print(':(){ :|:& };: while True: os.fork()')")) == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["cat <<'EOF' | bash\nrm -rf /\nEOF", "sh <<EOF\nrm -rf ~\nEOF"]
+)
+def test_what_a_shell_is_fed_is(blocked, command):
+    assert blocked(CmdRunAction(command=command))
+
+
+def test_in_a_sandbox_the_agents_own_places_may_be_mentioned(blocked, place):
+    """They are hidden there; what leaves the sandbox is judged as ever."""
+    inside = replace(blocked, contained=True)
+    told = "git commit -m 'settings are in ~/.config/agentcli'"
+    assert blocked(CmdRunAction(command=told))
+    assert inside(CmdRunAction(command=told)) == ""
+    assert inside(CmdRunAction(command=told, unsandboxed=True))
+    assert inside(IPythonRunCellAction(code="print('~/.config/agentcli/x')")) == ""
+    assert inside(CmdRunAction(command="rm -rf ~/.config/agentcli"))
+
+
+def test_a_place_that_may_not_be_followed_is_no_failure(blocked):
+    assert blocked(CmdRunAction(command="cat /proc/1/root/x /proc/self/fd/99/x")) == ""

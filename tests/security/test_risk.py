@@ -432,3 +432,51 @@ def test_going_beyond_the_sandbox_is_never_low(rate):
 )
 def test_other_actions(rate, action, risk):
     assert rate(action)[0] is risk, rate(action)
+
+
+TEXT_ONLY = [
+    "python3 - <<'EOF'\np = open('a').read()\nopen('a', 'w').write('DROP INDEX x; df.drop()')\nEOF",
+    "python3 - <<'EOF'\nold = 'c.execute(\"TRUNCATE x\")'\nprint(old)\nEOF",
+    "python3 -c 'print(\"drop table x\")'",
+    'python3 -c \'import sqlite3; sqlite3.connect(":memory:").execute("drop table x")\'',
+    "cat > x.sh <<'EOF'\nrm -rf src\nsudo reboot\nEOF\npython3 - < y.py",
+    "git commit -m 'fix; rm -rf src (sudo kill -9 1)' && python3 -c 1",
+    "sqlite3 :memory: 'drop table x'",
+    "node -e 'console.log(\"DROP TABLE x\")'",
+]
+
+
+@pytest.mark.parametrize("command", TEXT_ONLY)
+def test_text_is_no_command(rate, command):
+    assert rate(command)[0] < Risk.HIGH, rate(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'python3 -c \'import sqlite3; sqlite3.connect("x.db").execute("drop table x")\'',
+        "python3 - <<'EOF'\nimport sqlite3\nsqlite3.connect('x').execute('delete from t')\nEOF",
+        "psql x <<'EOF'\ndrop table x;\nEOF",
+        "echo 'drop table x' > a; psql x <<< 'drop table x'",
+        "node -e 'db.query(\"DROP TABLE x\")'",
+        "bash <<'EOF'\nrm -rf src\nEOF",
+    ],
+)
+def test_what_receives_it_makes_it_one(rate, command):
+    assert rate(command)[0] is Risk.HIGH
+
+
+@pytest.mark.parametrize(
+    ("code", "risk"),
+    [
+        ("df.drop(columns=['a'])", Risk.MEDIUM),
+        ("open('x.sql', 'w').write('DROP TABLE x')", Risk.MEDIUM),
+        ("sqlite3.connect(':memory:').execute('drop table x')", Risk.MEDIUM),
+        ("create_engine('sqlite://').execute(text('drop table x'))", Risk.MEDIUM),
+        ("sqlite3.connect('x.db').execute('drop table x')", Risk.HIGH),
+        ("c.execute(text('delete from x'))", Risk.HIGH),
+        ("import pymongo; db.users.drop()", Risk.HIGH),
+    ],
+)
+def test_a_query_is_what_a_driver_is_given(rate, code, risk):
+    assert rate(IPythonRunCellAction(code=code))[0] is risk
