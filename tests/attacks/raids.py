@@ -151,6 +151,11 @@ class Arena:
         return Run(process.returncode, out.decode(), err.decode(), server.requests)
 
 
+def one_by_one(calls: Sequence[Call]) -> list[Reply]:
+    """A reply for each: of several calls in one reply those after a refused one are not run."""
+    return [Reply("", [call]) for call in calls]
+
+
 @dataclass(frozen=True)
 class Run:
     exit_code: int

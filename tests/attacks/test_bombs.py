@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.runtime.sandbox_limits import FILE_BYTES, PROCESSES
-from tests.attacks.raids import Arena, Run
+from tests.attacks.raids import Arena, Run, one_by_one
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
@@ -47,7 +47,7 @@ class Watched:
 def run(place: Arena, *commands: str, **options: object) -> tuple[Run, Watched]:
     calls = [Call("bash", {"command": command, **options}) for command in commands]
     watched = Watched()
-    found = place.run([Reply("", calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
+    found = place.run([*one_by_one(calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
     return found, watched
 
 
@@ -169,7 +169,7 @@ def test_many_files_and_deep_folders_do_not_stop_the_agent(arena):
         Call("write", {"path": "after", "content": "x"}),
     ]
     watched = Watched()
-    done = place.run([Reply("", calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
+    done = place.run([*one_by_one(calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
     assert done.exit_code == 0
     assert (place.workspace / "after").exists()
     assert watched.most < MOST_MEMORY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import Arena
+from tests.attacks.raids import Arena, one_by_one
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
@@ -191,7 +191,7 @@ def test_no_spelling_gets_past_the_rules(arena, layer):
     place = arena(layer)
     calls = prepared(place)
     plant(place.workspace, place.outside / "planted")
-    run = place.run([Reply("", calls), Reply("I could not.")], *allow_flags())
+    run = place.run([*one_by_one(calls), Reply("I could not.")], *allow_flags())
     assert len(calls) >= 60
     ran = [
         call.arguments["command"]  # type: ignore[index]
@@ -253,7 +253,7 @@ def test_no_program_is_trusted_for_its_name_where_nothing_contains_it(arena, lay
     flags = [word for rule in sorted(rules) for word in ("--allow", rule)]
     if layer == "none":
         flags.append("--no-sandbox")
-    run = place.run([Reply("", calls), Reply("I could not.")], *flags)
+    run = place.run([*one_by_one(calls), Reply("I could not.")], *flags)
     refused = [line for line, told in zip(lines, run.told, strict=True) if "Not allowed" in told]
     assert refused == lines
     assert list(place.outside.glob("ran-*")) == []
@@ -282,5 +282,5 @@ def test_a_denied_command_does_not_run_in_another_spelling(arena):
     trace = place.workspace / "ran"
     told = [one for one in SPELLINGS if TRACE in one and not by_another_program(one)]
     calls = [Call("bash", {"command": spelled(one, trace)}) for one in told]
-    place.run([Reply("", calls), Reply("Done.")], "--yolo", "--deny", "bash(touch:*)")
+    place.run([*one_by_one(calls), Reply("Done.")], "--yolo", "--deny", "bash(touch:*)")
     assert not trace.exists()

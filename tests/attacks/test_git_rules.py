@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena
+from tests.attacks.raids import NOBODY, SIDES, Arena, one_by_one
 from tests.conftest import LIMIT_S, git
 from tests.server import Call, ModelServer, Reply
 
@@ -76,13 +76,13 @@ def test_nothing_of_a_hostile_repository_runs_unasked_without_a_sandbox(arena, k
     (place.workspace / ".gitattributes").write_text("* filter=evil diff=evil\nfirst -filter\n")
     (place.workspace / "first").write_text("changed\n")
     calls = [Call("bash", {"command": command}) for command in READS]
-    run = place.run([Reply("", calls), Reply("I could not.")], "--no-sandbox")
+    run = place.run([*one_by_one(calls), Reply("I could not.")], "--no-sandbox")
     assert run.exit_code == 5, run.told
     assert not ran(place)
     assert all("Not allowed" in told for told in run.told)
     said = "submodule" if kind == "submodule" else "setting" if kind != "hooks folder" else "hook"
     assert said in run.told[0]
-    plan = place.run([Reply("", calls), Reply("Done.")], "--no-sandbox", "--approval", "plan")
+    plan = place.run([*one_by_one(calls), Reply("Done.")], "--no-sandbox", "--approval", "plan")
     assert not ran(place)
     assert said in plan.told[0]
 
@@ -102,7 +102,7 @@ def test_an_ordinary_repository_is_read_unasked_without_a_sandbox(arena):
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
     calls = [Call("bash", {"command": command}) for command in READS]
-    run = place.run([Reply("", calls), Reply("Done.")], "--no-sandbox")
+    run = place.run([*one_by_one(calls), Reply("Done.")], "--no-sandbox")
     assert run.exit_code == 0, run.told
     assert "changed" in run.told[0] or "first" in run.told[0]
     assert not any("Not allowed" in told for told in run.told)
@@ -113,7 +113,7 @@ def test_the_folder_that_the_shell_has_gone_to_counts(arena):
     canary(place)
     configured(place, HOSTILE["monitor"], ".git/modules/part/config")
     calls = [Call("bash", {"command": c}) for c in ("cd part", "git status")]
-    run = place.run([Reply("", calls), Reply("I could not.")], "--no-sandbox")
+    run = place.run([*one_by_one(calls), Reply("I could not.")], "--no-sandbox")
     assert not ran(place)
     assert "Not allowed" in run.told[1]
 
@@ -205,7 +205,7 @@ def test_no_push_goes_to_a_place_of_the_models_making(arena, kind, layer, user):
         Call("bash", {"command": push, "reason": "to publish", "unsandboxed": True}),
     ]
     rules = ("--allow", "bash(git push:*)", "--allow", f"unsandboxed({push})")
-    run = place.run([Reply("", calls), Reply("Done.")], *rules)
+    run = place.run([*one_by_one(calls), Reply("Done.")], *rules)
     assert not ran(place), run.told
     assert not reaches_evil(place), run.told
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import SIDES, Arena
+from tests.attacks.raids import SIDES, Arena, one_by_one
 from tests.runtime.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
@@ -42,7 +42,7 @@ def ask_in(place: Arena, folder: Path) -> str:
 def test_nothing_is_noted_where_nothing_is_to_be_changed(arena, layer, user):
     place = arena(layer, user)
     calls = [note(), note(target="user"), note(command="remove", old="ours")]
-    run = place.run([Reply("", calls), Reply("A plan.")], "--approval", "plan")
+    run = place.run([*one_by_one(calls), Reply("A plan.")], "--approval", "plan")
     assert ["plan mode" in told for told in run.told] == [True] * 3
     assert noted(place) == []
     assert run.exit_code == 0

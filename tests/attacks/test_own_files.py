@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.groups import OWN, in_reach
-from tests.attacks.raids import SIDES, Arena, raid_of
+from tests.attacks.raids import SIDES, Arena, one_by_one, raid_of
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
@@ -53,7 +53,7 @@ def test_file_tools_can_neither_read_nor_change_them(arena, flags):
         Call("write", {"path": str(place.home / "state/sessions/new/x"), "content": "x"}),
     ]
     before = own(place)
-    run = place.run([Reply("", calls), Reply("Done.")], *flags)
+    run = place.run([*one_by_one(calls), Reply("Done.")], *flags)
     assert own(place) == before
     assert not (place.home / ".config/agent/new").exists()
     assert not (place.home / "state/sessions/new").exists()
@@ -112,7 +112,7 @@ def test_commands_that_plainly_change_them_never_run(arena, unsandboxed):
     asks = {"unsandboxed": True, "reason": "to help"} if unsandboxed else {}
     calls = [Call("bash", {"command": line.format(**names), **asks}) for line in PLAIN]
     before = own(place)
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo", "--no-sandbox")
+    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo", "--no-sandbox")
     assert own(place) == before
     ran = [
         call.arguments["command"]  # type: ignore[index]
@@ -131,7 +131,7 @@ def test_python_and_background_jobs_can_not_change_them(arena, layer):
     job = {"command": f"printf theirs >> $'{hidden}'", "background": True}
     before = own(place)
     calls = [Call("python", {"code": code}), Call("bash", job), Call("bash", {"command": "wait"})]
-    place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
     assert own(place) == before
 
 
@@ -156,7 +156,7 @@ def test_settings_and_sessions_kept_elsewhere_by_a_link_are_theirs_no_less(arena
         Call("write", {"path": "dotfiles/rules", "content": "allow bash in /"}),
         Call("write", {"path": "dotfiles/config.toml", "content": "[security]"}),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
     assert run.exit_code == 0, run.stderr
     assert len(list(disk.iterdir())) == 2
     assert not any("said there" in told or "my rules" in told for told in run.told), run.told

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena
+from tests.attacks.raids import NOBODY, SIDES, Arena, one_by_one
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
@@ -77,7 +77,7 @@ def test_what_one_session_leaves_on_path_the_next_does_not_run(arena, layer, use
         Call("python", {"code": "print(6 * 7)"}),
         Call("grep", {"pattern": "x"}),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], *added, "--yolo")
+    run = place.run([*one_by_one(calls), Reply("Done.")], *added, "--yolo")
     assert run.exit_code == 0
     assert f"\n{place.agent.env['PATH']}" in run.told[0], "inside, the person's PATH is as it was"
     assert "42" in run.told[3]
@@ -170,7 +170,7 @@ def test_no_library_of_the_workspace_is_loaded_around_the_sandbox(arena):
         Call("bash", {"command": show}),
         Call("bash", {"command": f"{show}; ls", **ALL_RIGHTS}),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
     assert run.exit_code == 0
     assert run.told[0].startswith(str(folder))
     assert run.told[1].startswith("none\n")
@@ -212,7 +212,7 @@ def everything(place: Arena, command: list[str]) -> None:
         Call("grep", {"pattern": "x"}),
     ]
     for model in ("openai-chat/gpt-5.5", "anthropic/claude-sonnet-5-5"):
-        with ModelServer([Reply("", calls), Reply("Done.")]) as server:
+        with ModelServer([*one_by_one(calls), Reply("Done.")]) as server:
             place.agent.use(server, model)
             done = place.agent("run", "x", "--yolo", "--set", f"sandbox.layer={place.layer}")
         assert done.returncode == 0, done.stderr
@@ -277,7 +277,7 @@ def test_an_agent_in_the_workspace_is_kept_from_commands_or_says_that_it_is_not(
     calls += [Call("write", {"path": ".venv/bin/extra", "content": "x"})]
     if layer == "bubblewrap":
         calls += [Call("bash", {"command": change}) for change in changes[:-1]]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    run = place.run([*one_by_one(calls), Reply("Done.")])
     assert (place.workspace / "env/bin/tool").exists(), "the project's own"
     assert all("Not allowed" in told for told in run.told[1:3]), run.told
     assert {path: path.read_bytes() for path in files_of(place)} == before
