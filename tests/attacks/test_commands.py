@@ -191,7 +191,8 @@ def test_no_spelling_gets_past_the_rules(arena, layer):
     place = arena(layer)
     calls = prepared(place)
     plant(place.workspace, place.outside / "planted")
-    run = place.run([*one_by_one(calls), Reply("I could not.")], *allow_flags())
+    turns = ("--set", f"agent.max_turns={2 * len(calls)}")
+    run = place.run([*one_by_one(calls), Reply("I could not.")], *allow_flags(), *turns)
     assert len(calls) >= 60
     ran = [
         call.arguments["command"]  # type: ignore[index]
