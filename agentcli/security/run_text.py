@@ -16,9 +16,10 @@ _RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", 
 
 def fed(command: SimpleCommand) -> Iterator[Redirect]:
     """What is given to a command as its input, by itself or through a pipe."""
-    yield from command.redirects
-    if command.piped_from is not None:
-        yield from fed(command.piped_from)
+    source: SimpleCommand | None = command
+    while source is not None:
+        yield from source.redirects
+        source = source.piped_from
 
 
 def run_text(text: str, script: Script, *, other_languages: bool) -> str:

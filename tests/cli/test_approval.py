@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.conftest import git
 from tests.server import Call, Reply
 
 WANTS_NETWORK = {"command": "touch fetched", "network": True, "reason": "to fetch a package"}
@@ -58,6 +59,39 @@ def test_a_refusal_quotes_its_part_and_offers_the_rest(agent, serve):
     assert "it would delete model.bin, which no checkpoint holds (`rm model.bin`)" in told
     assert "Nothing of this call was run. Send the rest without it" in told
     assert data.exists()
+
+
+def test_what_throws_work_away_runs_unasked_and_is_undone(agent, serve, repository):
+    """In a repository, beside a large folder that tools make and large data that git ignores."""
+    (repository / "mine").mkdir()
+    (repository / "mine" / "notes").write_text("mine")
+    (repository / "README.md").write_text("not committed")
+    git(repository, "branch", "try")
+    for name in ("node_modules/x", "data/x"):
+        (repository / name).parent.mkdir()
+        with (repository / name).open("wb") as file:
+            file.truncate(300_000_000)
+    (repository / ".gitignore").write_text("node_modules/\ndata/\n")
+    lines = [
+        "git reset --hard",
+        "git branch -D try; sleep 100 & kill -9 $!",
+        "rm -r mine node_modules",
+        "python3 - <<'EOF'\nopen('x.sql', 'w').write('DROP TABLE x')\nEOF\nrm -rf data",
+    ]
+    calls = [Call("bash", {"command": line}) for line in lines]
+    server = serve([*(Reply("", [call]) for call in calls), Reply("Done.")])
+    assert agent.use(server)("run", "x").returncode == 5
+    told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert [text for text in told[:3] if "Not allowed" in text] == []
+    assert "it would delete data, which no checkpoint holds (`rm -rf data`)" in told[3]
+    assert (repository / "data/x").exists()
+    assert not (repository / "mine").exists()
+    assert not (repository / "x.sql").exists()
+    undone = agent("undo", "3")
+    assert undone.returncode == 0, undone.stderr
+    assert (repository / "mine" / "notes").read_text() == "mine"
+    assert (repository / "README.md").read_text() == "not committed"
+    assert "try" in git(repository, "branch")
 
 
 def test_an_allowed_command_runs(agent, serve):
