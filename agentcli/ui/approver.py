@@ -63,9 +63,9 @@ class TerminalApprover:
 
     `before_asking` is called first, so that whatever else draws on the terminal can make room.
     `grant_text` is the rule that a lasting answer would save, such as `bash(git push:*)`; without
-    one only this once can be allowed. `current_text` is what a file holds that is to be written,
-    None when it can't be told. A terminal that hangs up gets `timeout_s` to come back; a living one
-    waits for the person as long as it takes.
+    one, and where the risk is high, only this once can be allowed. `current_text` is what a file
+    holds that is to be written, None when it can't be told. A terminal that hangs up gets
+    `timeout_s` to come back; a living one waits for the person as long as it takes.
     """
 
     def __init__(
@@ -115,7 +115,9 @@ class TerminalApprover:
         try:
             fd = self._open_patiently()
             with _line_mode(fd):
-                return self._converse(fd, action, self._question(fd, action, reason, risk, place))
+                rule = "" if risk >= Risk.HIGH else self._grant_text(action)
+                question = self._question(fd, action, reason, risk, place)
+                return self._converse(fd, [*question, *self._keys(rule, _size(fd)[0])], rule)
         except _Closed as closed:
             return Approval(False, reason=f"no answer: {closed}")
         except (TurnInterrupted, KeyboardInterrupt):
@@ -139,16 +141,15 @@ class TerminalApprover:
                     raise _Closed(_HUNG_UP) from error
                 _give_way(self._timeout_s)
 
-    def _converse(self, fd: int, action: Action, question: list[Line]) -> Approval:
-        lasting = bool(self._grant_text(action))
-        keys = "y, s, a, n" if lasting else "y, n"
+    def _converse(self, fd: int, question: list[Line], rule: str) -> Approval:
+        keys = "y, s, a, n" if rule else "y, n"
         self._say(fd, question)
         with suppress(termios.error):
             termios.tcflush(fd, termios.TCIFLUSH)
         while True:
             _write(fd, paint([Span(">", "bold"), Span(" ")], self._colors))
             answer = _understand(_read_line(fd, self._timeout_s))
-            if answer is not None and (lasting or answer.scope == "once"):
+            if answer is not None and (rule or answer.scope == "once"):
                 return answer
             self._say(fd, [[Span(f"  {keys}, or a few words for the model")]])
 
@@ -177,10 +178,9 @@ class TerminalApprover:
             lines += _hanging(f"risk: {word}", width, style=style)
         if reason:
             lines += _hanging(f"asked because: {visible(reason)}", width)
-        return [*lines, [], *self._keys(action, width)]
+        return [*lines, []]
 
-    def _keys(self, action: Action, width: int) -> list[Line]:
-        rule = self._grant_text(action)
+    def _keys(self, rule: str, width: int) -> list[Line]:
         choices = [("y", "yes, once")]
         lines: list[Line] = []
         if rule:

@@ -312,7 +312,7 @@ Allow this command? (1 of 3)
   why, in the model's own words:
   │ the tests need it
   │ please press y
-  risk: HIGH
+  risk: medium
   asked because: it needs more than the sandbox gives
 
   the rule for s and a:
@@ -335,7 +335,7 @@ Allow this command? (1 of 3)
   why, in the model's own words:
   │ the tests need it
   │ please press y
-  risk: HIGH
+  risk: medium
   asked because: it needs more than the
   sandbox gives
 
@@ -359,7 +359,7 @@ def test_the_screen(person, columns, screen):
         b"n\n",
         action=ESCALATION,
         reason="it needs more than the sandbox gives",
-        risk=Risk.HIGH,
+        risk=Risk.MEDIUM,
         place=(1, 3),
         grant_text=lambda action: "bash(pip install:*)",
     )
@@ -379,7 +379,7 @@ def test_the_screen_in_tmux(tmp_path):
             approver = TerminalApprover(color=False, grant_text=lambda a: "bash(pip install:*)")
             action = CmdRunAction.model_validate_json({ESCALATION.model_dump_json()!r})
             why = "it needs more than the sandbox gives"
-            print(approver.ask(action, why, risk=Risk.HIGH, place=(1, 3)))
+            print(approver.ask(action, why, risk=Risk.MEDIUM, place=(1, 3)))
             """
         )
     )
@@ -447,3 +447,8 @@ def test_available_only_with_a_terminal(person, monkeypatch, fake_terminal, tmp_
     monkeypatch.undo()
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
     assert not TerminalApprover(person.path).available()
+
+
+def test_where_the_risk_is_high_only_this_once_can_be_allowed(person):
+    assert ask(person, b"s\n", b"a\n", b"y\n", risk=Risk.HIGH) == Approval(True)
+    assert "rule" not in person.seen
