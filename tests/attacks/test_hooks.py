@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import SIDES, Arena
+from tests.attacks.raids import SIDES, Arena, one_by_one
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
@@ -147,10 +147,11 @@ def test_the_hook_of_a_project_that_runs_is_the_one_that_was_trusted(arena, laye
     looks = [Call("glob", {"pattern": f"{number}*"}) for number in range(ROUNDS)]
     end = Call("bash", {"command": "touch stop; wait; rm -f swapping"})
     first = Call("bash", {"command": begin})
-    run = place.run([Reply("", [first]), Reply("", looks), Reply("", [end]), Reply("Done.")])
+    run = place.run([*one_by_one([first, *looks, end]), Reply("Done.")])
     assert run.exit_code == 0, run.stderr
     judged = run.told[1 : 1 + ROUNDS]
-    assert ["the guard is awake" in told for told in judged] == [True] * ROUNDS, judged
+    assert ["refused this" in told for told in judged] == [True] * ROUNDS, judged
+    assert any("the guard is awake" in told for told in judged), judged
     assert not (place.workspace / "evil").exists()
     assert not (place.outside / "evil").exists()
 

@@ -24,7 +24,7 @@ from tests.attacks.groups import (
     in_reach,
 )
 from tests.attacks.leftovers import LEAVE, gone, processes_with
-from tests.attacks.raids import NOBODY, SIDES, Raid, raid, raid_of
+from tests.attacks.raids import NOBODY, SIDES, Raid, one_by_one, raid, raid_of
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -142,7 +142,7 @@ def test_writing_while_commands_turn_the_folder_round_stays_inside(arena, layer)
     )
     calls = [Call("write", {"path": f"d/w{number}", "content": "x"}) for number in range(40)]
     calls = [Call("bash", {"command": turn, "background": True}), *calls]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    run = place.run([*one_by_one(calls), Reply("Done.")])
     assert sorted(path.name for path in place.outside.iterdir()) == ["full", "movable", "removable"]
     assert any(place.workspace.glob("d*/w*")), run.told
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.raids import one_by_one
 from tests.conftest import git
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -81,11 +82,11 @@ def test_secrets_in_places_that_variables_name_cannot_be_read(arena, layer):
         file.write_text(f"the secret of {files[file]}\n")
     (place.base / "elsewhere/cargo/bin").mkdir()
     (place.base / "elsewhere/cargo/bin/tool").write_text("a tool\n")
-    calls = [Call("bash", {"command": f"cat {file}"}) for file in files]
-    calls += [Call("read", {"path": str(file)}) for file in files]
+    commands = [Call("bash", {"command": f"cat {file}"}) for file in files]
+    calls = [Call("read", {"path": str(file)}) for file in files]
     calls += [Call("grep", {"pattern": "secret of", "path": str(place.base / "elsewhere")})]
     calls += [Call("bash", {"command": f"cat {place.base}/elsewhere/cargo/bin/tool"})]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    run = place.run([Reply("", commands), *one_by_one(calls), Reply("Done.")])
     got = [told for told in run.told if "the secret of" in told]
     assert got == []
     assert "a tool" in run.told[-1], "what is beside a secret stays"
@@ -146,7 +147,7 @@ def test_only_the_workspace_and_the_system_can_be_read_where_that_is_wanted(aren
     }
     calls = [*hidden, *(Call("bash", {"command": command}) for command in works)]
     calls += [Call("python", {"code": "print(open('first').read())"})]
-    run = place.run([Reply("", calls), Reply("Done.")], *confined)
+    run = place.run([*one_by_one(calls), Reply("Done.")], *confined)
     text = "\n".join(run.told[: len(hidden)])
     assert "private\n" not in text
     assert "precious" not in text
