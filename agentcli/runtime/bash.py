@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentcli.programs import find_program
 from agentcli.runtime import bash_lines, processes
+from agentcli.runtime.bash_lines import Ways
 from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
 from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Live, clean
@@ -69,7 +70,7 @@ class Bash:
         self.cwd = cwd
         self.status = 0
         self.flags = ""
-        self.late = b""
+        self.late = (b"", b"")
         """Written after the end of the last script, by processes that it left behind."""
         self._token = os.urandom(8).hex()
         self._counter = 0
@@ -85,8 +86,12 @@ class Bash:
 
     @property
     def reachable(self) -> bool:
-        """False once a command has removed the pipe for reports."""
-        return self.terminal.report_path.exists()
+        """False once a command has removed one of the pipes."""
+        return all(path.exists() for path in self._ways)
+
+    @property
+    def _ways(self) -> Ways:
+        return Ways(self.terminal.output_path, self.terminal.report_path)
 
     @property
     def leader(self) -> int:
@@ -101,7 +106,7 @@ class Bash:
         self._ask_report(exchange)
         outcome = exchange.wait(_READY_S, on_report=self._end_request(exchange))
         if outcome is not Outcome.DONE:
-            said = clean(exchange.marks.before).strip()
+            said = clean(exchange.before).strip()
             why = f"the shell did not start: {said or outcome.value}"
             raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
         self._ready = True
@@ -117,10 +122,9 @@ class Bash:
         path = write_private(self.terminal.folder / "script", script)
         self._lists_jobs = b"jobs" in script
         exchange = self._exchange(capture)
-        report = self.terminal.report_path
         exports = len(self._listing) < _LARGE_LISTING or bash_lines.may_export(script)
         line = bash_lines.run_lines(
-            exchange.nonce, path, report, status=self.status, stdin=stdin, exports=exports
+            exchange.nonce, path, self._ways, status=self.status, stdin=stdin, exports=exports
         )
         self.terminal.send_line(line)
         return exchange
@@ -192,7 +196,9 @@ class Bash:
         first, newline, rest = text.partition("\n")
         if first.endswith(f"+ . {path}"):
             text = rest if newline else ""
-        text = text.removesuffix(bash_lines.FALLBACK_PREFIX).replace(f"{path}: ", "")
+        while text.endswith(bash_lines.FALLBACK_PREFIX):
+            text = text.removesuffix(bash_lines.FALLBACK_PREFIX)
+        text = text.replace(f"{path}: ", "")
         return text if self._lists_jobs else bash_lines.strip_job_notices(text)
 
     def _watch(self, exchange: Exchange, *, stdin: bool) -> Watch:
@@ -224,7 +230,7 @@ class Bash:
         processes.send((stray for stray in strays if stray not in known), signal.SIGKILL)
 
     def _take_state(self, exchange: Exchange) -> None:
-        self.late = exchange.marks.after
+        self.late = exchange.after
         if exchange.report:
             if report := bash_lines.parse_report(exchange.report[1]):
                 self.flags, self.cwd = report.flags, report.cwd or self.cwd
@@ -241,7 +247,7 @@ class Bash:
         )
 
     def _ask_report(self, exchange: Exchange) -> None:
-        line = bash_lines.report_lines(exchange.nonce, self.terminal.report_path)
+        line = bash_lines.report_lines(exchange.nonce, self._ways)
         self.terminal.send_line(line)
 
     def _end_request(self, exchange: Exchange) -> Callable[[str], None]:
@@ -249,6 +255,6 @@ class Bash:
 
         def ask(letter: str) -> None:
             if letter == "F":
-                self.terminal.send_line(bash_lines.end_line(exchange.nonce))
+                self.terminal.send_line(bash_lines.end_lines(exchange.nonce, self._ways))
 
         return ask

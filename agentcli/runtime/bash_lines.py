@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcli.runtime.exchange import MARK
 from agentcli.runtime.output import replace_surrogates
@@ -25,7 +26,7 @@ set +o history
 PS1= PS2= PROMPT_COMMAND=
 """
 FALLBACK_PREFIX = "bash: _agent_reported: "
-"""What bash puts before the text of `end_line`."""
+"""What bash puts before the text of `end_lines`."""
 NOISY_FLAGS = frozenset("%xv")
 """Flags of a shell that writes of itself between commands: prompts, traces."""
 
@@ -37,6 +38,13 @@ _JOB_NOTICE = re.compile(
 
 _REPORT = re.compile(r"([0-9]{0,3}):([A-Za-z0-9%]*):(.*)", re.DOTALL)
 _LONGEST_PATH = 4096
+
+
+class Ways(NamedTuple):
+    """The pipes that bash finds by their paths."""
+
+    output: Path
+    report: Path
 
 
 @dataclass(frozen=True)
@@ -80,37 +88,39 @@ def _export_lines(exports: Mapping[str, str | None]) -> bytes:
 
 
 def run_lines(
-    nonce: str, script: Path, report: Path, *, status: int, stdin: bool, exports: bool
+    nonce: str, script: Path, ways: Ways, *, status: int, stdin: bool, exports: bool
 ) -> bytes:
-    """Sources `script`; its commands find `$?` as `status`. `exports`: list them at the end."""
-    source = "/dev/tty" if stdin else "/dev/null"
+    """Sources `script`; its commands find `$?` as `status`. `stdin`: they read from the terminal,
+    and write there. `exports`: list them at the end."""
+    source = "/dev/tty >/dev/tty 2>&1" if stdin else "/dev/null"
     restore = rf"(\exit {status})&&\:;" if status else ""
     begin = (
-        rf"{{ \builtin printf '\036B%s\036' {nonce} >/dev/tty; "
+        rf"{{ {_marks('B', nonce, ways)}"
         rf"_agent_status=130 _agent_reported=; {restore} }} >/dev/null 2>&1"
     )
-    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, report, '$?', exports)}"
-    return line.encode() + b"\n" + report_lines(nonce, report)
+    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, ways, '$?', exports)}"
+    return line.encode() + b"\n" + report_lines(nonce, ways)
 
 
-def report_lines(nonce: str, report: Path) -> bytes:
+def report_lines(nonce: str, ways: Ways) -> bytes:
     """Report unless that was done: after an interrupt, then in the way nothing can take over.
 
     The last way ends a shell with `set -e`, so it must not be taken without need.
     """
     text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
-    again = _report(nonce, report, "$_agent_status", exports=True)
+    again = _report(nonce, ways, "$_agent_status", exports=True)
+    report = _quote(ways.report)
     unless = "[[ ${_agent_reported-} ]] >/dev/null 2>&1 ||"
     listing = rf"POSIXLY_CORRECT=1; \unset -f printf; \printf {_listing_mark(nonce)}; \export -p"
     return (
         f"{unless} {again}\n"
-        f"{unless} ({listing}) 1<>{_quote(report)} 2>/dev/null\n"
-        f"((${{_agent_reported:?{text}}})) 2<>{_quote(report)} >/dev/null"
+        f"{unless} ({listing}) 1<>{report} 2>/dev/null\n"
+        f"((${{_agent_reported:?{text}}})) 2<>{report} >/dev/null"
     ).encode()
 
 
-def _report(nonce: str, report: Path, status: str, exports: bool) -> str:
-    """The report and the end mark. Only the real printf can set `_agent_reported`."""
+def _report(nonce: str, ways: Ways, status: str, exports: bool) -> str:
+    """The report and the end marks. Only the real printf can set `_agent_reported`."""
     flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
     listing = (
         rf"\builtin printf {_listing_mark(nonce)}; "
@@ -119,18 +129,23 @@ def _report(nonce: str, report: Path, status: str, exports: bool) -> str:
     return (
         rf"{{ _agent_status={status}; {{ {listing if exports else ''}"
         rf"\builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
-        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(report)}; '
-        rf"\builtin printf -v _agent_reported 1; \builtin printf '\036E%s\036' {nonce} >/dev/tty; "
-        "} >/dev/null 2>&1"
+        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(ways.report)}; '
+        rf"\builtin printf -v _agent_reported 1; {_marks('E', nonce, ways)}}} >/dev/null 2>&1"
     )
+
+
+def _marks(letter: str, nonce: str, ways: Ways) -> str:
+    mark = rf"\builtin printf '\036{letter}%s\036' {nonce}"
+    return f"{mark} >/dev/tty; {mark} 1<>{_quote(ways.output)}; "
 
 
 def _listing_mark(nonce: str) -> str:
     return rf"'\036X%s\036' {nonce}"
 
 
-def end_line(nonce: str) -> bytes:
-    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2>/dev/tty".encode()
+def end_lines(nonce: str, ways: Ways) -> bytes:
+    mark = f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}}))"
+    return f"{mark} 2>/dev/tty\n{mark} 2<>{_quote(ways.output)}".encode()
 
 
 def parse_report(text: str) -> ShellReport | None:

@@ -46,7 +46,8 @@ Watch = Callable[[float], Outcome | None]
 
 
 class Exchange:
-    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞"; a report is "␞<letter><nonce>:…␞".
+    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞", in the pipe for it and in the terminal; a
+    report is "␞<letter><nonce>:…␞".
 
     Ahead of the report, after "␞X<nonce>␞", there may be a listing. Commands can write reports
     too: one that `is_report` does not take for one, given its text, is none.
@@ -59,17 +60,17 @@ class Exchange:
         capture: Capture,
         *,
         is_report: Callable[[str], bool],
-        before: bytes = b"",
+        before: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
+        """`before`: what followed the exchange before this one, of each stream."""
         self.terminal = terminal
         self.nonce = nonce
         self.capture = capture
         self.report: tuple[str, str] | None = None
         """(letter, text) once the request has come to its end."""
         self.listing: bytes | None = None
-        self.marks = Between(
-            f"{MARK}B{nonce}{MARK}".encode(), f"{MARK}E{nonce}{MARK}".encode(), before=before
-        )
+        begin, end = (f"{MARK}{letter}{nonce}{MARK}".encode() for letter in "BE")
+        self._streams = tuple(Between(begin, end, before=late) for late in before)
         self.started_ticks = processes.ticks_now()
         self._reports = _Reports(nonce, is_report)
         self._last_activity = time.monotonic()
@@ -79,7 +80,27 @@ class Exchange:
         if self.report is None:
             return False
         patience = self._last_activity + _END_MARK_PATIENCE_S
-        return self.marks.ended or time.monotonic() > patience
+        return all(s.ended for s in self._streams) or time.monotonic() > patience
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has been seen where its output begins."""
+        return any(stream.begun for stream in self._streams)
+
+    @property
+    def before(self) -> bytes:
+        """What came before its output, the newest of it if it was much."""
+        return b"".join(stream.before for stream in self._streams)
+
+    def take_before(self) -> bytes:
+        """`before`, once."""
+        return b"".join(stream.take_before() for stream in self._streams)
+
+    @property
+    def after(self) -> tuple[bytes, bytes]:
+        """What followed its output at once, of each stream."""
+        output, on_terminal = self._streams
+        return output.after, on_terminal.after
 
     def wait(
         self,
@@ -116,7 +137,8 @@ class Exchange:
             if on_report and self.report and not had_report:
                 on_report(self.report[0])
         live.flush()
-        self.capture.feed(self.marks.release())
+        for stream in self._streams:
+            self.capture.feed(stream.release())
         return Outcome.DONE if self.report else Outcome.DIED
 
     def _end_patience(self, now: float) -> float | None:
@@ -124,22 +146,22 @@ class Exchange:
             return None
         return max(0.0, self._last_activity + _END_MARK_PATIENCE_S - now) + 0.001
 
-    def _take(self, output: bytes, reports: bytes, live: Live) -> None:
-        if output or reports:
+    def _take(self, output: bytes, on_terminal: bytes, reports: bytes, live: Live) -> None:
+        if output or on_terminal or reports:
             self._last_activity = time.monotonic()
-        # Only so many pieces are kept of what comes ahead of a mark: none of them may be empty.
-        inside = self.marks.feed(output) if output else b""
-        self.capture.feed(inside)
-        live.feed(inside)
+        for stream, data in zip(self._streams, (output, on_terminal), strict=True):
+            # Only so many pieces are kept of what comes ahead of a mark: none may be empty.
+            inside = stream.feed(data) if data else b""
+            self.capture.feed(inside)
+            live.feed(inside)
         if reports and self.report is None:
             self.report = self._reports.feed(reports)
             self.listing = self._reports.listing
 
     def _read_rest(self, live: Live) -> None:
-        _, reports = self.terminal.pump(0)
-        self._take(b"", reports, live)
-        for output in self.terminal.drain_after_exit():
-            self._take(output, b"", live)
+        self._take(*self.terminal.pump(0), live)
+        for output, on_terminal in self.terminal.drain_after_exit():
+            self._take(output, on_terminal, b"", live)
 
 
 class _Reports:

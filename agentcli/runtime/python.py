@@ -105,7 +105,7 @@ class PythonInterpreter:
         self._terminal: Terminal | None = None
         self._is_ready = False
         self._leader: ProcessHandle | None = None
-        self._late = b""
+        self._late = (b"", b"")
         self._counter = 0
 
     def start(self) -> None:
@@ -200,7 +200,7 @@ class PythonInterpreter:
         self._drop()
         if outcome is Outcome.DIED and once_more:
             return self._answering(once_more=False)
-        said = clean(exchange.marks.before).strip()
+        said = clean(exchange.before).strip()
         raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
 
     def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
@@ -222,7 +222,7 @@ class PythonInterpreter:
         terminal, self._terminal = self._terminal, None
         leader, self._leader = self._leader, None
         self._is_ready = False
-        self._late = b""
+        self._late = (b"", b"")
         if terminal is not None:
             terminal.close()
         if leader is not None:
@@ -276,10 +276,10 @@ class PythonInterpreter:
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
         exchange = running.exchange
         rendered = exchange.capture.render(running.limit)
-        late = clean(exchange.marks.take_before()).strip()
-        if exchange.marks.begun and late:
+        late = clean(exchange.take_before()).strip()
+        if exchange.begun and late:
             running.notes.append(f"written since the last cell:\n{late[-_LATE_CHARS:]}")
-        self._late = exchange.marks.after
+        self._late = exchange.after
         error = True
         images: tuple[str, ...] = ()
         if exchange.report and (report := _parse_report(exchange.report[1])):

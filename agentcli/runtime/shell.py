@@ -450,10 +450,9 @@ class Shell:
 
     def _add_late_output(self, running: _Running) -> None:
         """What processes of earlier commands wrote between the commands."""
-        marks = running.exchange.marks
-        if not running.quiet_shell or not marks.begun:
+        if not running.quiet_shell or not running.exchange.begun:
             return
-        late = bash_lines.strip_job_notices(clean(marks.take_before())).strip()
+        late = bash_lines.strip_job_notices(clean(running.exchange.take_before())).strip()
         if late:
             tail = late[-_LATE_CHARS:]
             running.notes.append(f"written by background processes since the last command:\n{tail}")

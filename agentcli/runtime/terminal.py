@@ -1,7 +1,9 @@
-"""One process on a pseudo-terminal, with a pipe for our lines and a pipe for its reports.
+"""One process on a pseudo-terminal, with pipes for our lines, for its output and its reports.
 
 The only place that uses pexpect. The process reads our lines on its descriptor 0, so nothing
-that is typed at the terminal is ever taken for one of them, and the other way round.
+that is typed at the terminal is ever taken for one of them, and the other way round. Its stdout
+and stderr are a pipe: programs write as they do for other programs, without colours and columns;
+those that talk to a person find the terminal at /dev/tty.
 """
 
 from __future__ import annotations
@@ -54,20 +56,24 @@ class Terminal:
         """
         self.folder = folder
         self.report_path = folder / "report"
+        self.output_path = folder / "output"
         lines_path = folder / "lines"
-        os.mkfifo(self.report_path, 0o600)
-        os.mkfifo(lines_path, 0o600)
+        for path in (self.report_path, self.output_path, lines_path):
+            os.mkfifo(path, 0o600)
         # Opened for both directions: opening never blocks and there is never an end of file.
         self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
         self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
+        # Of output there is an end: when all who could write it are gone.
+        self._output = os.open(self.output_path, os.O_RDONLY | os.O_NONBLOCK)
         stay_behind = reaper_installer() if reaper else None
         self._has_reaper = stay_behind is not None
         before = [step for step in (stay_behind, preexec) if step is not None]
+        streams = (lines_path, self.output_path)
         try:
-            self._child = _spawn(argv, cwd=cwd, env=env, stdin=lines_path, before=before)
+            self._child = _spawn(argv, cwd=cwd, env=env, streams=streams, before=before)
         except OSError:
-            os.close(self._reports)
-            os.close(self._lines)
+            for descriptor in (self._reports, self._lines, self._output):
+                os.close(descriptor)
             remove_tree(folder)
             raise
         self.pid: int = self._child.pid
@@ -75,16 +81,17 @@ class Terminal:
         self._master: int = self._child.child_fd
         self._typed = bytearray()
         self._used_keyboard = False
-        self._open = True
+        # A terminal that nobody has open hangs up, and the process need not have it open yet.
+        self._held: int | None = _other_end(self._master)
+        self._open = {self._master, self._output}
         self.ended = False
         """Known to have ended; what it wrote before may still be unread."""
         os.set_blocking(self._master, False)
         self._modes = _plain_modes(self._master)
         self._poll = select.poll()
-        self._poll.register(self._master, select.POLLIN)
-        self._poll.register(self._reports, select.POLLIN)
         self._sentence, self._condemn = os.pipe()
-        self._poll.register(self._sentence, select.POLLIN)
+        for descriptor in (self._output, self._master, self._reports, self._sentence):
+            self._poll.register(descriptor, select.POLLIN)
         self._pidfd = processes.open_pidfd(self.pid)
         if self._pidfd is not None:
             self._poll.register(self._pidfd, select.POLLIN)
@@ -159,18 +166,21 @@ class Terminal:
         """Whether the terminal hands out whole lines (then at most 4095 bytes each)."""
         return bool(self._local_modes() & termios.ICANON)
 
-    def pump(self, timeout: float | None) -> tuple[bytes, bytes]:
-        """Waits at most `timeout` seconds for something; returns (output, reports).
+    def pump(self, timeout: float | None) -> tuple[bytes, bytes, bytes]:
+        """Waits at most `timeout` seconds for something; returns (output, what was written to the
+        terminal, reports).
 
-        Both are empty after a timeout and when the process has ended.
+        All are empty after a timeout and when the process has ended.
         """
         if self._pidfd is None:
             timeout = _NO_PIDFD_POLL_S if timeout is None else min(timeout, _NO_PIDFD_POLL_S)
             self.ended = not self.alive
-        output, reports = b"", b""
+        output, on_terminal, reports = b"", b"", b""
         for descriptor, _ in self._poll.poll(None if timeout is None else max(0, timeout) * 1000):
-            if descriptor == self._master:
-                output = self._drain_master()
+            if descriptor == self._output:
+                output = self._drain(descriptor)
+            elif descriptor == self._master:
+                on_terminal = self._drain(descriptor)
             elif descriptor == self._reports:
                 reports = _read_most(self._reports, _MOST_REPORTS)
             elif descriptor == self._sentence:
@@ -179,15 +189,22 @@ class Terminal:
             else:
                 self.ended = True
         self._flush_typed()
-        return output, reports
+        return output, on_terminal, reports
 
-    def drain_after_exit(self) -> Iterator[bytes]:
-        """What is left in a terminal whose process has ended, up to the hang-up."""
-        waiting = select.poll()
-        waiting.register(self._master, select.POLLIN)
+    def drain_after_exit(self) -> Iterator[tuple[bytes, bytes]]:
+        """What is left of output, and in the terminal, of a process that has ended, up to the
+        hang-up."""
+        self._let_go()
         deadline = time.monotonic() + _DRAIN_S
-        while self._open and time.monotonic() < deadline and waiting.poll(_DRAIN_S * 200):
-            yield self._drain_master()
+        while self._open and time.monotonic() < deadline:
+            waiting = select.poll()
+            for descriptor in self._open:
+                waiting.register(descriptor, select.POLLIN)
+            ready = {descriptor for descriptor, _ in waiting.poll(_DRAIN_S * 200)}
+            if not ready:
+                return
+            parts = (self._drain(fd) if fd in ready else b"" for fd in (self._output, self._master))
+            yield next(parts), next(parts)
 
     def idle(self, pid: int) -> bool:
         """Whether `pid` is known to wait for our next line."""
@@ -224,8 +241,10 @@ class Terminal:
         """Kills the process and removes its folder."""
         self.kill()
         self.reap()
+        self._let_go()
         condemn, self._condemn = self._condemn, -1
-        for descriptor in (self._reports, self._lines, self._pidfd, self._sentence, condemn):
+        own = (self._reports, self._lines, self._output, self._pidfd, self._sentence, condemn)
+        for descriptor in own:
             if descriptor is not None:
                 os.close(descriptor)
         self._child.close()
@@ -247,13 +266,13 @@ class Terminal:
         while self.alive and (left := deadline - time.monotonic()) > 0:
             waiting.poll(1000 * (left if self._pidfd is not None else _NO_PIDFD_POLL_S))
 
-    def _drain_master(self) -> bytes:
+    def _drain(self, descriptor: int) -> bytes:
         """Many small reads make one batch; a terminal hands out 4 kB at most."""
         parts: list[bytes] = []
         size = 0
         while size < _BATCH_SIZE:
             try:
-                data = os.read(self._master, _READ_SIZE)
+                data = os.read(descriptor, _READ_SIZE)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -261,7 +280,7 @@ class Terminal:
                     raise
                 data = b""
             if not data:
-                self._hang_up()
+                self._hang_up(descriptor)
                 break
             parts.append(data)
             size += len(data)
@@ -274,13 +293,18 @@ class Terminal:
             return local_modes
         return termios.ICANON | termios.ISIG
 
-    def _hang_up(self) -> None:
-        if self._open:
-            self._open = False
-            self._poll.unregister(self._master)
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _hang_up(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            self._poll.unregister(descriptor)
 
     def _flush_typed(self) -> None:
-        if not self._open:
+        if self._master not in self._open:
             self._typed.clear()
         if not self._typed:
             return
@@ -296,16 +320,19 @@ def _spawn(
     *,
     cwd: str,
     env: Mapping[str, str],
-    stdin: Path,
+    streams: tuple[Path, Path],
     before: Sequence[Callable[[], None]],
 ) -> Any:
+    """`streams`: what to read and where to write."""
     import pexpect
 
     def prepare() -> None:
-        descriptor = os.open(stdin, os.O_RDONLY)
-        os.dup2(descriptor, 0)
-        if descriptor != 0:
-            os.close(descriptor)
+        source, target = os.open(streams[0], os.O_RDONLY), os.open(streams[1], os.O_WRONLY)
+        for place, descriptor in enumerate((source, target, target)):
+            os.dup2(descriptor, place)
+        for descriptor in (source, target):
+            if descriptor > 2:
+                os.close(descriptor)
         for step in before:
             step()
 
@@ -326,6 +353,14 @@ def _spawn(
     child.delayafterclose = child.ptyproc.delayafterclose = 0
     child.delayafterterminate = child.ptyproc.delayafterterminate = 0
     return child
+
+
+def _other_end(master: int) -> int:
+    import ctypes
+
+    name = ctypes.CDLL(None).ptsname
+    name.restype = ctypes.c_char_p
+    return os.open(name(master), os.O_RDWR | os.O_NOCTTY)
 
 
 def _plain_modes(master: int) -> list[Any]:

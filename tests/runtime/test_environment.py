@@ -28,6 +28,12 @@ def test_what_is_usual_is_kept_and_nothing_waits_for_a_person():
     assert "MY_THING" not in seen
 
 
+def test_how_programs_colour_is_the_persons_choice():
+    colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1"}
+    assert command_environment({**USUAL, **colours}, (), "s").items() >= colours.items()
+    assert not {"TERM", "NO_COLOR"} & command_environment(USUAL, (), "s").keys()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -41,6 +41,17 @@ def test_environment_is_as_given(shell: Shell, tmp_path: Path) -> None:
     assert not (tmp_path / ".bash_history").exists()
 
 
+def test_no_stream_of_a_command_is_a_terminal(shell: Shell) -> None:
+    tested = "for n in 0 1 2; do [ -t $n ] && echo $n; done"
+    assert shell.run(f"{tested}; ls /; [ -c /dev/tty ] && : </dev/tty").output.split()[:1] == [
+        "bin"
+    ]
+    assert shell.run(tested, stdin=True).output == "0\n1\n2\n"
+    result = shell.run("echo a; echo b >/dev/tty; echo c >&2")
+    assert sorted(result.output) == sorted("a\nb\nc\n")
+    sound(shell)
+
+
 def test_stdin_is_empty(shell: Shell) -> None:
     assert shell.run("cat; read x; echo $?").output == "1\n"
 
@@ -56,7 +67,7 @@ def test_command_file_is_private_and_pipes_are_not_inherited(shell: Shell, tmp_p
     (folder,) = (tmp_path / "scratch").glob("bash-*")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "script").stat().st_mode) == 0o600
-    listed = shell.run("ls -l /proc/self/fd").output
+    listed = shell.run("ls -l /proc/self/fd").output.replace(str(folder / "output"), "")
     assert str(folder) not in listed
 
 

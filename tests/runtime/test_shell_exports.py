@@ -104,10 +104,10 @@ def test_a_report_in_many_pieces_leaves_the_output_whole(tmp_path: Path) -> None
 
         def __init__(self) -> None:
             report = b'\x1eXn1\x1edeclare -x A="1"\n\x1eFn1:0::/\x1e'
-            self.pieces = [(b"out\n", b""), *((b"", bytes([byte])) for byte in report)]
-            self.pieces.append((b"\x1eEn1\x1e", b""))
+            self.pieces = [(b"out\n", b"", b""), *((b"", b"", bytes([byte])) for byte in report)]
+            self.pieces.append((b"\x1eEn1\x1e", b"\x1eEn1\x1e", b""))
 
-        def pump(self, timeout: float) -> tuple[bytes, bytes]:
+        def pump(self, timeout: float) -> tuple[bytes, bytes, bytes]:
             return self.pieces.pop(0)
 
     exchange = Exchange(

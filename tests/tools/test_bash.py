@@ -77,6 +77,15 @@ def test_a_timeout_says_what_to_do_instead(call):
     assert "exit 130" not in told
 
 
+def test_programs_write_as_for_other_programs(call):
+    tested = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty())"
+    assert call("bash", command=f"python3 -c '{tested}'") == "False False"
+    assert call("python", code=tested) == "False False"
+    assert call("bash", command="ls /") == call("bash", command="ls / | cat")
+    typed = call("bash", command=f"python3 -c '{tested}'", is_input=True)
+    assert typed == "True True"
+
+
 def test_a_fresh_shell_forgets(call):
     call("bash", command="x=1; cd /")
     assert call("bash", command="echo [$x]", restart=True).startswith("[]")
