@@ -11,7 +11,7 @@ from pathlib import Path
 from agentcli.programs import find_program
 from agentcli.runtime import bash_lines, processes
 from agentcli.runtime.bash_lines import Ways
-from agentcli.runtime.exchange import Exchange, Outcome, Watch, stop
+from agentcli.runtime.exchange import SECOND_WAY, Exchange, Outcome, Watch, stop
 from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Live, clean
 from agentcli.runtime.processes import ProcessHandle, TerminalWait
@@ -124,7 +124,13 @@ class Bash:
         exchange = self._exchange(capture)
         exports = len(self._listing) < _LARGE_LISTING or bash_lines.may_export(script)
         line = bash_lines.run_lines(
-            exchange.nonce, path, self._ways, status=self.status, stdin=stdin, exports=exports
+            exchange.nonce,
+            path,
+            self._ways,
+            status=self.status,
+            stdin=stdin,
+            exports=exports,
+            in_parts=b"_agent_parts+=" in script,
         )
         self.terminal.send_line(line)
         return exchange
@@ -148,6 +154,12 @@ class Bash:
         if outcome is Outcome.DONE:
             self._end_strays(exchange)
         return outcome
+
+    def told_parts(self, exchange: Exchange) -> str:
+        """What the variable of `parts` holds after a command that was stopped."""
+        target = self.terminal.folder / "parts"
+        self.ask(bash_lines.parts_script(target), exchange.capture)
+        return (read_private(target) or b"").decode("ascii", "replace")
 
     def conclude(self, exchange: Exchange) -> None:
         """Takes over what the report says of the shell."""
@@ -196,9 +208,7 @@ class Bash:
         first, newline, rest = text.partition("\n")
         if first.endswith(f"+ . {path}"):
             text = rest if newline else ""
-        while text.endswith(bash_lines.FALLBACK_PREFIX):
-            text = text.removesuffix(bash_lines.FALLBACK_PREFIX)
-        text = text.replace(f"{path}: ", "")
+        text = text.removesuffix(bash_lines.FALLBACK_PREFIX).replace(f"{path}: ", "")
         return text if self._lists_jobs else bash_lines.strip_job_notices(text)
 
     def _watch(self, exchange: Exchange, *, stdin: bool) -> Watch:
@@ -254,7 +264,7 @@ class Bash:
         """A report of the second kind comes without an end mark."""
 
         def ask(letter: str) -> None:
-            if letter == "F":
-                self.terminal.send_line(bash_lines.end_lines(exchange.nonce, self._ways))
+            if letter == SECOND_WAY:
+                self.terminal.send_line(bash_lines.end_line(exchange.nonce, self._ways))
 
         return ask

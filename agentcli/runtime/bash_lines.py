@@ -17,16 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcli.runtime import parts
 from agentcli.runtime.exchange import MARK
 from agentcli.runtime.output import replace_surrogates
 
-_START = b"""\
+_START = rb"""
 unset HISTFILE TMOUT MAILCHECK
 set +o history
 PS1= PS2= PROMPT_COMMAND=
+trap '\builtin kill -INT $$' RTMAX 2>/dev/null
 """
 FALLBACK_PREFIX = "bash: _agent_reported: "
-"""What bash puts before the text of `end_lines`."""
+"""What bash puts before the text of `end_line`."""
 NOISY_FLAGS = frozenset("%xv")
 """Flags of a shell that writes of itself between commands: prompts, traces."""
 
@@ -88,15 +90,24 @@ def _export_lines(exports: Mapping[str, str | None]) -> bytes:
 
 
 def run_lines(
-    nonce: str, script: Path, ways: Ways, *, status: int, stdin: bool, exports: bool
+    nonce: str,
+    script: Path,
+    ways: Ways,
+    *,
+    status: int,
+    stdin: bool,
+    exports: bool,
+    in_parts: bool = False,
 ) -> bytes:
     """Sources `script`; its commands find `$?` as `status`. `stdin`: they read from the terminal,
-    and write there. `exports`: list them at the end."""
+    and write there. `exports`: list them at the end. `in_parts`: it keeps what its parts ended
+    with."""
     source = "/dev/tty >/dev/tty 2>&1" if stdin else "/dev/null"
     restore = rf"(\exit {status})&&\:;" if status else ""
+    reset = f" {parts.VARIABLE}=" if in_parts else ""
     begin = (
         rf"{{ {_marks('B', nonce, ways)}"
-        rf"_agent_status=130 _agent_reported=; {restore} }} >/dev/null 2>&1"
+        rf"_agent_status=130 _agent_reported={reset}; {restore} }} >/dev/null 2>&1"
     )
     line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, ways, '$?', exports)}"
     return line.encode() + b"\n" + report_lines(nonce, ways)
@@ -143,9 +154,9 @@ def _listing_mark(nonce: str) -> str:
     return rf"'\036X%s\036' {nonce}"
 
 
-def end_lines(nonce: str, ways: Ways) -> bytes:
-    mark = f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}}))"
-    return f"{mark} 2>/dev/tty\n{mark} 2<>{_quote(ways.output)}".encode()
+def end_line(nonce: str, ways: Ways) -> bytes:
+    """The end mark after a report of the second kind; to the pipe alone."""
+    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2<>{_quote(ways.output)}".encode()
 
 
 def parse_report(text: str) -> ShellReport | None:
@@ -160,6 +171,11 @@ def parse_report(text: str) -> ShellReport | None:
 
 def strip_job_notices(text: str) -> str:
     return _JOB_NOTICE.sub("", text)
+
+
+def parts_script(target: Path) -> bytes:
+    """Writes to `target` which parts of the last command had ended."""
+    return rf"""\builtin printf '%s' "${parts.VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
 
 
 def jobs_script(target: Path) -> bytes:

@@ -18,8 +18,8 @@ _FIRST_LOOK_S = 0.3
 _SECOND_LOOK_S = 0.15
 _LONGEST_LOOK_S = 5.0
 _SLICE_S = 0.15
+_FIRST_PATIENCE_S = 1.0
 _LADDER = (
-    (signal.SIGINT, 1.0),
     (signal.SIGINT, 0.5),
     (signal.SIGTERM, 1.2),
     (signal.SIGKILL, 0.8),
@@ -28,6 +28,11 @@ _MOST_REPORTED = 4 << 20
 """Bytes kept of what comes as reports: commands can write there too, without end."""
 _LONGEST_REPORT = 65_536
 _SILENT = Live(None)
+SECOND_WAY = "F"
+"""Letter of a report that was made where nothing of the shell's could be used: then only the end of
+the output is marked, not that of what was written to the terminal."""
+DROP_REST: signal.Signals | None = getattr(signal, "SIGRTMAX", None)
+"""Has a bash of ours drop its script once the command in the foreground has ended."""
 
 
 class Outcome(Enum):
@@ -80,7 +85,9 @@ class Exchange:
         if self.report is None:
             return False
         patience = self._last_activity + _END_MARK_PATIENCE_S
-        return all(s.ended for s in self._streams) or time.monotonic() > patience
+        output, on_terminal = self._streams
+        marked = output.ended and (on_terminal.ended or self.report[0] == SECOND_WAY)
+        return marked or time.monotonic() > patience
 
     @property
     def begun(self) -> bool:
@@ -139,6 +146,9 @@ class Exchange:
         live.flush()
         for stream in self._streams:
             self.capture.feed(stream.release())
+        if self.report and self.report[0] == SECOND_WAY:
+            # Nothing could be marked there.
+            self.capture.feed(self._streams[1].take_before())
         return Outcome.DONE if self.report else Outcome.DIED
 
     def _end_patience(self, now: float) -> float | None:
@@ -246,15 +256,17 @@ def stop(
     ask_again: Callable[[], None],
     on_report: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
+    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself. What
+    only reads what others write is spared at first: with them gone it prints what it has.
 
     Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known;
     `ask_again` makes it report once more, for a report can be lost to an interrupt.
     """
     terminal = exchange.terminal
     terminal.interrupt_key()
-    for signum, patience in _LADDER:
-        _apply(terminal, signum, leader)
+    for number, (signum, patience) in enumerate(((signal.SIGINT, _FIRST_PATIENCE_S), *_LADDER)):
+        if number or not _spare_readers(terminal, leader):
+            _apply(terminal, signum, leader)
         ask_again()
         outcome = _insist(exchange, signum, patience, leader, on_report)
         if outcome is not Outcome.TIMEOUT:
@@ -282,6 +294,20 @@ def _insist(
             group = now_in_front
             _apply(exchange.terminal, signum, leader)
     return Outcome.TIMEOUT
+
+
+def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
+    """Interrupts what runs but for the readers at the end of its pipes. False if that is nothing,
+    or the leader would go on with its script when these have ended by themselves."""
+    if leader is None or DROP_REST is None or _is_group_of(leader, terminal.foreground()):
+        return False
+    members = terminal.foreground_processes()
+    readers = processes.readers(members)
+    if not readers or readers.issuperset(members) or not processes.catches(leader.pid, DROP_REST):
+        return False
+    leader.send(DROP_REST)
+    processes.send((each for each in members if each not in readers), signal.SIGINT)
+    return True
 
 
 def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessHandle | None) -> None:

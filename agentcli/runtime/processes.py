@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import signal
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -172,6 +173,40 @@ def members(group: int, session: int) -> list[ProcessStat]:
     or founds its own, and can't choose another."""
     found = (p for p in all_processes() if p.group == group and p.session == session)
     return [process for process in found if not process.over]
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether `pid` has a handler for the signal; False where the system does not tell."""
+    status = _read(f"/proc/{pid}/status") or b""
+    _, _, rest = status.partition(b"\nSigCgt:")
+    mask = rest.partition(b"\n")[0].strip()
+    return bool(mask) and bool(int(mask, 16) >> (signum - 1) & 1)
+
+
+def command_line(pid: int) -> str:
+    """As one would type it: the program by its name alone."""
+    words = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0").split(b"\0")
+    words[0] = words[0].rpartition(b"/")[2]
+    return shlex.join(word.decode("utf-8", "replace") for word in words)
+
+
+def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
+    """Those that read from stdin what others of them write to stdout or stderr."""
+    pipes = {each: [_pipe(each.pid, descriptor) for descriptor in range(3)] for each in found}
+    return {
+        each
+        for each, (source, _, _) in pipes.items()
+        if source and any(source in rest for other, (_, *rest) in pipes.items() if other != each)
+    }
+
+
+def _pipe(pid: int, descriptor: int) -> int:
+    """The number of the pipe, 0 for anything else."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
+    except (*_GONE, PermissionError):
+        return 0
+    return found.st_ino if stat.S_ISFIFO(found.st_mode) else 0
 
 
 def ticks_now() -> int:

@@ -25,9 +25,11 @@ from agentcli.runtime.folders import (
 from agentcli.runtime.jobs import Job
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
 from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
+from agentcli.runtime.parts import ended, marked, parts_of
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
 from agentcli.runtime.sandbox_hints import LeftOut, differences
+from agentcli.runtime.stopping import at_work, stopped_note
 from agentcli.runtime.variables import Exports, storable
 
 _LONGEST_TYPED_LINE = 4000
@@ -49,6 +51,7 @@ class _Running:
     quiet_shell: bool
     layer: str
     notes: list[str] = field(default_factory=list)
+    parts: Sequence[str] = ()
     apart: bool = False
     """In a bash of its own, beside the session's."""
     started: float = field(default_factory=time.monotonic)
@@ -144,12 +147,14 @@ class Shell:
         self.last_result = None
         bash, notes = self._ready()
         quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
+        if (parts := parts_of(command)) and quiet_shell:
+            script = bash_lines.encode_command(marked(parts))
         if _layer(self.sandbox) == NO_LAYER:
             notes += self._left_out.notes(command)
         limit = self._max_chars if output_limit is None else output_limit
         exchange = bash.begin(script, self._capture(limit), stdin=stdin)
         layer = _layer(self.sandbox)
-        running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes)
+        running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes, parts)
         return self._follow(running, timeout, on_output)
 
     def run_wider(
@@ -367,10 +372,13 @@ class Shell:
             outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
             timed_out = outcome is Outcome.TIMEOUT
             if timed_out:
-                running.notes.append(
-                    f"stopped after {timeout:g} s; give it more time or run it in the background"
-                )
+                programs = at_work(bash.terminal.foreground_processes(), bash.leader)
                 outcome = bash.stop(exchange)
+                lives = outcome is Outcome.DONE
+                told = bash.told_parts(exchange) if lives and running.parts else ""
+                done = ended(running.parts, told)
+                where = bash.cwd if lives and not running.apart else None
+                running.notes.append(stopped_note(timeout, programs, done, where))
             elif outcome is Outcome.WAITING and running.apart:
                 running.notes.append("stopped: it waited for input, which can't be given here")
                 outcome = bash.stop(exchange)

@@ -53,6 +53,38 @@ def test_timeout_of_a_stubborn_program(shell: Shell) -> None:
     assert shell.run("echo $x").output == "kept\n"
 
 
+@needs_proc
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("(echo a; echo b; sleep 1000) | tail -1; echo no", "b\n"),
+        ("(echo a; echo b; sleep 1000) | cat | tail -1\necho no", "b\n"),
+        ("for i in 1 2; do (echo a; sleep 1000) | tail -1 && echo no; done; echo no", "a\n"),
+        ("{ echo a; sleep 1000; } | { read x; read y; echo $x; }; echo no", "a\n"),
+        ("cat /dev/zero | tail -c 5; echo no", "␀␀␀␀␀"),
+        ("sleep 1000 | (trap '' INT; cat; sleep 1000); echo no", ""),
+    ],
+)
+def test_the_end_of_a_pipe_prints_what_it_has(shell: Shell, command: str, output: str) -> None:
+    result = shell.run(command, timeout=0.5)
+    assert result.timed_out
+    assert result.output.replace("Terminated", "").strip() == output.strip()
+    sound(shell)
+
+
+@needs_proc
+def test_a_timeout_tells_what_ran_and_what_had_ended(shell: Shell) -> None:
+    (note,) = shell.run("cd /tmp; false\ntrue && ls /nope; sleep 1000 | cat", timeout=0.5).notes
+    assert "when `sleep 1000` (" in note
+    assert "`cd /tmp` had exit 0, `false` had exit 1, `true && ls /nope` had exit 2." in note
+    assert "The shell is alive, in /tmp." in note
+    (note,) = shell.run("sh -c 'sleep 1000; :'", timeout=0.5).notes
+    assert "`sleep 1000` (" in note
+    assert "in `sh -c 'sleep 1000; :'` (" in note
+    (note,) = shell.run("while :; do :; done", timeout=0.2).notes
+    assert "a loop or builtin" in note
+
+
 def test_endless_output_ends_with_the_timeout(shell: Shell) -> None:
     result = shell.run("yes", timeout=0.3)
     assert (result.exit_code, result.truncated) == (130, True)

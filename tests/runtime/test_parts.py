@@ -1,0 +1,84 @@
+"""Marked command lines do in bash what they do unmarked."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.runtime.parts import ended, marked, parts_of
+
+PIECES = st.sampled_from(
+    [
+        *("true", "false", "echo a", "echo $?", "(exit 3)", "echo 'x; y'", 'echo "$HOME;\n b"'),
+        *(";", "; ", "\n", " && ", " || ", " | cat", " # note; more", " &", "\\\n", " 2>&1"),
+        *(
+            "echo $_",
+            "echo ${PIPESTATUS[0]}",
+            "if true; then",
+            "fi",
+            "{",
+            "}",
+            "`false`",
+            "$(",
+            ")",
+        ),
+        *(
+            ")",
+            "<<E",
+            "x=1",
+            "echo ${x}",
+            "set -e",
+            "[[ a ]]",
+            "cat <<< b",
+            "echo a{1,2};",
+            "! true",
+        ),
+        *("E\n", "echo \\;", "!", ">", "exit 2", "echo #a;b", "echo a#b", "case a in a) ;; esac"),
+    ]
+)
+
+
+def run(command: str) -> tuple[int, bytes]:
+    done = subprocess.run(
+        ["bash", "-c", command], input=b"", capture_output=True, env={"HOME": "/h", "PATH": "/bin"}
+    )
+    return done.returncode, done.stdout
+
+
+@given(st.lists(PIECES, min_size=2, max_size=7).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_marks_change_nothing(command):
+    if parts := parts_of(command):
+        assert "".join(parts) == command
+        assert run(marked(parts)) == run(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make",
+        "cat > x <<'E'\na; b\nE\nls",
+        "for i in 1 2; do ls; done; ls",
+        "echo `a; b`; ls",
+        "echo $(a; b); ls",
+        "a & b; c",
+        "set -e; a; b",
+        "a;; b",
+        "a # b; c\nd",
+    ],
+)
+def test_what_is_not_plain_runs_as_it_is(command):
+    assert not parts_of(command)
+
+
+def test_the_parts_that_ended_are_told():
+    parts = parts_of("cd a && make; pytest -q | tail\nls 'x; y';\necho $?\nsleep 9")
+    assert ended(parts, " 0:0 1:1 3:0 9:9") == [
+        ("cd a && make", 0),
+        ("pytest -q | tail", 1),
+        ("echo $?", 0),
+    ]
+    assert "2:$?" not in marked(parts)
