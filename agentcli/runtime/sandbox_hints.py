@@ -11,12 +11,14 @@ from agentcli.borders import Borders
 from agentcli.runtime.sandbox import Sandbox
 
 _NETWORK_FAILURES = re.compile(
-    r"could(?:n't| not) resolve host|name resolution|Network is unreachable|ENOTFOUND|EAI_AGAIN"
-    r"|getaddrinfo|Could not resolve|Name or service not known|failed to lookup address"
-    r"|NewConnectionError|dial tcp|no such host|Unable to connect to|ENETUNREACH"
-    r"|Connection refused.*(?:https?://(?!localhost|127\.))",
-    re.IGNORECASE,
+    r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"
+    r"|(?:failure in name resolution|failure resolving) ?|Name or service not known"
+    r"|nodename nor servname provided|failed to lookup address information"
+    r"|\b(?:getaddrinfo|code|errno:?) '?(?:ENOTFOUND|EAI_AGAIN|ENETUNREACH)"
+    r"|dial (?:tcp|udp): lookup \S+|\bNetwork is unreachable\b|UnknownHostException: \S"
 )
+"""What programs say when a name or a network is not to be reached, as they say it: not the names of
+functions and classes, which stand in many a traceback."""
 _FILE_FAILURES = re.compile(
     r"Read-only file system|EROFS|\[Errno 30\]|(?:Device or resource busy|EBUSY).*\.git"
     r"|Could not open a connection to your authentication agent"

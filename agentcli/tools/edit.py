@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ _CONTEXT_LINES = 2
 _SHOWN_PLACES = 4
 _SHOWN_LINES = 12
 _NOT_WORTH_A_CUT = 4
+_CHANGED_CHARS = 2_000
+_NEIGHBOUR_CHARS = 120
 _MAX_COMPARED_LINES = 20_000
 
 Place = tuple[int, int]
@@ -159,22 +161,32 @@ def _occurrences(text: str, old: str) -> Iterator[int]:
 def _changed_lines(text: str, places: list[Place]) -> Iterator[str]:
     lines = split_lines(text)
     done = 0
-    for first, count in places[:_SHOWN_PLACES]:
+    shown = places[:_SHOWN_PLACES]
+    changed = {line for first, count in shown for line in range(first, first + count)}
+    for first, count in shown:
         end = first + count + _CONTEXT_LINES
-        yield from _excerpt(lines, max(first - _CONTEXT_LINES, done), end)
+        yield from _excerpt(lines, max(first - _CONTEXT_LINES, done), end, changed)
         done = max(done, end)
     if len(places) > _SHOWN_PLACES:
         rest = ", ".join(str(first + 1) for first, _ in places[_SHOWN_PLACES : _SHOWN_PLACES + 20])
         yield f"[{len(places)} places in all; also at lines {rest}]"
 
 
-def _excerpt(lines: list[str], start: int, end: int) -> list[str]:
-    shown = [line if len(line) <= 300 else f"{line[:300]} […]" for line in lines[start:end]]
+def _excerpt(lines: list[str], start: int, end: int, whole: Collection[int]) -> list[str]:
+    """Lines `start` to `end`; but those that are to be `whole` are cut when they are long."""
+    shown = [
+        _cut(line, _CHANGED_CHARS if number in whole else _NEIGHBOUR_CHARS)
+        for number, line in enumerate(lines[start:end], start)
+    ]
     out = list(numbered(shown, start + 1))
     if len(out) > _SHOWN_LINES + _NOT_WORTH_A_CUT:
         half = _SHOWN_LINES // 2
         out[half:-half] = [f"[{len(out) - 2 * half} lines not shown]"]
     return out
+
+
+def _cut(line: str, limit: int) -> str:
+    return line if len(line) <= limit else f"{line[:limit]} […]"
 
 
 # --- why nothing was found ----------------------------------------------------------------------
@@ -219,11 +231,16 @@ def _not_found(shown: str, text: str, old: str) -> str:
     lines = split_lines(text)
     for difference, simplify in _DIFFERENCES:
         if found := _simplified_places(lines, old, simplify):
-            excerpts = [line for first, end in found for line in _excerpt(lines, first, end)]
+            excerpts = [
+                line
+                for first, end in found
+                for line in _excerpt(lines, first, end, range(first, end))
+            ]
             tabs = _indentation(lines, old, found[0]) if difference == "indentation" else ""
             return "\n".join([f"{head}: it differs only in {difference}{tabs} from:", *excerpts])
     if closest := _closest(lines, old):
-        return "\n".join([f"{head}. The closest text:", *_excerpt(lines, *closest)])
+        excerpt = _excerpt(lines, *closest, whole=range(*closest))
+        return "\n".join([f"{head}. The closest text:", *excerpt])
     return f"{head}, nor anything like it. Read the file again."
 
 

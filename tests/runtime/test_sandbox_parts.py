@@ -181,12 +181,27 @@ def test_secrets_that_are_there_are_hidden(tmp_path, environ):
 
 # Hints
 
+TRACEBACK = """\
+  File "httpx/_transports/default.py", line 70, in map_httpcore_exceptions
+    for res in _socket.getaddrinfo(host, port, family, type, proto, flags):
+urllib3.exceptions.NewConnectionError = raised in test_dial_tcp
+ModuleNotFoundError: No module named 'flask'
+"""
+
 
 @pytest.mark.parametrize(
     ("output", "layer", "network", "word"),
     [
         ("curl: (6) Could not resolve host: example.org", "bubblewrap", False, "network: true"),
         ("npm error code ENOTFOUND", "bubblewrap", False, "network: true"),
+        ("Error: getaddrinfo EAI_AGAIN registry.npmjs.org", "bubblewrap", False, "network: true"),
+        ("dial tcp: lookup proxy.golang.org: i/o timeout", "bubblewrap", False, "network: true"),
+        ("connect: Network is unreachable", "bubblewrap", False, "network: true"),
+        ("ssh: Could not resolve hostname github.com", "bubblewrap", False, "network: true"),
+        (TRACEBACK, "bubblewrap", False, ""),
+        ("ModuleNotFoundError: No module named 'flask'", "bubblewrap", False, ""),
+        ("FAILED test_dns.py::test_name_resolution - no such host", "bubblewrap", False, ""),
+        ("Connection refused: http://127.0.0.1:8000", "bubblewrap", False, ""),
         ("curl: (6) Could not resolve host: example.org", "bubblewrap", True, ""),
         ("touch: cannot touch '/etc/x': Read-only file system", "bubblewrap", False, "unsandboxed"),
         ("mkdir: cannot create 'x': Permission denied", "landlock", False, "unsandboxed"),

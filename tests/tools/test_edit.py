@@ -46,6 +46,14 @@ def test_a_replacement_is_confirmed_by_the_changed_lines(use, file):
     assert result.data["old_content"] == CODE
 
 
+def test_only_changed_lines_are_shown_in_full(use, file):
+    long = "x" * 500
+    file(f"{long}\na = 1\n{long}\nb = 1\n")
+    shown = use(TOOL, path="a.py", old_str=" = 1\n", new_str=f" = {long}\n", replace_all=True)
+    cut = "x" * 120 + " […]"
+    assert shown.output == (f"Edited a.py:\n1\t{cut}\n2\ta = {long}\n3\t{cut}\n4\tb = {long}")
+
+
 def test_several_edits_without_reading_in_between(use, file):
     path = file(CODE)
     use(TOOL, path="a.py", old_str="def f", new_str="def first")
