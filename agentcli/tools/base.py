@@ -38,6 +38,16 @@ class ToolArguments(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
+LONGEST_TIMEOUT_S = 3600
+
+
+def seconds(value: float) -> float:
+    """Checks a time limit: in the schema its bounds would cost more than they tell."""
+    if not 0 < value <= LONGEST_TIMEOUT_S:
+        raise ValueError(f"it must be more than 0 and at most {LONGEST_TIMEOUT_S} (seconds)")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """`output` is for the model; `data` (exit codes, digests, diffs) for records and screens.
@@ -142,8 +152,7 @@ class Tool(Generic[A]):
 
     @property
     def description(self) -> str:
-        lines = (self.arguments.__doc__ or "").strip().splitlines()
-        return "\n".join(line.strip() for line in lines)
+        return " ".join((self.arguments.__doc__ or "").split())
 
     @property
     def read_only(self) -> bool:
@@ -169,7 +178,8 @@ class Tool(Generic[A]):
 
 def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A JSON Schema without what costs tokens and tells a model nothing: titles, the description
-    repeated from the tool, null alternatives and null defaults of optional fields."""
+    repeated from the tool, null alternatives, defaults that say no more than that the field may be
+    left out, and that there are no other fields."""
     definitions = schema.pop("$defs", {})
 
     def plain(node: Any) -> Any:
@@ -188,7 +198,8 @@ def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
             if key == "properties"
             else plain(value)
             for key, value in node.items()
-            if key != "title" and not (key == "default" and value is None)
+            if key not in ("title", "additionalProperties")
+            and not (key == "default" and (not value or value == "."))
         }
 
     schema.pop("description", None)

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.runtime.command_result import CommandResult
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
 if TYPE_CHECKING:
     from agentcli.runtime.sandbox import Sandbox
 
 
 class Arguments(ToolArguments):
-    """Run a command in the session's bash; folder, variables and functions persist between calls.
-    stdin is closed, pagers and editors are off. Output beyond 30,000 characters keeps its head and
-    tail, the whole goes to a file that is named. At the timeout the command is stopped: for servers
-    and anything longer set background, which returns a job id and a log file."""
+    """Run a command in the session's bash; folder, variables and functions persist. stdin is
+    closed, stdout is a pipe, pagers and editors are off, PYTHONUNBUFFERED=1. Long output is cut in
+    the middle; the whole is in a file in $AGENT_OUT, a name that all tools take. For servers and
+    longer work set background: it returns a job id and a log."""
 
     command: str = Field(description="with job: status or stop")
-    timeout: float = Field(default=120, gt=0, le=3600, description="seconds")
+    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=120)
     background: bool = False
-    job: str | None = Field(default=None, description="id of a background job")
+    job: str | None = None
     is_input: bool = Field(
         default=False,
-        description="command is typed into the program that waits for input; "
-        "if none waits, it is run with stdin open",
+        description="type command into the waiting program; if none waits, run it at a terminal",
     )
-    restart: bool = Field(default=False, description="start a fresh shell first")
-    network: bool = Field(default=False, description="give this command network")
-    unsandboxed: bool = Field(default=False, description="run it with all the user's rights")
-    reason: str = Field(default="", description="why it needs that, for the user who decides")
+    restart: bool = False
+    network: bool = False
+    unsandboxed: bool = False
+    reason: str = Field(default="", description="for network and unsandboxed")
     risk: Literal["low", "medium", "high"] | None = None
 
     @model_validator(mode="after")

@@ -33,9 +33,8 @@ Place = tuple[int, int]
 
 
 class Edit(ToolArguments):
-    """Change a file: `old_str`, exact and found once (or replace_all), becomes `new_str`; or with
-    `insert_line`, `new_str` goes after that line (0: top); or `undo` takes back your last edit of
-    it (again: the one before)."""
+    """Change a file: old_str, exact and found once (or replace_all), becomes new_str; or new_str
+    goes after insert_line (0: top); or undo takes back your last edit of it."""
 
     path: str
     old_str: str | None = None

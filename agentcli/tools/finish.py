@@ -10,8 +10,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 
 class Arguments(ToolArguments):
-    """End the task and say how it went; failure when it can't be done. A reply of text alone ends
-    it as a success, so this is needed for failure only."""
+    """End the task: for a failure, as a reply of text alone ends it as a success."""
 
     status: Literal["success", "failure"]
     answer: str

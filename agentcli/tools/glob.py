@@ -21,7 +21,7 @@ MAX_SECONDS = 30
 
 
 class Glob(ToolArguments):
-    """Find files (*.py: at any depth; src/**/*.{ts,js}), newest first, at most 200."""
+    """Find files (*.py: at any depth; src/**/*.{ts,js}), newest first."""
 
     pattern: str
     path: str = "."

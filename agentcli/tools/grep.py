@@ -51,6 +51,7 @@ class Grep(ToolArguments):
     pattern: str
     path: str = "."
     glob: str | None = None
+    word: bool = False
     ignore_case: bool = False
     context: int = 0
     files_only: bool = False
@@ -98,8 +99,12 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
             raise no_such_file(ctx.files, path) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
-    hits = _search(args, path, ctx.files)
-    return _report(args, ctx, path, hits)
+    wanted = _whole_words(args) if args.word else args
+    return _report(args, ctx, path, _search(wanted, path, ctx.files))
+
+
+def _whole_words(args: Grep) -> Grep:
+    return args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})
 
 
 def _search(args: Grep, path: Path, ledger: FileLedger) -> _Hits:

@@ -11,9 +11,8 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 
 class Memory(ToolArguments):
-    """Keep short notes for later sessions: facts on this project (memory), or what the user wants
-    known in all projects (user: they are asked); not on this task. old: a unique part of the note
-    to replace or remove."""
+    """Short notes for later sessions, not on this task: facts on the project (memory), or what the
+    user wants known in all (user: they are asked). old: a unique part of the note to change."""
 
     command: Literal["add", "replace", "remove"]
     target: Literal["memory", "user"] = "memory"

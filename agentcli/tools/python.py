@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
 from agentcli.runtime.python import CellResult
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
 if TYPE_CHECKING:
     from agentcli.runtime.sandbox import Sandbox
 
 
 class Arguments(ToolArguments):
-    """Run code in a persistent Python (the workspace's virtual environment if it has one).
-    Shows what is printed, the value of the last expression, and matplotlib figures."""
+    """Run code in a persistent Python, of the workspace's virtual environment if it has one. Shows
+    what is printed, the last expression's value, matplotlib figures."""
 
     code: str
-    timeout: float = Field(default=120, gt=0, le=3600, description="seconds")
+    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=120)
 
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:

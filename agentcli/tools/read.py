@@ -46,8 +46,7 @@ _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class Read(ToolArguments):
-    """Read a file: text with line numbers, image, PDF, notebook; or list a folder. At most 2,000
-    lines or 100,000 characters a call, lines cut at 2,000 unless read alone (start = end)."""
+    """Read a file (text with line numbers, image, PDF, notebook) or list a folder."""
 
     path: str
     start: int = 1
@@ -123,6 +122,8 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
         raise ToolError(f"{facts['path']} has only {total} lines.", error_id="bad_range")
     wanted = lines[args.start - 1 : args.end][:MAX_LINES]
     limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else MAX_CHARACTERS
+    if any(len(line) > limit for line in wanted) and len(wanted) > 1:
+        notes = [*notes, "a line read alone (start = end) is not cut"]
     output: list[str] = []
     room = MAX_CHARACTERS
     for line in numbered((_cut(line, limit) for line in wanted), args.start):

@@ -31,8 +31,8 @@ _LOOK_AHEAD = 200
 
 
 class Arguments(ToolArguments):
-    """A past event of this session by id, or those with all words of `query`. `compact` alone: sum
-    up older work now, keeping what it names."""
+    """A past event of this session by id, or those with all words of query. compact alone: sum up
+    older work now, keeping what it names; pays if it is long and 20 steps or more are to come."""
 
     event: int | None = None
     start: int | None = None

@@ -20,7 +20,7 @@ class Task(BaseModel):
 
 
 class Arguments(ToolArguments):
-    """Keep a task list for work of several parts: always send the whole list."""
+    """Task list for work of several parts; always send all of it."""
 
     tasks: list[Task]
 

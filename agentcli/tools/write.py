@@ -22,7 +22,7 @@ _MAX_CHECKED_CHARACTERS = 1_000_000
 
 
 class Write(ToolArguments):
-    """Create a file (and its folders) or replace one that you have read. Change parts with edit."""
+    """Create a file (and its folders) or replace one that you have read."""
 
     path: str
     content: str

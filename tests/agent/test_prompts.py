@@ -27,7 +27,8 @@ def test_a_person_who_watches_is_not_told_away():
 def test_what_contains_commands_is_told():
     assert "Commands run as the user" in text()
     contained = text(sandbox=SANDBOX)
-    assert "can write only to /work and a /tmp of this session's own; no network" in contained
+    assert "can write only to /work and its own /tmp; no network" in contained
+    assert "needs no approval and can be undone" in contained
     assert ".git/hooks, .git/config can't be changed" in contained
     assert "Commands run as the user" not in contained
     assert "the network is open" in text(sandbox=SandboxFacts("landlock", network=True))

@@ -41,6 +41,20 @@ def changes(agent) -> list[str]:
 
 
 @pytest.mark.parametrize("api", MODELS)
+def test_the_fixed_prompt_is_short(agent, serve, api):
+    """System text and tools as they are sent, in tokens of 4 bytes."""
+    server = serve([Reply("Done.")])
+    assert agent.use(server, MODELS[api])("run", "hi").returncode == 0
+    body = server.requests[0].body
+    system = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
+    sizes = (
+        json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+        for part in (system, body["tools"])
+    )
+    assert sum(len(size.encode()) for size in sizes) / 4 <= 1_500
+
+
+@pytest.mark.parametrize("api", MODELS)
 def test_two_hundred_steps_in_two_processes(agent, serve, api):
     server = serve(play=working(STEPS))
     agent.use(server, MODELS[api])

@@ -37,6 +37,11 @@ def test_lines_stand_under_their_file(use, workspace):
     )
 
 
+def test_whole_words(use, workspace):
+    write(workspace, "a", "item\nitems\nitem_id\n[item]\nother\n")
+    assert use(TOOL, pattern="item|oth", word=True).output == "a\n1:item\n4:[item]"
+
+
 def test_context(use, workspace):
     write(workspace, "a", "1\n2\nhit\n4\n5\n6\n7\nhit\nhit\n")
     assert use(TOOL, pattern="hit", context=1).output == ("a\n2-2\n3:hit\n4-4\n7-7\n8:hit\n9:hit")

@@ -47,7 +47,9 @@ def test_the_limit_on_characters_ends_at_a_line(use, workspace):
 
 def test_long_lines_are_cut_unless_read_alone(use, workspace):
     (workspace / "a").write_text("short\n" + "x" * 5000 + "\n")
-    assert use(TOOL, path="a").output.endswith("xx [+3000 characters, cut]")
+    assert use(TOOL, path="a").output.endswith(
+        "xx [+3000 characters, cut]\n[a line read alone (start = end) is not cut]"
+    )
     assert len(use(TOOL, path="a", start=2, end=2).output) == 5002
 
 
