@@ -373,7 +373,7 @@ class Wiring:
         env = safety.environment(registry.key_variables())
         max_chars = self.settings.tools.max_output_chars
         outputs = OutputFolder(session.outputs, self.settings.tools.max_outputs_mb * 1_000_000)
-        files = FileLedger(self.workspace, sandbox.view)
+        files = FileLedger(self.workspace, sandbox.view, session.outputs)
         past = live(session.events)
         for event in past:
             files.observe(event)

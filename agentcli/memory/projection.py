@@ -36,6 +36,8 @@ MAX_BOUNDED_CHARS = 120_000
 would tear that."""
 MAX_MASKED_MESSAGE_CHARS = 8_000
 _MASK_HINT_CHARS = 120
+_SLACK_CHARS = 3_000
+"""Less than that is not cut away."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _BOUNDED = (CmdOutputObservation, FileReadObservation, IPythonRunCellObservation)
 _WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
@@ -200,7 +202,7 @@ def masked_event(event: Event) -> Event:
 
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     """`text` with its middle left out at line boundaries where it is longer than `limit`."""
-    if len(text) <= limit:
+    if len(text) <= limit + min(_SLACK_CHARS, limit // 10):
         return text
     head, tail = text[: limit * 2 // 3], text[-limit // 3 :]
     head = head[: head.rfind("\n") + 1] or head

@@ -19,7 +19,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
 )
 from agentcli.runtime.guard import Guard
-from agentcli.runtime.names import display_path, parse_path, size_text
+from agentcli.runtime.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.runtime.opening import Entry, list_folder
 from agentcli.runtime.text import (
     MAX_FILE_BYTES,
@@ -74,8 +74,12 @@ class FileLedger:
     the rest is rebuilt by `observe`.
     """
 
-    def __init__(self, workspace: Path, borders: Borders | None = None) -> None:
+    def __init__(
+        self, workspace: Path, borders: Borders | None = None, outputs: Path | None = None
+    ) -> None:
+        """`outputs`: the folder that the model knows by a name of its own."""
         self.workspace = workspace
+        self._outputs = outputs
         self._guard = Guard(borders)
         self._borders = borders
         self._digests: dict[str, str] = {}
@@ -85,11 +89,15 @@ class FileLedger:
 
     def locate(self, text: str) -> Path:
         """The file that the model means by `text`, absolute, symlinks not yet followed."""
+        if self._outputs is not None and (rest := in_outputs(text)) is not None:
+            return self._outputs / parse_path(rest or ".")
         path = self.workspace / parse_path(text)
         return self._borders.real_path(path) if self._borders else path
 
     def show(self, path: Path) -> str:
         """How the model knows `path`; `locate` takes it back."""
+        if self._outputs is not None and path.parent == self._outputs:
+            return output_name(path)
         seen = self._borders.seen_path(path) if self._borders else path
         return display_path(seen, self.workspace)
 

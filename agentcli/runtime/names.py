@@ -23,6 +23,9 @@ GENERATED = frozenset(
     )
 )
 """Folders that tools fill by themselves, so that nobody calls what is in them a change."""
+OUTPUTS_VARIABLE = "AGENT_OUT"
+"""In the environment of commands: the folder of whole outputs, which the file tools know by this
+name too. In a fork or a copy of a session it is another folder with the same files."""
 _NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 _ESCAPE = re.compile(
     rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
@@ -49,6 +52,19 @@ def _escape(character: str) -> str:
     if character.isprintable():
         return character
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+def output_name(path: Path) -> str:
+    """How the model knows a file in the folder of outputs."""
+    return f"${OUTPUTS_VARIABLE}/{path.name}"
+
+
+def in_outputs(text: str) -> str | None:
+    """The rest of a path that begins with the name of the folder of outputs."""
+    for name in (f"${OUTPUTS_VARIABLE}", f"${{{OUTPUTS_VARIABLE}}}"):
+        if text == name or text.startswith(f"{name}/"):
+            return text[len(name) + 1 :]
+    return None
 
 
 def parse_path(text: str) -> str:

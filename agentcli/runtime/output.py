@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import re
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.runtime.names import output_name
 from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
+SLACK_CHARS = 3_000
+"""Less than that is not cut away: what tells of a cut, and the call that then asks for the rest,
+cost more."""
+HEAD_SHARE = 0.5
+SOURCE_HEAD_SHARE = 0.75
+"""Of the text that a cut leaves."""
 _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
@@ -238,9 +245,11 @@ class Capture:
         keep: int = KEEP_BYTES,
         spool: bool = True,
         folder: OutputFolder | None = None,
+        head_share: float = HEAD_SHARE,
     ) -> None:
         self._path = path
         self._folder = folder
+        self._head_share = head_share
         self._keep = max(keep, KEEP_BYTES)
         self._spools = spool
         self._head = bytearray()
@@ -279,21 +288,23 @@ class Capture:
         return clean(self._tail[-1] if self._tail else bytes(self._head[-1000:]))[-300:]
 
     def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> Rendered:
-        """The text, cut in the middle on line boundaries when it has more than `max_chars`."""
+        """The text, cut in the middle on line boundaries when it has more than `max_chars`, and
+        more than a little more."""
         tail = b"".join(self._tail)
         gap = self._total - len(self._head) - len(tail)
         if gap:
             head_text, tail_text = rewrite(clean(bytes(self._head))), rewrite(clean(tail))
         else:
             head_text = tail_text = rewrite(clean(bytes(self._head) + tail))
-        if not gap and len(head_text) <= max_chars:
+        if not gap and len(head_text) <= max_chars + min(SLACK_CHARS, max_chars):
             self._discard()
             return Rendered(head_text, truncated=False, path=None)
         if self._file is None:
             self._spool(bytes(self._head) + tail)
         self._close()
-        start = _whole_lines_before(head_text, max_chars - max_chars // 2)
-        end = _whole_lines_after(tail_text, max_chars // 2)
+        head = math.ceil(max_chars * self._head_share)
+        start = _whole_lines_before(head_text, head)
+        end = _whole_lines_after(tail_text, max_chars - head)
         text = f"{start}{self._missing(start, end)}{end}"
         return Rendered(text, truncated=True, path=str(self._path))
 
@@ -302,14 +313,14 @@ class Capture:
         size = self._total - len(start.encode()) - len(end.encode())
         first = start.count("\n") + 1
         last = self._newlines - end.count("\n")
-        path = shlex.quote(str(self._path))
+        path = output_name(self._path)
         if self.problem:
             where = f"the full output could not be kept: {self.problem}"
         elif not start.endswith("\n") or last < first:
             skip = len(start.encode())
-            where = f"see it: tail -c +{skip + 1} {path} | head -c 20000"
+            where = f'see it: tail -c +{skip + 1} "{path}" | head -c 20000'
         else:
-            where = f"all of it is in {path}: grep it, or read it from line {first}"
+            where = f"the whole: {path}; grep it, or read from line {first}"
         if self._spools and self._written < self._total and not self.problem:
             where += f" (the file holds the first {self._written:,} bytes)"
         lines = f"lines {first}-{last}" if last > first else f"part of line {first}"

@@ -23,6 +23,10 @@ _NOT_PLAIN = re.compile(
 )
 _TOLD_OF_LAST = re.compile(r"\$(?:_(?!\w)|\{_\})|PIPESTATUS")
 _MOST_SHOWN = 60
+_PRINTS_SOURCE = re.compile(
+    r"(?:^|[;&|\n])\s*(?:cat|bat|nl|sed|awk|head|less|more|xxd|git\s+(?:show|diff|blame|log))\b"
+    r"[^;|&\n]*$"
+)
 
 
 def parts_of(command: str) -> list[str]:
@@ -66,6 +70,12 @@ def ended(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
     """The parts that had ended, each with its status; `told` is what the variable held."""
     found = re.findall(r"(\d{1,4}):(\d{1,3})\b", told)
     return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]
+
+
+def prints_source(command: str) -> bool:
+    """Whether what comes last of `command` shows files, whose beginning says more than their end;
+    of most other programs it is the end."""
+    return _PRINTS_SOURCE.search(command.strip()) is not None
 
 
 def shortened(command: str) -> str:

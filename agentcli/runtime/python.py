@@ -23,6 +23,7 @@ from agentcli.runtime.folders import (
     write_private,
 )
 from agentcli.runtime.images import ImageFault, data_url
+from agentcli.runtime.names import OUTPUTS_VARIABLE
 from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
 from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait
@@ -96,7 +97,11 @@ class PythonInterpreter:
         self.interpreter = find_interpreter(workspace, env)
         self.identity = identity or os.urandom(8).hex()
         """Marks all processes of this interpreter, as AGENT_SHELL_ID in their environment."""
-        self._env = {**env, ENVIRONMENT_MARK: self.identity}
+        self._env = {
+            **env,
+            ENVIRONMENT_MARK: self.identity,
+            OUTPUTS_VARIABLE: str(outputs.path),
+        }
         self._cwd = cwd or str(workspace)
         self._scratch = scratch
         self._outputs = outputs

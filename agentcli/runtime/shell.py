@@ -23,9 +23,17 @@ from agentcli.runtime.folders import (
     write_private,
 )
 from agentcli.runtime.jobs import Job
-from agentcli.runtime.output import Capture, Live, clean, replace_surrogates
+from agentcli.runtime.names import OUTPUTS_VARIABLE
+from agentcli.runtime.output import (
+    HEAD_SHARE,
+    SOURCE_HEAD_SHARE,
+    Capture,
+    Live,
+    clean,
+    replace_surrogates,
+)
 from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
-from agentcli.runtime.parts import ended, marked, parts_of
+from agentcli.runtime.parts import ended, marked, parts_of, prints_source
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
 from agentcli.runtime.sandbox_hints import LeftOut, differences
@@ -88,7 +96,7 @@ class Shell:
         self.last_result: CommandResult | None = None
         self.identity = identity or os.urandom(8).hex()
         """Marks all processes of this shell, as AGENT_SHELL_ID in their environment."""
-        self._mark = {ENVIRONMENT_MARK: self.identity}
+        self._mark = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
         self._env = {**env, **self._mark}
         self._full_env = {**(full_env or env), **self._mark}
         self._cwd = cwd
@@ -152,7 +160,8 @@ class Shell:
         if _layer(self.sandbox) == NO_LAYER:
             notes += self._left_out.notes(command)
         limit = self._max_chars if output_limit is None else output_limit
-        exchange = bash.begin(script, self._capture(limit), stdin=stdin)
+        capture = self._capture(limit, prints_source=prints_source(command))
+        exchange = bash.begin(script, capture, stdin=stdin)
         layer = _layer(self.sandbox)
         running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes, parts)
         return self._follow(running, timeout, on_output)
@@ -360,10 +369,12 @@ class Shell:
             "are kept, other variables and functions are lost"
         )
 
-    def _capture(self, limit: int = 0) -> Capture:
+    def _capture(self, limit: int = 0, *, prints_source: bool = False) -> Capture:
         self._counter += 1
         name = f"bash-{self.identity[:6]}-{self._counter}.txt"
-        return Capture(self._outputs.path / name, keep=limit, folder=self._outputs)
+        share = SOURCE_HEAD_SHARE if prints_source else HEAD_SHARE
+        path = self._outputs.path / name
+        return Capture(path, keep=limit, folder=self._outputs, head_share=share)
 
     def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
         bash, exchange = running.bash, running.exchange

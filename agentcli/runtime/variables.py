@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
+from agentcli.runtime.names import OUTPUTS_VARIABLE
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.secret_variables import is_secret
 
@@ -16,7 +17,7 @@ _MOST_CHANGES = 200
 
 _OWN = re.compile(
     r"PWD|OLDPWD|SHLVL|_|LINES|COLUMNS|PS\d|PROMPT_COMMAND|(?:BASH|SHELL)OPTS|BASH_\w*"
-    rf"|POSIXLY_CORRECT|{ENVIRONMENT_MARK}|AGENT_SESSION_ID|_agent_\w*"
+    rf"|POSIXLY_CORRECT|{ENVIRONMENT_MARK}|AGENT_SESSION_ID|{OUTPUTS_VARIABLE}|_agent_\w*"
 )
 """bash keeps these itself, or they are modes of it, or marks of ours."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +12,7 @@ from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.runtime.command_result import CommandResult
+from agentcli.runtime.names import output_name
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def _job_facts(result: CommandResult) -> list[str]:
     ended = "has ended, exit code unknown" if result.exit_unknown else ended
     return [
         f"job {result.job_id} {ended}, {result.duration_s:.0f} s",
-        f"log: {result.full_output_path}",
+        f"log: {output_name(Path(result.full_output_path or '?'))}",
     ]
 
 

@@ -8,6 +8,7 @@ import logging
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.messages import ToolCall, ToolSchema
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_PARALLEL_CALLS = 8
+LONG_CHARS = 10_000
+"""Of a result: from there on it is told how long it is."""
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +101,8 @@ class ToolCollection:
         if result.error is not None:
             content = result.error if not result.output else f"{result.error}\n{result.output}"
             return ErrorObservation(error_id=result.error_id, content=content, cause=action.id)
-        return tool.observation(arguments, result).model_copy(update={"cause": action.id})
+        observation = tool.observation(arguments, _sized(result))
+        return observation.model_copy(update={"cause": action.id})
 
     def execute_all(
         self, actions: Sequence[Action], live_output: Callable[[int, str], None]
@@ -193,6 +197,14 @@ class ToolCollection:
             return tool, tool.arguments.model_validate(values)
         except ValidationError as error:
             raise ToolError(_explain(tool, error)) from error
+
+
+def _sized(result: ToolResult) -> ToolResult:
+    """With a word on its size, where it is so long that it weighs on each request to come."""
+    size = len(result.output)
+    if size <= LONG_CHARS:
+        return result
+    return replace(result, output=f"{result.output}\n[{size:,} characters]")
 
 
 def _is_faulty(action: Action) -> bool:

@@ -12,6 +12,7 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
 from agentcli.runtime.files import parse_path
+from agentcli.runtime.names import in_outputs
 from agentcli.runtime.walk import Found, no_such_file, walk
 from agentcli.runtime.walk import Glob as Wildcards
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
@@ -36,7 +37,8 @@ def run(args: Glob, ctx: ToolContext) -> ToolResult:
     if not top.is_dir():
         raise no_such_file(ctx.files, top)
     if fixed:
-        top = ctx.files.locate(fixed) if fixed[0] in "/~" else top / parse_path(fixed)
+        alone = fixed[0] in "/~" or in_outputs(fixed) is not None
+        top = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
     place = ctx.files.require_readable(top)
     found, folders, note = _search(place, pattern, ctx.files.hidden_below(place))
     # Who names a folder exactly wants it; who lists files wants no folders among them.

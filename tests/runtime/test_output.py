@@ -94,9 +94,24 @@ def test_cut_names_exactly_the_missing_lines(tmp_path: Path, lines: int) -> None
     assert head.endswith(f"line {first - 1}\n")
     assert tail.startswith(f"line {last + 1}\n")
     assert gap.startswith(f"lines {first}-{last} of {lines:,} not shown, ")
-    assert f"all of it is in {tmp_path / 'full'}: grep it, or read it from line {first}" in gap
+    assert f"the whole: $AGENT_OUT/full; grep it, or read from line {first}" in gap
     assert 4000 < len(head) + len(tail) <= 5000
     assert (tmp_path / "full").read_bytes() == data
+
+
+def test_nothing_is_cut_for_little(tmp_path: Path) -> None:
+    for size, cut in ((32_900, False), (33_100, True)):
+        capture = Capture(tmp_path / f"full{size}")
+        capture.feed(b"x" * 99 + b"\n" * (size // 100) + b"x" * (size - 99 - size // 100))
+        assert capture.render(30_000).truncated is cut
+
+
+def test_the_head_is_longer_where_source_is_printed(tmp_path: Path) -> None:
+    capture = Capture(tmp_path / "full", head_share=0.75)
+    capture.feed(b"".join(b"line %d\n" % n for n in range(10_000)))
+    head, _, tail = capture.render(10_000).text.partition("[…")
+    assert 7_400 < len(head) <= 7_500
+    assert len(tail) < 2_700
 
 
 def test_one_long_line_is_cut_inside(tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def test_one_long_line_is_cut_inside(tmp_path: Path) -> None:
     capture.feed(b"x" * 3 * KEEP_BYTES)
     text = capture.render(1000).text
     assert text.startswith("x" * 500 + "\n[… part of line 1 of 1 not shown, ")
-    assert f"tail -c +501 {tmp_path / 'full'}" in text
+    assert 'tail -c +501 "$AGENT_OUT/full"' in text
     assert text.endswith(" …]\n" + "x" * 500)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.runtime.parts import ended, marked, parts_of
+from agentcli.runtime.parts import ended, marked, parts_of, prints_source
 
 PIECES = st.sampled_from(
     [
@@ -72,6 +72,23 @@ def test_marks_change_nothing(command):
 )
 def test_what_is_not_plain_runs_as_it_is(command):
     assert not parts_of(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "prints"),
+    [
+        ("cat a.py", True),
+        ("cd x && sed -n '1,400p' a.py", True),
+        ("git show HEAD:a.py", True),
+        ("pytest; cat log", True),
+        ("cat a | sort", False),
+        ("pytest -q", False),
+        ("grep -rn cat .", False),
+        ("git status", False),
+    ],
+)
+def test_what_prints_source_is_known(command, prints):
+    assert prints_source(command) is prints
 
 
 def test_the_parts_that_ended_are_told():

@@ -37,7 +37,7 @@ def test_variables_functions_and_options_survive(shell: Shell) -> None:
 def test_environment_is_as_given(shell: Shell, tmp_path: Path) -> None:
     names = {line.partition("=")[0] for line in shell.run("env").output.splitlines()}
     bash_sets = {"PWD", "OLDPWD", "SHLVL", "_"}
-    assert names - bash_sets == {"PATH", "HOME", "TERM", "KEPT", "AGENT_SHELL_ID"}
+    assert names - bash_sets == {"PATH", "HOME", "TERM", "KEPT", "AGENT_SHELL_ID", "AGENT_OUT"}
     assert not (tmp_path / ".bash_history").exists()
 
 
@@ -232,7 +232,7 @@ def test_long_output_is_cut_on_lines_and_kept_on_disk(shell: Shell) -> None:
     rest = lines[shown + 1 :]
     assert rest == [str(n) for n in range(100_001 - len(rest), 100_001)]
     assert f"lines {shown + 1}-{100_000 - len(rest)} of 100,000" in gap
-    assert result.full_output_path in gap
+    assert f"$AGENT_OUT/{Path(result.full_output_path).name}" in gap
     whole = Path(result.full_output_path).read_text().splitlines()
     assert whole == [str(n) for n in range(1, 100_001)]
     assert stat.S_IMODE(Path(result.full_output_path).stat().st_mode) == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -27,7 +28,7 @@ def call(tmp_path):
     context = ToolContext(
         workspace=tmp_path / "work",
         outputs=tmp_path / "outputs",
-        files=FileLedger(tmp_path / "work"),
+        files=FileLedger(tmp_path / "work", outputs=tmp_path / "outputs"),
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
         python=PythonInterpreter(workspace=tmp_path / "work", scratch=tmp_path / "python", **place),
     )
@@ -84,6 +85,20 @@ def test_programs_write_as_for_other_programs(call):
     assert call("bash", command="ls /") == call("bash", command="ls / | cat")
     typed = call("bash", command=f"python3 -c '{tested}'", is_input=True)
     assert typed == "True True"
+
+
+def test_a_long_output_is_found_by_the_name_it_is_given(call):
+    told = call("bash", command="seq 20000")
+    name = re.search(r"the whole: (\$AGENT_OUT/\S+);", told)[1]
+    first = int(re.search(r"read from line (\d+)", told)[1])
+    assert told.endswith(f"[{len(told.rpartition(chr(10))[0]):,} characters]")
+    assert call("read", path=name, start=first, end=first).startswith(f"{first}\t{first}\n")
+    assert call("grep", pattern="^19999$", path=name) == f"{name}\n19999:19999"
+    assert call("glob", pattern="*", path="$AGENT_OUT") == name
+    assert call("glob", pattern="$AGENT_OUT/bash*") == name
+    assert call("bash", command=f"tail -n 1 {name}") == "20000"
+    code = f"import os; print(len(open(os.path.expandvars({name!r})).readlines()))"
+    assert call("python", code=code) == "20000"
 
 
 def test_a_fresh_shell_forgets(call):
