@@ -6,6 +6,7 @@ call can't be expressed; a call without a result is given one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -35,6 +36,8 @@ MAX_BOUNDED_CHARS = 120_000
 """Of observations whose tools keep to limits of their own and say what they left out: another cut
 would tear that."""
 MAX_MASKED_MESSAGE_CHARS = 8_000
+MAX_ARGUMENT_CHARS = 200
+"""Of a call whose arguments are masked, in each."""
 _MASK_HINT_CHARS = 120
 _SLACK_CHARS = 3_000
 """Less than that is not cut away."""
@@ -182,13 +185,18 @@ def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[E
 
 def masked_event(event: Event) -> Event:
     """`event` with a note in place of its text: short for an observation, head and tail for what
-    was said. The note names the event, so that it can be asked for again."""
+    was said, for each long argument of a call. The note names the event, so that it can be asked
+    for again."""
     if isinstance(event, MessageAction):
         if len(event.content) <= MAX_MASKED_MESSAGE_CHARS:
             return event
         shown = clip(event.content, MAX_MASKED_MESSAGE_CHARS)
         note = f"{shown}\n[The whole message is event {event.id}: recall shows it.]"
         return event.model_copy(update={"content": note})
+    if isinstance(event, Action) and event.tool_call_metadata is not None:
+        call = event.tool_call_metadata
+        short = {"raw_arguments": _short_arguments(call.raw_arguments, event.id)}
+        return event.model_copy(update={"tool_call_metadata": call.model_copy(update=short)})
     if not isinstance(event, Observation):
         return event
     about = event.message.strip()[:_MASK_HINT_CHARS]
@@ -198,6 +206,24 @@ def masked_event(event: Event) -> Event:
     )
     without_images = {"image_urls": ()} if isinstance(event, _WITH_IMAGES) else {}
     return event.model_copy(update={"content": note, **without_images})
+
+
+def _short_arguments(raw: str, event_id: int) -> str:
+    """JSON arguments with a note in place of each long text; as they are where they are no JSON."""
+    try:
+        arguments = json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+    if not isinstance(arguments, dict):
+        return raw
+    note = "[{:,} characters are left out here; recall shows event {}.]"
+    short = {
+        name: note.format(len(value), event_id)
+        if isinstance(value, str) and len(value) > MAX_ARGUMENT_CHARS
+        else value
+        for name, value in arguments.items()
+    }
+    return json.dumps(short, ensure_ascii=False)
 
 
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:

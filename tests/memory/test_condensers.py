@@ -3,6 +3,7 @@ the user said stays, and following event by event gives what a fresh look gives.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -16,14 +17,18 @@ from agentcli.events.actions import (
     CmdRunAction,
     CondensationAction,
     CondensationRequestAction,
+    FileEditAction,
+    FileReadAction,
     MessageAction,
     RewindAction,
     TaskTrackingAction,
 )
 from agentcli.events.observations import (
     AgentStateChangedObservation,
+    FileEditObservation,
     FileReadObservation,
     SuccessObservation,
+    UserRejectObservation,
 )
 from agentcli.memory.condensers.asking import Conversation
 from agentcli.memory.condensers.base import Options, condenser, forget, names
@@ -169,6 +174,31 @@ def test_a_masked_result_names_its_event_and_how_to_get_it_back():
     assert len(text) < 200
     assert action.summary is None
     assert "x" * 400 in log[masked].content
+
+
+def test_refused_calls_and_stale_results_go_first():
+    log, memory = session(), memory_with("old_results", window=6_000)
+    script = json.dumps({"command": "rm -rf / #" + "y" * 3_000, "timeout": 5})
+    (refused,) = log.step(CmdRunAction(command=script))
+    log.add(UserRejectObservation(content="Not allowed: it reaches out.", cause=refused.id))
+    (look,) = log.step(FileReadAction(path="a.py"))
+    read = FileReadObservation(path="a.py", content="old\n" * 300, digest="1", cause=look.id)
+    stale = log.add(read)
+    longer = log.run("cat b", "other " * 400)
+    (change,) = log.step(FileEditAction(path="a.py", old_str="old", new_str="new"))
+    log.add(FileEditObservation(path="a.py", content="Edited a.py:", cause=change.id))
+    (look,) = log.step(FileReadAction(path="a.py"))
+    fresh = log.add(read.model_copy(update={"content": "new\n" * 300, "cause": look.id}))
+    work(log, 9, 1_200)
+    memory.limits = replace(memory.limits, low_water=0.72)
+    messages = think(memory, log)
+    (action,) = condensations(log)
+    assert set(action.masked_event_ids) == {refused.id, stale.id}
+    assert not {longer.id, fresh.id} & set(action.masked_event_ids)
+    call = next(m.tool_calls[0] for m in messages if m.tool_calls)
+    note = f"[3,010 characters are left out here; recall shows event {refused.id}.]"
+    assert json.loads(call.arguments) == {"command": note, "timeout": 5}
+    assert all(not complaints(protocol, messages) for protocol in PROTOCOLS)
 
 
 def test_repeated_results_go_before_old_ones():

@@ -1,4 +1,4 @@
-"""old_results: results that are repeated later, or old and long, give way to a note."""
+"""old_results: what is of no use any more gives way to a note, then what is old and long."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from dataclasses import dataclass
 
 from agentcli.events import Event, Observation
 from agentcli.events.actions import CondensationAction
-from agentcli.events.observations import FileReadObservation
+from agentcli.events.observations import (
+    ErrorObservation,
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    UserRejectObservation,
+)
 from agentcli.memory.condensers.base import Condenser, Options
 from agentcli.memory.condensers.observation_masking import LEAST_SHARE, mask, maskable
-from agentcli.memory.view import View
+from agentcli.memory.projection import MAX_ARGUMENT_CHARS
+from agentcli.memory.view import View, ids_of
 
 _STEPS_OF_INTEREST = 8
 """The newest steps, whose results are likely still being worked with."""
@@ -18,8 +25,9 @@ _NOTE_TOKENS = 40
 
 @dataclass(frozen=True)
 class OldResults:
-    """When the window is to be shorter: repeated results first, then old ones, the longest first,
-    until the window is as short as it should be."""
+    """When the window is to be shorter: first arguments of calls that were refused and files as
+    they were before a later change, then repeated results, then old ones, the longest first, until
+    the window is as short as it should be."""
 
     def condense(self, view: View) -> CondensationAction | None:
         if not view.due or view.target() <= 0:
@@ -29,11 +37,13 @@ class OldResults:
         repeated = _repeated(view, found)
         interest = view.steps[-_STEPS_OF_INTEREST:]
         still_used = {event_id for step in interest for event_id in step.event_ids}
-        old = [e for e in found if e.id not in still_used and e not in repeated]
-        old.sort(key=lambda event: view.sizes[event.id], reverse=True)
+        done_with = [e for e in found if e.id not in still_used]
+        stale = _stale(view, done_with)
+        old = sorted(done_with, key=lambda event: view.sizes[event.id], reverse=True)
         chosen: list[Event] = []
         left = view.tokens
-        for event in [*repeated, *old]:
+        ordered = [*_never_run(view), *stale, *repeated, *old]
+        for event in {event.id: event for event in ordered}.values():
             if left <= view.target():
                 break
             chosen.append(event)
@@ -41,6 +51,39 @@ class OldResults:
         if view.tokens - left < view.tokens * LEAST_SHARE:
             return None
         return mask(chosen, f"{view.decision.reason}; {len(chosen)} old results masked")
+
+
+def _never_run(view: View) -> list[Event]:
+    """Old calls with long arguments that were refused."""
+    old = ids_of(view.old_steps)
+    refused = {
+        event.cause
+        for event in view.events
+        if isinstance(event, UserRejectObservation)
+        or (isinstance(event, ErrorObservation) and event.error_id == "not_run")
+    }
+    return [
+        event
+        for event in view.events
+        if event.id in old
+        and event.id in refused
+        and event.id not in view.masked
+        and event.tool_call_metadata is not None
+        and len(event.tool_call_metadata.raw_arguments) > 2 * MAX_ARGUMENT_CHARS
+    ]
+
+
+def _stale(view: View, found: list[Event]) -> list[Event]:
+    """Those of `found` that show a file as it was before this session changed it."""
+    changed: dict[str, int] = {}
+    for event in view.events:
+        if isinstance(event, FileEditObservation | FileWriteObservation):
+            changed[event.path] = event.id
+    return [
+        event
+        for event in found
+        if isinstance(event, FileReadObservation) and changed.get(event.path, -1) > event.id
+    ]
 
 
 def _repeated(view: View, found: list[Event]) -> list[Event]:
