@@ -190,7 +190,7 @@ def test_refused_calls_and_stale_results_go_first():
     (look,) = log.step(FileReadAction(path="a.py"))
     fresh = log.add(read.model_copy(update={"content": "new\n" * 300, "cause": look.id}))
     work(log, 9, 1_200)
-    memory.limits = replace(memory.limits, low_water=0.72)
+    memory.limits = replace(memory.limits, low_water=0.69)
     messages = think(memory, log)
     (action,) = condensations(log)
     assert set(action.masked_event_ids) == {refused.id, stale.id}
