@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from threading import Thread
 
 from agentcli import safe_git
+from agentcli.memory.holdings import in_order
+from agentcli.memory.project_tools import missing_tools
 from agentcli.programs import find_on, find_program
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
 _NOISE = (".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "venv")
-_TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "docker", "gcc", "jq")
+_TOOLS = ("rg", "uv", "node", "npm", "cargo", "go", "make", "gcc", "jq")
 _TEST_SIGNS = (
     ("pytest.ini", "pytest"),
     ("tox.ini", "pytest"),
@@ -30,6 +33,10 @@ _TEST_SIGNS = (
 )
 
 
+_PLUGIN = re.compile(r"pytest_(\w+?)-[\d.]+\w*\.dist-info")
+_MOST_PLUGINS = 8
+
+
 class WorkspaceFacts:
     """Starts asking git at once and collects the answers when `text` is wanted. `may_read`: whether
     the session may read a resolved path."""
@@ -42,7 +49,8 @@ class WorkspaceFacts:
         self._environ = environ
         self._git = find_program("git")
         self._look: safe_git.Look | None = None
-        self._asking = Thread(target=self._ask_git, daemon=True)
+        self._missing: list[str] = []
+        self._asking = Thread(target=self._find_out, daemon=True)
         self._asking.start()
 
     def text(self) -> str:
@@ -54,21 +62,28 @@ class WorkspaceFacts:
         yield f"- {self._git_state()}"
         if self._look and self._look.commits:
             yield f"- last commits: {'; '.join(self._look.commits)}"
-        entries = sorted(os.scandir(self._workspace), key=lambda entry: entry.name)
-        names = [e.name + ("/" if e.is_dir() else "") for e in entries if e.name not in _NOISE]
-        if names:
+        entries = [e for e in os.scandir(self._workspace) if e.name not in _NOISE]
+        folders = [ascii_safe(entry.name) for entry in entries if entry.is_dir()]
+        files = [ascii_safe(entry.name) for entry in entries if not entry.is_dir()]
+        if names := in_order(folders, files):
             more = f" … {len(names) - 40} more" if len(names) > 40 else ""
-            yield f"- holds: {'  '.join(ascii_safe(name) for name in names[:40])}{more}"
+            yield f"- holds: {'  '.join(names[:40])}{more}"
         if python := self._python():
             yield f"- python: {python}"
-        files = {entry.name for entry in entries}
         if tests := next((how for sign, how in _TEST_SIGNS if sign in files), None):
-            yield f"- tests are likely run with: {tests}"
+            bare = tests == "pytest" and "without pytest" in (python or "")
+            how = "python -m unittest" if bare else tests
+            yield f"- tests are likely run with: {how}"
         path = self._environ.get("PATH")
         yield f"- on PATH: {' '.join(tool for tool in _TOOLS if find_on(tool, path))}"
+        if self._missing:
+            yield f"- not installed: {', '.join(self._missing)}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
-    def _ask_git(self) -> None:
+    def _find_out(self) -> None:
+        folder = self._environment_folder()
+        bin_folder = folder / "bin" if folder else None
+        self._missing = missing_tools(self._workspace, self._environ, bin_folder)
         if self._git is not None:
             self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S, self._may_read)
 
@@ -87,14 +102,30 @@ class WorkspaceFacts:
 
     def _python(self) -> str | None:
         """The interpreter that commands here are likely to use, and whether it has pytest."""
+        folder = self._environment_folder()
+        if folder is None:
+            return find_on("python3", self._environ.get("PATH"))
+        version = next(folder.glob("lib/python3.*"), Path("python3"))
+        pytest = _pytest(version / "site-packages")
+        return f"{folder}/bin/python ({version.name}, virtual environment {pytest})"
+
+    def _environment_folder(self) -> Path | None:
+        """Of the virtual environment, if there is one."""
         own = self._environ.get("VIRTUAL_ENV")
         for folder in (own, self._workspace / ".venv", self._workspace / "venv"):
             if folder and (Path(folder) / "bin" / "python").exists():
-                version = next(Path(folder).glob("lib/python3.*"), Path("python3"))
-                pytest = (version / "site-packages" / "pytest").exists()
-                tests = "with" if pytest else "without"
-                return f"{folder}/bin/python ({version.name}, virtual environment {tests} pytest)"
-        return find_on("python3", self._environ.get("PATH"))
+                return Path(folder)
+        return None
+
+
+def _pytest(packages: Path) -> str:
+    """Whether it is installed, and which of its plugins."""
+    if not (packages / "pytest").exists():
+        return "without pytest"
+    names = (_PLUGIN.match(path.name) for path in packages.iterdir())
+    found = sorted(match[1] for match in names if match)
+    plugins = f" and its plugins {', '.join(found[:_MOST_PLUGINS])}" if found else ""
+    return f"with pytest{plugins}"
 
 
 def ascii_safe(name: str) -> str:

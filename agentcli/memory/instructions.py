@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentcli.memory.bounded_files import UnreadableText, read_bounded
 from agentcli.memory.facts import ascii_safe
+from agentcli.memory.outline import in_short
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The first of them that a folder has."""
@@ -117,6 +118,8 @@ def _first_of(
             told = f"{left_out:,} of {read.size:,} bytes of {shown} are left out"
             notices.append(f"{told}: instruction files may have {MAX_BYTES:,} bytes in all")
             text += f"[… {told} here; read the file for the rest …]\n"
+        elif within is not None:
+            text = in_short(text, shown)
         return InstructionFile(shown, text, read.size, of_user=within is None)
     return None
 

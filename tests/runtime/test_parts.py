@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -42,9 +43,14 @@ PIECES = st.sampled_from(
 
 
 def run(command: str) -> tuple[int, bytes]:
-    done = subprocess.run(
-        ["bash", "-c", command], input=b"", capture_output=True, env={"HOME": "/h", "PATH": "/bin"}
-    )
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            input=b"",
+            capture_output=True,
+            env={"HOME": "/h", "PATH": "/bin"},
+            cwd=folder,
+        )
     return done.returncode, done.stdout
 
 

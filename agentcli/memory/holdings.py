@@ -1,0 +1,46 @@
+"""What a folder holds, in one line: folders, then what builds and configures, families folded."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+_LEAST_FAMILY = 4
+_CONFIGURES = re.compile(
+    r".*\.(?:toml|cfg|ini|lock|gradle|mk|cmake|sln|csproj|cabal|gemspec|nix)|.*config\.\w+"
+    r"|(?:GNU)?[Mm]akefile|Dockerfile|CMakeLists\.txt|Gemfile|Rakefile|justfile|BUILD|WORKSPACE"
+    r"|setup\.py|noxfile\.py|conftest\.py|manage\.py|go\.mod|pom\.xml|(?:package|tsconfig|composer"
+    r"|deno)\.json|requirements.*\.txt|AGENTS\.md|CLAUDE\.md|CONTRIBUTING\..*|meson\.build"
+    r"|configure(?:\.ac)?|\.pre-commit-config\.yaml"
+)
+_TESTS = re.compile(r"().+([._-](?:test|spec)\.\w+)")
+_FAMILY = re.compile(r"([^._-][^._-]*[._-]).+(\.[A-Za-z]\w*)")
+
+
+def in_order(folders: Iterable[str], files: Sequence[str]) -> list[str]:
+    """The names to be shown, folders with a slash. Files of one kind are one entry each:
+    `README.*.md (18)`; those that begin with a dot and configure nothing are counted."""
+    ordered = sorted(folders, key=lambda name: (name.startswith("."), name))
+    shown = folded(sorted(files))
+    configures = [name for name in shown if _CONFIGURES.fullmatch(name)]
+    rest = [name for name in shown if not _CONFIGURES.fullmatch(name) and name[0] != "."]
+    hidden = sum(name[0] == "." and not _CONFIGURES.fullmatch(name) for name in files)
+    dots = [f".* ({hidden})"] if hidden else []
+    return [*(f"{name}/" for name in ordered), *configures, *rest, *dots]
+
+
+def folded(names: Sequence[str]) -> list[str]:
+    """`names` with those that begin and end alike in one entry, where its first one stood."""
+    families: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in names:
+        match = _TESTS.fullmatch(name) or _FAMILY.fullmatch(name)
+        if match and not _CONFIGURES.fullmatch(name):
+            families[match[1], match[2]].append(name)
+    entry = {
+        name: f"{begin}*{end} ({len(members)})"
+        for (begin, end), members in families.items()
+        if len(members) >= _LEAST_FAMILY
+        for name in members
+    }
+    return list(dict.fromkeys(entry.get(name, name) for name in names))
