@@ -50,14 +50,14 @@ CALLS: tuple[tuple[str, dict[str, object]], ...] = (
     ("bash", {"command": "true", "network": True}),
     ("bash", {"cmd": "true"}),
     ("shell", {"command": "true"}),
-    ("python", {"code": "1 / 0"}),
-    ("python", {"code": "import time; time.sleep(99)", "timeout": 1}),
+    ("python", {"code": "exit(2)"}),
+    ("python", {"code": "import time\ntime.sleep(99)", "timeout": 1}),
     ("read", {"path": "src/a.py"}),
     ("read", {"path": "src/b.py"}),
     ("read", {"path": "long.py", "start": 10, "end": 12}),
     ("read", {"path": "wide.txt"}),
     ("read", {"path": "long.py", "start": 99_999}),
-    ("read", {"path": "data.bin"}),
+    ("read", {"path": "data.blob"}),
     ("read", {"path": "/dev/zero"}),
     ("read", {"path": "."}),
     ("edit", {"path": "src/a.py", "old_str": "x = 1", "new_str": "x = 2"}),
@@ -68,13 +68,13 @@ CALLS: tuple[tuple[str, dict[str, object]], ...] = (
     ("edit", {"path": "new.py", "old_str": "a", "new_str": "b"}),
     ("edit", {"path": "src/a.py"}),
     ("write", {"path": "new.py", "content": "a = 1\n"}),
-    ("write", {"path": "long.py", "content": ""}),
-    ("grep", {"pattern": "value", "path": "long.py", "max_results": 2}),
+    ("grep", {"pattern": "=", "max_results": 2}),
     ("grep", {"pattern": "nowhere"}),
     ("grep", {"pattern": "("}),
     ("glob", {"pattern": "*.rs"}),
     ("glob", {"pattern": "*", "path": "nowhere"}),
     ("todo", {"tasks": [{"title": "a"}, {"title": "b", "status": "done"}]}),
+    ("write", {"path": "long.py", "content": ""}),
     ("recall", {}),
     ("finish", {"status": "failure", "answer": "no"}),
 )
@@ -141,7 +141,7 @@ def _workspace(place: Path) -> Path:
     (work / "src/a.py").write_text("def f():\n    x = 1\n    y = x\n  \treturn y\n")
     (work / "long.py").write_text("".join(f"value = {n}\n" for n in range(5_000)))
     (work / "wide.txt").write_text("a\n" + "w" * 5_000)
-    (work / "data.bin").write_bytes(b"\0\1\2" * 100)
+    (work / "data.blob").write_bytes(b"\0\1\2" * 100)
     return work
 
 
@@ -151,13 +151,16 @@ def _called(tools: ToolCollection, name: str, arguments: dict[str, object], plac
     told = told.replace(str(place), "PLACE")
     told = re.sub(r"\b(bash|python)-[0-9a-f]{6}-", r"\1-ID-", told)
     told = re.sub(r"\(\d+ s\)", "(N s)", told)
-    lines = told.split("\n")
+    lines = [line for line in told.split("\n") if line.strip(" ~^") or not line]
     if len(lines) > 30:
-        lines[6:-6] = [f"   ({len(lines) - 12} lines of the result are not repeated here)"]
-    shown = "\n".join(
-        line if len(line) < 300 else f"{line[:140]} … {line[-140:]}" for line in lines
-    )
+        cut = [line for line in lines[3:-3] if line.startswith("[")]
+        lines[3:-3] = ["   (lines of the result)", *cut, "   (lines of the result)"]
+    shown = "\n".join(map(_middle_out, lines))
     return f"## {name} {raw}\n{shown}\n"
+
+
+def _middle_out(line: str) -> str:
+    return line if len(line) < 500 else f"{line[:60]} … {line[-60:]}"
 
 
 def _prose() -> str:
