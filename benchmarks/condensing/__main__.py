@@ -6,13 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.condensing import plot, report
+from benchmarks.condensing import early, plot, report
 from benchmarks.condensing.prices import MODELS, listed
 
 
 def main() -> int:
     """Prints Markdown; 0."""
     options = _parser().parse_args()
+    if options.recorded:
+        print(*early.report(options.recorded), sep="\n")
+        return 0
     plan = report.QUICK if options.quick else report.Plan(need_age=options.need_age)
     models = [listed(name) for name in MODELS]
     rows = report.rows(plan, models, lambda line: print(line, file=sys.stderr, flush=True))
@@ -37,6 +40,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--target", type=float, default=0.5, help="share of the window that strides come down to"
+    )
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="DIR",
+        help="price early masking in the sessions recorded there instead (see early.py)",
     )
     return parser
 
