@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.runtime import processes
-from agentcli.runtime.folders import read_private
+from agentcli.runtime import bash_lines, processes
+from agentcli.runtime.bash import Bash
+from agentcli.runtime.exchange import Outcome
+from agentcli.runtime.folders import read_private, write_private
 from agentcli.runtime.output import Capture, Rendered
 from agentcli.runtime.outputs import DISK_BYTES
 from agentcli.runtime.processes import ProcessHandle, ProcessStat
@@ -27,7 +30,6 @@ class Job:
     """
 
     job_id: str
-    command: str
     process: ProcessStat | None
     log: Path
     status: Path
@@ -96,3 +98,31 @@ class Job:
         """The status that it left."""
         text = read_private(self.status) or b""
         return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None
+
+
+def begin_job(
+    bash: Bash, base: Path, script: bytes, log: Path, log_bytes: int, capture: Capture
+) -> Job:
+    """Starts `script` in the background of `bash`, with its folder and variables. Files beside
+    `base`, whose name is the job's id, are for the shell; of its output `log` keeps `log_bytes`.
+
+    Raises OSError if it could not be started.
+    """
+    source = write_private(base.with_suffix(".sh"), script)
+    status, number = base.with_suffix(".status"), base.with_suffix(".pid")
+    written = base.with_suffix(".log")
+    # The job can change what is in the log, but not what the log's name stands for.
+    written.hardlink_to(log)
+    start = bash_lines.background_script(
+        source, written, status, number, errexit="e" in bash.flags, limit=log_bytes
+    )
+    since = processes.ticks_now()
+    outcome = bash.ask(start, capture)
+    if outcome is not Outcome.DONE:
+        raise OSError(f"the shell could not start a background job ({outcome.value})")
+    process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
+    job = Job(base.name, process, log, status, bash.cwd, time.monotonic())
+    if process is None and not job.look():
+        # It was killed by now, or the number was no word of truth.
+        job.over = not processes.children(bash.leader, since=since)
+    return job

@@ -17,12 +17,10 @@ from agentcli.runtime.exchange import Exchange, Outcome
 from agentcli.runtime.folders import (
     existing_folder,
     private_folder,
-    read_private,
     remove_tree,
     reserve,
-    write_private,
 )
-from agentcli.runtime.jobs import Job
+from agentcli.runtime.jobs import Job, begin_job
 from agentcli.runtime.names import OUTPUTS_VARIABLE
 from agentcli.runtime.output import (
     HEAD_SHARE,
@@ -244,30 +242,14 @@ class Shell:
         script = bash_lines.encode_command(command)
         bash, notes = self._ready()
         job_id = f"job-{len(self._jobs) + 1}"
-        base = self._job_folder / job_id
-        source = write_private(base.with_suffix(".sh"), script)
-        status, number = base.with_suffix(".status"), base.with_suffix(".pid")
         limit = min(DISK_BYTES, self._outputs.room)
         notes += [] if limit else [f"the output of the job is not kept: {self._outputs.full}"]
         log = reserve(self._outputs.path / f"bash-{self.identity[:6]}-{job_id}.log")
         self._outputs.add_log(log)
-        written = base.with_suffix(".log")
-        # The job can change what is in the log, but not what the log's name stands for.
-        written.hardlink_to(log)
-        start = bash_lines.background_script(
-            source, written, status, number, errexit="e" in bash.flags, limit=limit
-        )
-        since = processes.ticks_now()
-        outcome = bash.ask(start, self._capture())
-        if outcome is not Outcome.DONE:
-            raise OSError(f"the shell could not start a background job ({outcome.value})")
-        process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
-        job = Job(job_id, command, process, log, status, self._cwd, time.monotonic())
+        job = begin_job(bash, self._job_folder / job_id, script, log, limit, self._capture())
         self._jobs[job_id] = job
-        if process is None and not job.look():
-            # It was killed by now, or the number was no word of truth.
-            job.over = not processes.children(bash.leader, since=since)
-            notes += [] if job.over else [f"{_NOT_TOLD_APART}, and can't be stopped before"]
+        if job.process is None and not job.over:
+            notes.append(f"{_NOT_TOLD_APART}, and can't be stopped before")
         return self._job_result(job, notes)
 
     def job_status(self, job_id: str) -> CommandResult:
