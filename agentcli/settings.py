@@ -201,7 +201,9 @@ class ToolsSettings(_Section):
     enable_think: bool = Field(False, description="think, for models without reasoning")
     enable_finish: bool = Field(True, description="finish")
     enable_recall: bool = Field(True, description="recall")
-    max_output_chars: int = Field(30_000, ge=1_000, description="of one output; the rest in a file")
+    max_output_chars: int = Field(
+        30_000, ge=1_000, description="of one output; the rest, if it is worth a cut, in a file"
+    )
     max_outputs_mb: int = Field(
         1_000, ge=0, description="of all such files of a session; what comes beyond is not kept"
     )

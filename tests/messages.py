@@ -20,6 +20,7 @@ from pathlib import Path
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.messages import ToolCall
 from agentcli.runtime.files import FileLedger
+from agentcli.runtime.outputs import OutputFolder
 from agentcli.runtime.python import PythonInterpreter
 from agentcli.runtime.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -117,7 +118,7 @@ def _results() -> str:
         place = Path(os.path.realpath(name))
         work = _workspace(place)
         env = {"PATH": os.environ["PATH"], "HOME": str(place)}
-        common = {"env": env, "outputs": place / "outputs"}
+        common = {"env": env, "outputs": OutputFolder(place / "outputs")}
         context = ToolContext(
             workspace=work,
             outputs=place / "outputs",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentcli.runtime.output import HEAD_SHARE, SOURCE_HEAD_SHARE
+
 VARIABLE = "_agent_parts"
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\`$]|\\[\s\S]|\$(?!\())*"|(?P<end>[;\n])"""
@@ -72,10 +74,10 @@ def ended(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
     return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]
 
 
-def prints_source(command: str) -> bool:
-    """Whether what comes last of `command` shows files, whose beginning says more than their end;
-    of most other programs it is the end."""
-    return _PRINTS_SOURCE.search(command.strip()) is not None
+def head_share(command: str) -> float:
+    """Of what a cut leaves of its output: of what shows files, which it may do last, the beginning
+    says more than the end; of most other programs it is the end."""
+    return SOURCE_HEAD_SHARE if _PRINTS_SOURCE.search(command.strip()) else HEAD_SHARE
 
 
 def shortened(command: str) -> str:

@@ -22,20 +22,13 @@ from agentcli.runtime.folders import (
 )
 from agentcli.runtime.jobs import Job, begin_job
 from agentcli.runtime.names import OUTPUTS_VARIABLE
-from agentcli.runtime.output import (
-    HEAD_SHARE,
-    SOURCE_HEAD_SHARE,
-    Capture,
-    Live,
-    clean,
-    replace_surrogates,
-)
+from agentcli.runtime.output import HEAD_SHARE, Capture, Live, clean, replace_surrogates
 from agentcli.runtime.outputs import DISK_BYTES, OutputFolder
-from agentcli.runtime.parts import ended, marked, parts_of, prints_source
+from agentcli.runtime.parts import head_share, marked, parts_of
 from agentcli.runtime.processes import ENVIRONMENT_MARK
 from agentcli.runtime.sandbox import NO_LAYER, Sandbox, SpawnOptions
 from agentcli.runtime.sandbox_hints import LeftOut, differences
-from agentcli.runtime.stopping import at_work, stopped_note
+from agentcli.runtime.stopping import stopped
 from agentcli.runtime.variables import Exports, storable
 
 _LONGEST_TYPED_LINE = 4000
@@ -152,15 +145,13 @@ class Shell:
         script = bash_lines.encode_command(command)
         self.last_result = None
         bash, notes = self._ready()
-        quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
+        layer, quiet_shell = _layer(self.sandbox), not bash_lines.NOISY_FLAGS & set(bash.flags)
         if (parts := parts_of(command)) and quiet_shell:
             script = bash_lines.encode_command(marked(parts))
-        if _layer(self.sandbox) == NO_LAYER:
+        if layer == NO_LAYER:
             notes += self._left_out.notes(command)
         limit = self._max_chars if output_limit is None else output_limit
-        capture = self._capture(limit, prints_source=prints_source(command))
-        exchange = bash.begin(script, capture, stdin=stdin)
-        layer = _layer(self.sandbox)
+        exchange = bash.begin(script, self._capture(limit, head_share(command)), stdin=stdin)
         running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes, parts)
         return self._follow(running, timeout, on_output)
 
@@ -351,12 +342,10 @@ class Shell:
             "are kept, other variables and functions are lost"
         )
 
-    def _capture(self, limit: int = 0, *, prints_source: bool = False) -> Capture:
+    def _capture(self, limit: int = 0, head_share: float = HEAD_SHARE) -> Capture:
         self._counter += 1
-        name = f"bash-{self.identity[:6]}-{self._counter}.txt"
-        share = SOURCE_HEAD_SHARE if prints_source else HEAD_SHARE
-        path = self._outputs.path / name
-        return Capture(path, keep=limit, folder=self._outputs, head_share=share)
+        path = self._outputs.path / f"bash-{self.identity[:6]}-{self._counter}.txt"
+        return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
 
     def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
         bash, exchange = running.bash, running.exchange
@@ -365,13 +354,8 @@ class Shell:
             outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
             timed_out = outcome is Outcome.TIMEOUT
             if timed_out:
-                programs = at_work(bash.terminal.foreground_processes(), bash.leader)
-                outcome = bash.stop(exchange)
-                lives = outcome is Outcome.DONE
-                told = bash.told_parts(exchange) if lives and running.parts else ""
-                done = ended(running.parts, told)
-                where = bash.cwd if lives and not running.apart else None
-                running.notes.append(stopped_note(timeout, programs, done, where))
+                outcome, note = stopped(bash, exchange, timeout, running.parts, running.apart)
+                running.notes.append(note)
             elif outcome is Outcome.WAITING and running.apart:
                 running.notes.append("stopped: it waited for input, which can't be given here")
                 outcome = bash.stop(exchange)
@@ -397,14 +381,11 @@ class Shell:
         bash, exchange = running.bash, running.exchange
         rendered = exchange.capture.render(running.limit, bash.script_text)
         waiting = outcome is Outcome.WAITING
-        pid = bash.leader
-        code = None
         self._add_late_output(running)
         if waiting:
             exchange.capture = self._capture(running.limit)
             self._running = running
-        else:
-            code = self._finish(running, outcome)
+        code = None if waiting else self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []
         exports, self._new_exports = storable(self._new_exports), {}
         layers, self._new_layers = self._new_layers, set()
@@ -414,7 +395,7 @@ class Shell:
             exit_code=code,
             cwd=self._cwd,
             duration_s=time.monotonic() - running.started,
-            pid=pid,
+            pid=bash.leader,
             timed_out=timed_out,
             waiting_for_input=waiting,
             truncated=rendered.truncated,

@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agentcli.runtime import processes
-from agentcli.runtime.parts import shortened
+from agentcli.runtime.bash import Bash
+from agentcli.runtime.exchange import Exchange, Outcome
+from agentcli.runtime.parts import ended, shortened
 from agentcli.runtime.processes import ProcessStat
 
 
@@ -20,6 +22,17 @@ class AtWork:
 
     def __str__(self) -> str:
         return f"`{self.command}` ({self.seconds:.0f} s)"
+
+
+def stopped(
+    bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
+) -> tuple[Outcome, str]:
+    """Ends the command of `parts` at its time limit: how that went, and what to tell of it."""
+    programs = at_work(bash.terminal.foreground_processes(), bash.leader)
+    outcome = bash.stop(exchange)
+    lives = outcome is Outcome.DONE
+    told = ended(parts, bash.told_parts(exchange)) if lives and parts else []
+    return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
 
 
 def at_work(foreground: Collection[ProcessStat], leader: int) -> list[AtWork]:
@@ -38,15 +51,15 @@ def at_work(foreground: Collection[ProcessStat], leader: int) -> list[AtWork]:
     ]
 
 
-def stopped_note(
-    timeout: float, programs: Sequence[AtWork], ended: Sequence[tuple[str, int]], cwd: str | None
+def _note(
+    timeout: float, programs: Sequence[AtWork], done: Sequence[tuple[str, int]], cwd: str | None
 ) -> str:
-    """`ended`: the parts of the line that had ended, with their exit codes. `cwd`: where the shell
+    """`done`: the parts of the line that had ended, with their exit codes. `cwd`: where the shell
     stands; None when it did not live."""
     what = " in ".join(map(str, reversed(programs))) or "a loop or builtin of the shell"
     note = f"stopped after {timeout:g} s, when {what} was running"
-    if ended:
-        note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in ended)
+    if done:
+        note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)
     if cwd is not None:
         note += f". The shell is alive, in {cwd}"
     return f"{note}. Give it more time or run it in the background"
