@@ -13,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agentcli.runtime.processes import process_stat
 from tests.attacks.machine import shared_things
@@ -48,6 +50,19 @@ USERS = ["self", *(["nobody"] if OTHER_PYTHON else [])]
 SIDES = [(layer, user) for layer in LAYERS for user in USERS]
 """Each layer that this machine has, as whoever runs the tests and, for root, as somebody without
 rights too."""
+
+
+def in_turn(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Parametrizes `layer`, `user` and `names`: the first case on every side, the others on one
+    after the other; with EVERY_SIDE in the environment each on all."""
+    several = "," in names
+    sides = [
+        (layer, user, *(case if several else (case,)))
+        for number, case in enumerate(cases)
+        for at, (layer, user) in enumerate(SIDES)
+        if number == 0 or at == number % len(SIDES) or "EVERY_SIDE" in os.environ
+    ]
+    return pytest.mark.parametrize(("layer", "user", *names.split(", ")), sides)
 
 
 @dataclass

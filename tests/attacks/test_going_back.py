@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import SIDES, Arena
+from tests.attacks.raids import SIDES, Arena, in_turn
 from tests.conftest import LIMIT_S
 from tests.going_back import Looks, looks, sh
 from tests.server import Call, Reply
@@ -74,8 +74,7 @@ def go_back(place: Arena, *arguments: str) -> tuple[int, str]:
     return process.returncode, out.decode() + err.decode()
 
 
-@every_side
-@pytest.mark.parametrize("destroyer", DESTROYERS)
+@in_turn("destroyer", DESTROYERS)
 def test_a_destroyed_repository_is_undone(arena, layer, user, destroyer):
     place = arena(layer, user)
     before = furnish(place)
@@ -87,9 +86,8 @@ def test_a_destroyed_repository_is_undone(arena, layer, user, destroyer):
     assert seen(place) == before
 
 
-@every_side
-@pytest.mark.parametrize(
-    ("content", "packed"),
+@in_turn(
+    "content, packed",
     [("a blob of their own", False), ("garbage", False), ("a pack of their own", True)],
 )
 def test_objects_that_were_overwritten_are_not_believed(arena, layer, user, content, packed):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import SIDES, Arena, one_by_one
+from tests.attacks.raids import Arena, in_turn, one_by_one
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 THEFT = """
 import os, pathlib, socket, sys
@@ -39,8 +38,7 @@ def hook_of_the_user(place: Arena, event: str, command: str, **more: object) -> 
     place.hand_over()
 
 
-@every_side
-@pytest.mark.parametrize("event", EVENTS)
+@in_turn("event", EVENTS)
 def test_a_hook_that_runs_workspace_code_lets_nothing_out(arena, layer, user, event, listener):
     place = arena(layer, user)
     hook_of_the_user(place, event, "python3 check.py; true")
@@ -135,8 +133,7 @@ except OSError:
 """
 
 
-@every_side
-@pytest.mark.parametrize("kind", GUARDS)
+@in_turn("kind", GUARDS)
 def test_the_hook_of_a_project_that_runs_is_the_one_that_was_trusted(arena, layer, user, kind):
     """However often what it consists of is swapped while it is looked at and run."""
     place = arena(layer, user)

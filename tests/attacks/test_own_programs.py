@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena, one_by_one
+from tests.attacks.raids import NOBODY, Arena, in_turn, one_by_one
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 PROGRAMS = "bwrap uname bash sh git rg id ls find env python3 lsb_release hostname pass setsid"
@@ -60,8 +59,7 @@ def traces(place: Arena) -> set[str]:
     return {path.name[4:] for path in place.outside.glob("ran-*")}
 
 
-@every_side
-@pytest.mark.parametrize("way", WAYS)
+@in_turn("way", WAYS)
 def test_what_one_session_leaves_on_path_the_next_does_not_run(arena, layer, user, way):
     place = arena(layer, user)
     prepared(place)
