@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,8 +27,9 @@ def worked(agent, serve):
     """A session that read a long file, with instructions and a note."""
     (agent.workspace / "AGENTS.md").write_text("Use tabs.\n" * 40)
     (agent.workspace / "long.txt").write_text("a line of this file\n" * 400)
-    (agent.home / "state").mkdir()
-    (agent.home / "state" / "MEMORY.md").write_text("Tests run with make check.\n")
+    notes = Path(agent("notes", "--path").stdout.strip())
+    notes.parent.mkdir(mode=0o700, parents=True)
+    notes.write_text("Tests run with make check.\n")
     script = [
         Reply("I look.", [Call("read", {"path": "long.txt"})]),
         Reply("", [Call("bash", {"command": "echo \x1b[31mred"})]),
