@@ -235,8 +235,8 @@ def why_not(sandbox: Sandbox, cache: Path) -> str:
     fingerprint = _fingerprint(sandbox)
     if _remembered(cache).get(sandbox.layer) == fingerprint:
         return ""
-    # A place that is to be covered may go just then, which ends bwrap: once more.
-    reason = _try(sandbox) and _try(sandbox)
+    # A place that is to be covered may go just then, which ends bwrap: twice more.
+    reason = _try(sandbox) and _try(sandbox) and _try(sandbox)
     if not reason:
         _remember(cache, sandbox.layer, fingerprint)
     return reason
