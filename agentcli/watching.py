@@ -22,7 +22,7 @@ def git_watch(context: ToolContext, sandbox: Sandbox, state: Path, session: Sess
         python.condemn()
 
     def end_all() -> None:
-        shell.close()
+        shell.end_all()
         python.close()
 
     watch = GitWatch(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.git_settings import mentions_places, named, parse
+from agentcli.homes import user_home
 from agentcli.runtime.folders import read_private
 
 _MOST_FILES = 50
@@ -31,7 +32,7 @@ def named_places(
 ) -> Places:
     """Of the files `settings` of a repository, and those of the person, as git reads them in the
     folder `root`."""
-    home = Path(environ.get("HOME") or Path.home())
+    home = user_home(environ)
     return _Search(root, home, writable).among([*settings, *_files_of_the_person(home, environ)])
 
 

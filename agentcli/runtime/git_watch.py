@@ -114,6 +114,8 @@ class GitWatch:
         is not `in_result`, an observation tells it."""
         if self._record is None:
             return ""
+        # Known on disk before the model is told anything: whatever kills us, what was there stays.
+        self._await_inventory()
         with shield():
             with self._lock:
                 stopped = self._besieged
@@ -145,8 +147,7 @@ class GitWatch:
         if self._record is None or not self._ran:
             return
         self._ran = False
-        if self._inventory is not None:
-            self._inventory.join()
+        self._await_inventory()
         with shield(), self._lock:
             self._look(self._record.seals)
             self._findings += self._search(self._record)
@@ -267,6 +268,10 @@ class GitWatch:
         with self._lock:
             record.old = found
             self._write()
+
+    def _await_inventory(self) -> None:
+        if self._inventory is not None:
+            self._inventory.join()
 
     # --- what is found --------------------------------------------------------------------------
 

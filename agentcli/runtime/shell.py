@@ -272,12 +272,17 @@ class Shell:
             self._first_notes += (f"ended with the shell: {', '.join(ended)}",)
         self._spawn()
 
-    def close(self) -> None:
-        """Kills the shell and all that it started."""
+    def end_all(self) -> None:
+        """Kills the shell and all that it started; the next command has a fresh one."""
         self._drop()
         processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
         for job in self._jobs.values():
             job.end_with_shell()
+
+    def close(self) -> None:
+        """Kills the shell and all that it started. It is not used again."""
+        self.end_all()
+        for job in self._jobs.values():
             job.close()
         remove_tree(self._job_folder)
 

@@ -303,6 +303,7 @@ def test_what_keeps_making_it_is_stopped(trapped, layer):
         Call("bash", {"command": "setsid bash loop.sh >/dev/null 2>&1 &"}),
         Call("bash", {"command": "bash loop.sh", "background": True}),
         Call("python", {"code": "while True: open('.git/commondir', 'w').write('x')"}),
+        Call("bash", {"command": "status", "job": "job-1"}),
         Call("bash", {"command": "echo still works"}),
     ]
     run = place.run([Reply("", calls), Reply("Done.")])
