@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.preloaded import SETTINGS, Preloaded, serves
 from tests.server import ModelServer
 
 LIMIT_S = 60
@@ -40,6 +41,8 @@ class Agent:
     home: Path
     workspace: Path
     env: dict[str, str] = field(default_factory=dict)
+    preloaded: bool = True
+    """As `tests.preloaded` starts it, where that can be; else by `command`."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,18 +62,16 @@ class Agent:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*self.command, *arguments],
-            cwd=cwd or self.workspace,
-            env=self.environment,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            timeout=LIMIT_S,
-        )
-        out, err = done.stdout.decode(), done.stderr.decode()
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+        source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        with self.start(*arguments, stdin=source, cwd=cwd or self.workspace) as process:
+            try:
+                out, err = process.communicate(stdin, timeout=LIMIT_S)
+            except BaseException:
+                process.kill()
+                raise
+        told = err.decode()
+        assert "Traceback" not in told, told
+        return subprocess.CompletedProcess(arguments, process.returncode, out.decode(), told)
 
     def measured(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, float]:
         """Exit code, what was told on stderr, and the most memory that the run took, in MB."""
@@ -92,11 +93,13 @@ class Agent:
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
+            "cwd": self.workspace,
+            "env": self.environment,
             **options,
         }
-        return subprocess.Popen(
-            [*self.command, *arguments], cwd=self.workspace, env=self.environment, **settings
-        )
+        if self.preloaded and serves(self.environment) and settings.keys() <= SETTINGS:
+            return Preloaded(list(arguments), **settings)
+        return subprocess.Popen([*self.command, *arguments], **settings)
 
     def use(self, server: ModelServer, model: str = MODELS["chat_completions"]) -> Agent:
         """Talk to `server` from now on."""

@@ -107,6 +107,15 @@ class Redactor:
                 text = pattern.sub(_masked, text)
         return text
 
+    def note(self, before: str, after: str) -> str:
+        """For a model that reads `after`, and might write what it reads: how many values of
+        `before` are masked in it; empty where none is."""
+        count = after.count(MASK) - before.count(MASK)
+        if count <= 0:
+            return ""
+        secrets = f"{count} secrets" if count > 1 else "1 secret"
+        return f"[{secrets} shown here as {MASK}: what this was read from is unchanged]"
+
     def settled(self, text: str) -> int:
         """How much of `text`, the newest part of a stream, can be masked and passed on: from there
         on a secret may have begun that what is still to come completes."""

@@ -23,6 +23,9 @@ class Redactor(Protocol):
         """How much of `text`, the newest part of a stream, can be masked and passed on; at the
         begin of a secret a few characters may be, as long as they stand before `text` next time."""
 
+    def note(self, before: str, after: str) -> str:
+        """For whom reads `after`: how much of `before` is masked in it; empty where nothing is."""
+
 
 class NoSecrets:
     """Masks nothing."""
@@ -32,6 +35,9 @@ class NoSecrets:
 
     def settled(self, text: str) -> int:
         return len(text)
+
+    def note(self, before: str, after: str) -> str:
+        return ""
 
 
 class HeldText:

@@ -230,6 +230,9 @@ class Session:
             stamped = event.model_copy(update={"id": event_id, "timestamp": now})
             data = event_to_dict(stamped)
             masked = self.redact(data)
+            if masked is not data and isinstance(event, Observation):
+                note = self.redact.note(event.content, masked.get("content", ""))
+                masked |= {"content": f"{masked['content']}\n{note}"} if note else {}
             body, exact = encode(masked)
             if masked is not data or not exact:
                 stored.append(event_from_dict(json.loads(body)))

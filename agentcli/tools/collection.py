@@ -204,7 +204,7 @@ def _sized(result: ToolResult) -> ToolResult:
     size = len(result.output)
     if size <= LONG_CHARS:
         return result
-    return replace(result, output=f"{result.output}\n[{size:,} characters]")
+    return replace(result, output=f"{result.output}\n[{size:,} characters above]")
 
 
 def _is_faulty(action: Action) -> bool:

@@ -16,10 +16,16 @@ from tests.attacks.raids import Arena, make_arena
 
 
 @pytest.fixture
-def arena() -> Iterator[Callable[..., Arena]]:
-    """`arena(layer, user)`: a home, a workspace and what is beside them."""
+def arena(request: pytest.FixtureRequest) -> Iterator[Callable[..., Arena]]:
+    """`arena(layer, user)`: a home, a workspace and what is beside them. The marker `own_start` is
+    for attacks on the process of the agent itself and on how it is started."""
+    preloaded = request.node.get_closest_marker("own_start") is None
     with ExitStack() as stack:
-        yield lambda layer, user="self": stack.enter_context(make_arena(layer, user))
+
+        def make(layer: str, user: str = "self") -> Arena:
+            return stack.enter_context(make_arena(layer, user, preloaded=preloaded))
+
+        yield make
 
 
 @pytest.fixture

@@ -50,19 +50,23 @@ USERS = ["self", *(["nobody"] if OTHER_PYTHON else [])]
 SIDES = [(layer, user) for layer in LAYERS for user in USERS]
 """Each layer that this machine has, as whoever runs the tests and, for root, as somebody without
 rights too."""
+LAYERS_ALONE = [(layer,) for layer in LAYERS]
 
 
-def in_turn(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrizes `layer`, `user` and `names`: the first case on every side, the others on one
-    after the other; with EVERY_SIDE in the environment each on all."""
+def in_turn(
+    names: str, cases: Iterable[Any], sides: Sequence[tuple[str, ...]] = SIDES
+) -> pytest.MarkDecorator:
+    """Parametrizes `layer`, `user` (unless `sides` have none) and `names`: the first case on every
+    side, the others on one after the other; with EVERY_SIDE in the environment each on all."""
     several = "," in names
-    sides = [
-        (layer, user, *(case if several else (case,)))
+    chosen = [
+        (*side, *(case if several else (case,)))
         for number, case in enumerate(cases)
-        for at, (layer, user) in enumerate(SIDES)
-        if number == 0 or at == number % len(SIDES) or "EVERY_SIDE" in os.environ
+        for at, side in enumerate(sides)
+        if number == 0 or at == number % len(sides) or "EVERY_SIDE" in os.environ
     ]
-    return pytest.mark.parametrize(("layer", "user", *names.split(", ")), sides)
+    columns = ("layer", "user")[: len(sides[0])]
+    return pytest.mark.parametrize((*columns, *names.split(", ")), chosen)
 
 
 @dataclass
@@ -70,6 +74,7 @@ class Attacked(Agent):
     """Runs `agent` as `user`; the state is an ordinary one in the home folder."""
 
     user: str = "self"
+    preloaded: bool = False
     started_with: Sequence[str] = ()
     """In place of this interpreter and the package."""
 
@@ -78,7 +83,9 @@ class Attacked(Agent):
         base = super().environment | {"HOME": str(self.home)}
         if self.user == "nobody":
             base |= {"PYTHONPATH": f"{_PACKAGES}:{_ROOT}", "PATH": os.defpath + ":/bin:/usr/bin"}
-        return {**base, "PYTHONDONTWRITEBYTECODE": "1", **self.env}
+        if not self.preloaded:
+            base["PYTHONDONTWRITEBYTECODE"] = "1"
+        return {**base, **self.env}
 
     @property
     def command(self) -> list[str]:
@@ -186,13 +193,15 @@ class Run:
 
 
 @contextmanager
-def make_arena(layer: str, user: str = "self") -> Iterator[Arena]:
+def make_arena(layer: str, user: str = "self", *, preloaded: bool = False) -> Iterator[Arena]:
     with tempfile.TemporaryDirectory(prefix="agent-attacks-", dir=_base()) as name:
         base = Path(name).resolve()
         base.chmod(0o755)
         for folder in ("home/.ssh", "home/.aws", "home/.config/agent", "outside"):
             (base / folder).mkdir(parents=True)
-        arena = Arena(base, Attacked(base / "home", base / "work", user=user), layer)
+        agent = Attacked(base / "home", base / "work", user=user)
+        agent.preloaded = preloaded and user == "self"
+        arena = Arena(base, agent, layer)
         (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
         (base / "home/.aws/credentials").write_text("the cloud key\n")
         for name in ("full", "movable", "removable"):

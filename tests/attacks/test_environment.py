@@ -14,6 +14,8 @@ from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
+pytestmark = pytest.mark.own_start
+
 SIDES = [*LAYERS, "none"]
 every_side = pytest.mark.parametrize("layer", SIDES)
 SECRETS = {

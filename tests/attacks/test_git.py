@@ -12,8 +12,8 @@ import pytest
 
 from agentcli import safe_git
 from agentcli.memory.knowledge import WorkspaceFacts
+from tests.attacks.raids import LAYERS_ALONE, in_turn
 from tests.conftest import git
-from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 HOOKS = (
@@ -284,8 +284,7 @@ LEADS = {
 }
 
 
-@pytest.mark.parametrize("lead", LEADS)
-@pytest.mark.parametrize("layer", [*LAYERS, "none"])
+@in_turn("lead", LEADS, [*LAYERS_ALONE, ("none",)])
 def test_a_repository_in_a_hidden_place_is_not_told(arena, layer, lead):
     """Its subjects are names of accounts, and whoever made the folder chose where it leads."""
     place = arena(layer)

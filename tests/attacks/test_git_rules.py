@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena, one_by_one
+from tests.attacks.raids import NOBODY, SIDES, Arena, in_turn, one_by_one
 from tests.conftest import LIMIT_S, git
 from tests.server import Call, ModelServer, Reply
 
@@ -184,11 +184,7 @@ def with_origin(place: Arena) -> Path:
     return origin
 
 
-KINDS = [(kind, layer, user) for kind in REACHES for layer, user in SIDES if user == "self"]
-KINDS += [("another address", layer, user) for layer, user in SIDES if user != "self"]
-
-
-@pytest.mark.parametrize(("kind", "layer", "user"), KINDS)
+@in_turn("kind", REACHES)
 def test_no_push_goes_to_a_place_of_the_models_making(arena, kind, layer, user):
     """Though its very words are allowed with all rights, and all pushes with the network."""
     place = arena(layer, user)

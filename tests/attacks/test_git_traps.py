@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena, Run
+from tests.attacks.raids import LAYERS_ALONE, NOBODY, SIDES, Arena, Run, in_turn
 from tests.runtime.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
@@ -168,8 +168,7 @@ def lay(place: Arena, script: str) -> Run:
     return run
 
 
-@every_layer
-@pytest.mark.parametrize("trap", TRAPS)
+@in_turn("trap", TRAPS, LAYERS_ALONE)
 def test_a_trap_for_the_persons_git_catches_nobody(trapped, layer, trap):
     place = trapped(layer)
     if trap == "folder_of_hooks_named_before":
@@ -205,8 +204,7 @@ def test_the_traps_are_real(trapped):
 # --- the file tools -----------------------------------------------------------------------------
 
 
-@every_layer
-@pytest.mark.parametrize(
+@in_turn(
     "path",
     [
         *(".git/commondir", ".git/hooks/pre-commit", ".git/config.worktree", ".git/COMMONDIR"),
@@ -224,6 +222,7 @@ def test_the_traps_are_real(trapped):
         ),
         *("named.inc", "linked/commondir", ".git/objects/../commondir"),
     ],
+    LAYERS_ALONE,
 )
 def test_the_file_tools_write_nothing_that_git_believes(trapped, layer, path):
     place = trapped(layer)

@@ -29,6 +29,8 @@ from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
+pytestmark = pytest.mark.own_start
+
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 every_side = pytest.mark.parametrize(("layer", "user"), SIDES)

@@ -6,10 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
-from tests.attacks.raids import Arena, make_repository
-from tests.runtime.sandboxes import LAYERS
+from tests.attacks.raids import LAYERS_ALONE, Arena, in_turn, make_repository
 from tests.server import Call, Reply
 
 LINKS = {
@@ -47,8 +44,7 @@ cat {home}/.ssh/* .git/hooks/*
 """
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("link", LINKS)
+@in_turn("link", LINKS, LAYERS_ALONE)
 def test_links_in_the_git_folder_open_nothing(arena, layer, link):
     place = arena(layer)
     other_repository(place)

@@ -13,6 +13,8 @@ from tests.attacks.raids import SIDES, Arena, one_by_one, raid_of
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
+pytestmark = pytest.mark.own_start
+
 every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 

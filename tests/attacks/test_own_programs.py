@@ -16,6 +16,8 @@ from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
+pytestmark = pytest.mark.own_start
+
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}

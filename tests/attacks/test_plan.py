@@ -11,6 +11,8 @@ from tests.attacks.raids import SIDES, Arena
 from tests.conftest import LIMIT_S
 from tests.server import Call, ModelServer, Reply
 
+pytestmark = pytest.mark.own_start
+
 every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 READS = (

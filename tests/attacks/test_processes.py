@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, USERS, Attacked
-from tests.runtime.sandboxes import LAYERS
+from tests.attacks.raids import LAYERS_ALONE, NOBODY, SIDES, USERS, Attacked, in_turn
 from tests.server import Call, Reply
+
+pytestmark = pytest.mark.own_start
 
 every_side = pytest.mark.parametrize(
     ("layer", "user"), [*SIDES, *(("none", user) for user in USERS)]
@@ -81,8 +82,7 @@ NUMBERS = ["0", "1", "-1", "2", "$PPID", "٣", "99999999999999999999", "9" * 500
 
 
 @can_be_alone
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:20] or "empty")
-@pytest.mark.parametrize("layer", [*LAYERS, "none"])
+@in_turn("number", NUMBERS, [*LAYERS_ALONE, ("none",)])
 def test_no_number_reaches_everyone_or_the_agent(arena, layer, number):
     place = arena(layer)
     place.agent = Alone(place.agent.home, place.agent.workspace)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 from tests.server import Call, Reply
+
+pytestmark = pytest.mark.own_start
 
 KEY = "sk-test-0123456789abcdef"
 """What `agent.use` sets; long and odd enough to be searched for everywhere."""

@@ -11,6 +11,8 @@ from tests.attacks.raids import Arena
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
+pytestmark = pytest.mark.own_start
+
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 LOADERS = """

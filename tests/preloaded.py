@@ -1,0 +1,188 @@
+"""`agent` as a fork of a process that has its modules loaded: the imports are most of a short run.
+
+From `main` on it is the program itself, in a process of its own with the environment, folder and
+streams it was started with. What the interpreter takes from its environment before the first line
+is not renewed, and `/proc` shows the environment of whoever loaded the modules: tests of those run
+`python -m agentcli`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+_LIBRARIES = (
+    *("openai", "openai.resources.responses", "openai.resources.chat"),
+    *("anthropic", "anthropic.resources.messages", "httpcore2", "truststore"),
+    *("genai_prices.data", "genai_prices.data_units", "jinja2", "yaml", "pexpect"),
+    *("prompt_toolkit.shortcuts", "rich.live", "rich.markdown", "rich.syntax", "rich.table"),
+    *("typer.main", "typer.rich_utils", "typer._adapters", "tree_sitter", "tree_sitter_bash"),
+)
+_READ_AT_START = ("PYTHON", "LD_", "LC_", "TZ", "MALLOC_", "SSL_")
+SETTINGS = {"stdin", "stdout", "stderr", "cwd", "env", "start_new_session"}
+"""What can be set for a process."""
+_HEAD = struct.Struct("=I")
+
+
+def serves(environ: Mapping[str, str]) -> bool:
+    """Whether nothing in `environ` is for the interpreter's own start."""
+    return environ.get("LANG") == "C.UTF-8" and not any(
+        name.startswith(_READ_AT_START) for name in environ
+    )
+
+
+class Preloaded(subprocess.Popen[bytes]):
+    """Started with the arguments of `agent` only; takes what `Popen` takes of streams, `cwd`,
+    `env` and `start_new_session`."""
+
+    _loader: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+    _status = -1
+
+    def _execute_child(  # type: ignore[override]
+        self,
+        args: list[str],
+        executable: None,
+        preexec_fn: None,
+        close_fds: bool,
+        pass_fds: tuple[int, ...],
+        cwd: str | os.PathLike[str],
+        env: dict[str, str],
+        startupinfo: None,
+        creationflags: int,
+        shell: bool,
+        *settings: Any,
+    ) -> None:
+        *ends, _restore_signals, _gid, _gids, _uid, _umask, own_session, _group = settings
+        read, _, _, written, _, errors = ends
+        streams = [end if end >= 0 else n for n, end in enumerate((read, written, errors))]
+        self._status, ended = os.pipe()
+        request = json.dumps([args, os.fspath(cwd), env, own_session]).encode()
+        control = self._connection()
+        socket.send_fds(control, [_HEAD.pack(len(request))], [*streams, ended])
+        control.sendall(request)
+        os.close(ended)
+        self.pid = _HEAD.unpack(control.recv(_HEAD.size, socket.MSG_WAITALL))[0]
+        self._child_created = True
+        self._close_pipe_fds(*ends)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        status = _HEAD.unpack(os.read(self._status, _HEAD.size))[0]
+        os.close(self._status)
+        return self.pid, status
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None and self._status >= 0:
+            with self._waitpid_lock:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+        return self.returncode
+
+    @classmethod
+    def _connection(cls) -> socket.socket:
+        if cls._loader is None:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.preloaded", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+                    stdin=subprocess.DEVNULL,
+                )
+            cls._loader = process, ours
+            atexit.register(process.kill)
+        return cls._loader[1]
+
+
+def _load() -> None:
+    import agentcli
+
+    for module in pkgutil.walk_packages(agentcli.__path__, "agentcli."):
+        if not module.name.endswith("__main__") and "demo.repository" not in module.name:
+            importlib.import_module(module.name)
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(control: socket.socket) -> None:
+    while True:
+        head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
+        if not head:
+            return
+        request = json.loads(control.recv(_HEAD.unpack(head)[0], socket.MSG_WAITALL))
+        if os.fork() == 0:
+            _supervise(control, descriptors, *request)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _supervise(
+    control: socket.socket, descriptors: list[int], args: list[str], cwd: str, *settings: Any
+) -> NoReturn:
+    """Tells how the program ended on the last one of `descriptors`."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        os.close(descriptors.pop())
+        _become(descriptors, args, cwd, *settings)
+    control.sendall(_HEAD.pack(pid))
+    for descriptor in descriptors[:-1]:
+        os.close(descriptor)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    os.write(descriptors[-1], _HEAD.pack(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
+def _become(
+    streams: list[int], args: list[str], cwd: str, env: dict[str, str], own_session: bool
+) -> NoReturn:
+    if own_session:
+        os.setsid()
+    for place, descriptor in enumerate(streams):
+        os.dup2(descriptor, place)
+    for descriptor in set(streams) - {0, 1, 2}:
+        os.close(descriptor)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = open(  # noqa: SIM115
+            number,
+            "w" if number else "r",
+            encoding="utf-8",
+            errors="backslashreplace" if number == 2 else "surrogateescape",
+            closefd=False,
+        )
+        if number:
+            stream.reconfigure(line_buffering=number == 2 or stream.isatty())
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.argv = ["agent", *args]
+    del sys.path[0]
+    from agentcli.cli.main import main
+
+    main()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _load()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
