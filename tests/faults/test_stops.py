@@ -20,7 +20,7 @@ HOURS_6 = timedelta(hours=6).total_seconds()
 def test_asked_to_stop_at_any_write_it_stops_and_can_go_on():
     writes = len(boundaries(API))
     faults = [
-        Fault(kind, at) for kind, at in zip(cycle(SIGNALS), range(0, writes, 9), strict=False)
+        Fault(kind, at) for kind, at in zip(cycle(SIGNALS), range(0, writes, 23), strict=False)
     ]
     found = at_once(lambda fault: signal_at(API, fault), faults)
     assert found.problems == []
