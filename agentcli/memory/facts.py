@@ -12,7 +12,7 @@ from threading import Thread
 
 from agentcli import safe_git
 from agentcli.memory.holdings import in_order
-from agentcli.memory.project_tools import missing_tools
+from agentcli.memory.project_tools import project_tools
 from agentcli.programs import find_on, find_program
 
 _GIT_LIMIT_S = 1.0
@@ -29,6 +29,7 @@ _TEST_SIGNS = (
     ("go.mod", "go test ./..."),
     ("pom.xml", "mvn test"),
     ("build.gradle", "gradle test"),
+    ("CMakeLists.txt", "ctest"),
     ("Makefile", "make test"),
 )
 
@@ -49,6 +50,7 @@ class WorkspaceFacts:
         self._environ = environ
         self._git = find_program("git")
         self._look: safe_git.Look | None = None
+        self._present: list[str] = []
         self._missing: list[str] = []
         self._asking = Thread(target=self._find_out, daemon=True)
         self._asking.start()
@@ -75,7 +77,8 @@ class WorkspaceFacts:
             how = "python -m unittest" if bare else tests
             yield f"- tests are likely run with: {how}"
         path = self._environ.get("PATH")
-        yield f"- on PATH: {' '.join(tool for tool in _TOOLS if find_on(tool, path))}"
+        usual = (tool for tool in _TOOLS if find_on(tool, path))
+        yield f"- on PATH: {' '.join(dict.fromkeys([*usual, *self._present]))}"
         if self._missing:
             yield f"- not installed: {', '.join(self._missing)}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
@@ -83,7 +86,7 @@ class WorkspaceFacts:
     def _find_out(self) -> None:
         folder = self._environment_folder()
         bin_folder = folder / "bin" if folder else None
-        self._missing = missing_tools(self._workspace, self._environ, bin_folder)
+        self._present, self._missing = project_tools(self._workspace, self._environ, bin_folder)
         if self._git is not None:
             self._look = safe_git.look(self._workspace, self._git, _GIT_LIMIT_S, self._may_read)
 

@@ -30,7 +30,7 @@ _BY_FILE = {
     "go.mod": ("go",),
     "Makefile": ("make",),
     "justfile": ("just",),
-    "CMakeLists.txt": ("cmake",),
+    "CMakeLists.txt": ("cmake", "ctest"),
     "pom.xml": ("mvn",),
     "build.gradle": ("gradle",),
     "Gemfile": ("bundle",),
@@ -39,24 +39,24 @@ _BY_FILE = {
 }
 
 
-def missing_tools(
+def project_tools(
     workspace: Path, environ: Mapping[str, str], bin_folder: Path | None
-) -> list[str]:
-    """Those that the files of `workspace` name and that neither stand in `bin_folder`, that of its
-    virtual environment, nor in node_modules, nor on the PATH of `environ`."""
+) -> tuple[list[str], list[str]]:
+    """Of those that the files of `workspace` name the ones on the PATH of `environ`, and the ones
+    that stand neither there nor in `bin_folder`, that of its virtual environment, nor in
+    node_modules."""
     names = dict.fromkeys(_named(workspace))
-    path = environ.get("PATH")
+    present = [name for name in names if find_on(name, environ.get("PATH"))]
     local = [folder for folder in (bin_folder, workspace / "node_modules/.bin") if folder]
-    found = [
+    missing = [
         name
         for name in names
-        if not find_on(name, path)
-        and not any(os.access(folder / name, os.X_OK) for folder in local)
+        if name not in present and not any(os.access(folder / name, os.X_OK) for folder in local)
     ]
     manifest = (workspace / "package.json").exists()
-    if manifest and "npm" not in found and not (workspace / "node_modules").exists():
-        found.append("npm packages (no node_modules)")
-    return found
+    if manifest and "npm" not in missing and not (workspace / "node_modules").exists():
+        missing.append("npm packages (no node_modules)")
+    return present, missing
 
 
 def _named(workspace: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ from agentcli.memory.facts import WorkspaceFacts
 from agentcli.memory.holdings import folded, in_order
 from agentcli.memory.instructions import find_instructions
 from agentcli.memory.outline import LONG_CHARS, in_short
-from agentcli.memory.project_tools import missing_tools
+from agentcli.memory.project_tools import project_tools
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def missing(place, **files):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     environ = {"PATH": str(place / "bin")}
-    return missing_tools(place / "work", environ, place / "work/.venv/bin")
+    return project_tools(place / "work", environ, place / "work/.venv/bin")[1]
 
 
 # --- what is missing ----------------------------------------------------------------------------
@@ -56,6 +56,14 @@ def test_what_a_file_of_the_project_needs_to_be_built_is_told(place):
     assert missing(place, **{"go.mod": "", "Cargo.toml": "", "Makefile": "all:"}) == [
         *("cargo", "make"),
     ]
+
+
+def test_what_it_needs_and_has_is_told_beside_the_usual_tools(place):
+    for name in ("make", "cmake", "ctest"):
+        program(place, name)
+    (place / "work/CMakeLists.txt").write_text("")
+    told = WorkspaceFacts(place / "work", {"PATH": str(place / "bin")}, lambda path: True).text()
+    assert "- tests are likely run with: ctest\n- on PATH: make cmake ctest\n" in told
 
 
 def test_packages_that_are_not_installed_are_told(place):
