@@ -68,17 +68,55 @@ def _runs(line: bytes) -> bool:
     return line.split(None, 1)[:1] in ([b"exec"], [b"x"])
 
 
+Stamp = tuple[int, int, int]
+"""Device, inode, and the time of the last change in ns."""
+
+
+def stamp(info: os.stat_result) -> Stamp:
+    return info.st_dev, info.st_ino, info.st_ctime_ns
+
+
+@dataclass
+class Inventory:
+    """`folders`: git folders; `fresh`: what in them was changed so shortly before that its time
+    could be one of after."""
+
+    folders: set[tuple[Path, Identity]] = field(default_factory=set)
+    fresh: set[Stamp] = field(default_factory=set)
+
+
+def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
+    """Of the repositories in `roots`, before commands run there."""
+    found = Inventory()
+    for path in (path for root in roots for path in repositories(root)):
+        with contextlib.suppress(OSError):
+            found.folders.add((path, identity(path.lstat())))
+        found.fresh |= set(_fresh(path, since_ns))
+    return found
+
+
+def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
+    names = [str(path)]
+    for folder, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if name not in DATA_FOLDERS]
+        names += [os.path.join(folder, name) for name in (*folders, *files)]  # noqa: PTH118
+    for name in names:
+        with contextlib.suppress(OSError):
+            info = os.lstat(name)
+            if info.st_ctime_ns >= since_ns:
+                yield stamp(info)
+
+
 @dataclass
 class Search:
     """`roots`: where commands could write; `since_ns`: when they began to; `sealed`: what is
-    watched, git folders and others; `old`: git folders that were there, untouched, when it began,
-    None where that is not known;
+    watched, git folders and others; `before`: what was there when they began;
     `todos`: what the lists of work ran before, by their paths."""
 
     roots: Sequence[Path]
     since_ns: int
     sealed: Collection[Path]
-    old: Collection[tuple[Path, Identity]] | None
+    before: Inventory
     todos: dict[str, list[bytes]]
     quarantine: Quarantine
     findings: list[Finding] = field(default_factory=list)
@@ -160,8 +198,7 @@ class Search:
     def _controls(self, path: Path, handle: int) -> None:
         top = os.fstat(handle)
         # Of what was there, and is not new in its place, the rest is the person's.
-        known = self.old is None or (path, identity(top)) in self.old
-        is_old = known or not self._is_new(top)
+        is_old = (path, identity(top)) in self.before.folders or not self._is_new(top)
         for name in _names(handle):
             info = os.stat(name, dir_fd=handle, follow_symlinks=False)
             if name == "hooks" and stat.S_ISDIR(info.st_mode):
@@ -186,7 +223,7 @@ class Search:
 
     def _is_new(self, info: os.stat_result) -> bool:
         """Made, changed or brought to its place since: this time nobody can choose."""
-        return info.st_ctime_ns >= self.since_ns
+        return info.st_ctime_ns >= self.since_ns and stamp(info) not in self.before.fresh
 
     def _common(self, path: Path, handle: int) -> None:
         text = b""

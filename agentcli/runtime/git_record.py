@@ -14,21 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentcli.runtime.git_made import Inventory
 from agentcli.runtime.git_seal import Seal
-from agentcli.runtime.quarantine import Identity, Known
+from agentcli.runtime.quarantine import Known
 
 _LARGEST = 50_000_000
 
 
 @dataclass
 class Record:
-    """`roots`, `since_ns`, `todos` and `old` are as for a `git_made.Search`."""
+    """`roots`, `since_ns`, `todos` and `before` are as for a `git_made.Search`."""
 
     roots: tuple[Path, ...]
     since_ns: int
     seals: list[Seal] = field(default_factory=list)
     todos: dict[str, list[bytes]] = field(default_factory=dict)
-    old: set[tuple[Path, Identity]] | None = None
+    before: Inventory = field(default_factory=Inventory)
 
 
 class RecordFile:
@@ -105,7 +106,8 @@ def _as_dict(record: Record) -> dict[str, Any]:
         "since_ns": record.since_ns,
         "seals": [_seal_as_dict(seal) for seal in record.seals],
         "todos": {path: list(map(_text, lines)) for path, lines in record.todos.items()},
-        "old": None if record.old is None else [[str(path), *id_] for path, id_ in record.old],
+        "folders": [[str(path), *id_] for path, id_ in record.before.folders],
+        "fresh": [list(each) for each in record.before.fresh],
     }
 
 
@@ -115,14 +117,11 @@ def _from_dict(found: dict[str, Any]) -> Record:
         since_ns=int(found["since_ns"]),
         seals=[_seal_from_dict(each) for each in found["seals"]],
         todos={path: list(map(_bytes, lines)) for path, lines in found["todos"].items()},
-        old=_old(found["old"]),
+        before=Inventory(
+            {(Path(path), (int(device), int(inode))) for path, device, inode in found["folders"]},
+            {(int(device), int(inode), int(ns)) for device, inode, ns in found["fresh"]},
+        ),
     )
-
-
-def _old(found: list[Any] | None) -> set[tuple[Path, Identity]] | None:
-    if found is None:
-        return None
-    return {(Path(path), (int(device), int(inode))) for path, device, inode in found}
 
 
 def _seal_as_dict(seal: Seal) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from agentcli.events.observations import SetAsideObservation
 from agentcli.git_layout import ASIDE, DATA_FOLDERS, GIT, INFO, MODULES, WORKTREES, is_daily_file
 from agentcli.interrupts import shield
 from agentcli.runtime.git_looking import Overfull
-from agentcli.runtime.git_made import Search, repositories, todos_of
+from agentcli.runtime.git_made import Search, inventory, todos_of
 from agentcli.runtime.git_record import Record, RecordFile, in_use, unfinished
 from agentcli.runtime.git_seal import Finding, Seal, why
 from agentcli.runtime.inotify import Inotify
@@ -82,7 +82,6 @@ class GitWatch:
         self._is_lenient = False
         self._ran = False
         self._messages: _Messages | None = None
-        self._inventory: threading.Thread | None = None
 
     def begin(self) -> None:
         """Commands are about to run: what is there now is what stays."""
@@ -104,18 +103,12 @@ class GitWatch:
             else:
                 self._messages.watch(self._record.seals, all_of_them=not self._mounted)
                 self._messages.start()
-        self._inventory = threading.Thread(
-            target=self._look_around, args=(self._record,), daemon=True
-        )
-        self._inventory.start()
 
     def check(self, *, in_result: bool = True) -> str:
         """Looks all through, after a command. What the model is to know of what was found; if it
         is not `in_result`, an observation tells it."""
         if self._record is None:
             return ""
-        # Known on disk before the model is told anything: whatever kills us, what was there stays.
-        self._await_inventory()
         with shield():
             with self._lock:
                 stopped = self._besieged
@@ -147,7 +140,6 @@ class GitWatch:
         if self._record is None or not self._ran:
             return
         self._ran = False
-        self._await_inventory()
         with shield(), self._lock:
             self._look(self._record.seals)
             self._findings += self._search(self._record)
@@ -247,6 +239,7 @@ class GitWatch:
             since_ns=since_ns,
             seals=seals,
             todos=todos_of(folders),
+            before=inventory(borders.writable, since_ns),
         )
 
     def _mounted_in(self, folder: Path) -> dict[str, Identity | None]:
@@ -255,23 +248,6 @@ class GitWatch:
             for path, id_ in self._mounted.items()
             if path.is_relative_to(folder) and path != folder
         }
-
-    def _look_around(self, record: Record) -> None:
-        """Which repositories lie deep in the workspace, where commands have not touched them."""
-        found = set()
-        for root in record.roots:
-            for path in repositories(root):
-                with contextlib.suppress(OSError):
-                    info = path.lstat()
-                    if info.st_ctime_ns < record.since_ns:
-                        found.add((path, identity(info)))
-        with self._lock:
-            record.old = found
-            self._write()
-
-    def _await_inventory(self) -> None:
-        if self._inventory is not None:
-            self._inventory.join()
 
     # --- what is found --------------------------------------------------------------------------
 
@@ -323,7 +299,7 @@ class GitWatch:
         sealed |= {seal.path / name for seal in record.seals for name in seal.names or ()}
         young = {seal.path / place for seal in record.seals for place in seal.folders} - sealed
         search = Search(
-            record.roots, record.since_ns, sealed, record.old, record.todos, self._quarantine
+            record.roots, record.since_ns, sealed, record.before, record.todos, self._quarantine
         )
         for path in sorted(young):
             search.git_folder(path)

@@ -165,6 +165,8 @@ class Trial:
                 {"root": str(self.sessions), "trace": str(trace), **asdict(disturbance)}
             )
         limit_s = disturbance.seconds if isinstance(disturbance, Delay) else LIMIT_S
+        # Whoever waits for a process to be stopped is its parent.
+        self.agent.preloaded = not isinstance(disturbance, InReply)
         self._process = self.agent.start(*arguments, start_new_session=True)
         try:
             out, err = self._process.communicate(timeout=limit_s)

@@ -53,7 +53,8 @@ def test_a_shell_that_was_just_started_is_used_by_the_next_command(shell: Shell,
     struck(Terminal)
     with pytest.raises(TurnInterrupted):
         shell.run("true")
-    [running] = processes.descendants(os.getpid())[:1]
+    mark = f"{processes.ENVIRONMENT_MARK}={shell.identity}"
+    [running] = processes.marked(mark)
     assert shell.run("echo on").output == "on\n"
     assert shell.run("true").pid == running.pid
 
