@@ -17,6 +17,7 @@ from agentcli.runtime.outputs import DISK_BYTES
 from agentcli.runtime.processes import ProcessHandle, ProcessStat
 
 _LADDER = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 1.0))
+_STRUCK = {128 + signum for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)}
 _CHUNK = 1 << 20
 
 
@@ -86,7 +87,9 @@ class Job:
             return False
         if self.process is not None:
             processes.end_tree(self.process, _LADDER[-1:])
-        self.over, self.exit_code = True, self._told()
+        told = self._told()
+        # Some jobs live long enough to say by which signal of the end they were struck.
+        self.over, self.exit_code = True, None if told in _STRUCK else told
         return self.exit_code is None
 
     def close(self) -> None:
