@@ -34,11 +34,6 @@ sys.exit(code)
 """Runs a command from a small process: the memory of what starts one counts as its own."""
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Twice what there are of processors: a test waits for `agent` more often than it works."""
-    return 2 * (os.cpu_count() or 1)
-
-
 @dataclass
 class Agent:
     """Runs `agent` in `workspace` with nothing of the real user's environment."""

@@ -21,7 +21,8 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 _LIBRARIES = (
     *("openai", "openai.resources.responses", "openai.resources.chat"),
@@ -31,9 +32,13 @@ _LIBRARIES = (
     *("typer.main", "typer.rich_utils", "typer._adapters", "tree_sitter", "tree_sitter_bash"),
 )
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "TZ", "MALLOC_", "SSL_")
-SETTINGS = {"stdin", "stdout", "stderr", "cwd", "env", "start_new_session"}
+SETTINGS = {
+    *("stdin", "stdout", "stderr", "cwd", "env", "start_new_session"),
+    *("executable", "user", "group", "extra_groups"),
+}
 """What can be set for a process."""
 _HEAD = struct.Struct("=I")
+_ROOT = str(Path(__file__).parents[1])
 
 
 def serves(environ: Mapping[str, str]) -> bool:
@@ -44,16 +49,17 @@ def serves(environ: Mapping[str, str]) -> bool:
 
 
 class Preloaded(subprocess.Popen[bytes]):
-    """Started with the arguments of `agent` only; takes what `Popen` takes of streams, `cwd`,
-    `env` and `start_new_session`."""
+    """Started with the arguments of `agent` only; takes of `Popen` what `SETTINGS` says.
+    `executable` is the interpreter."""
 
-    _loader: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+    _loaders: ClassVar[dict[int | None, socket.socket]] = {}
+    """By user."""
     _status = -1
 
     def _execute_child(  # type: ignore[override]
         self,
         args: list[str],
-        executable: None,
+        executable: str | None,
         preexec_fn: None,
         close_fds: bool,
         pass_fds: tuple[int, ...],
@@ -64,12 +70,15 @@ class Preloaded(subprocess.Popen[bytes]):
         shell: bool,
         *settings: Any,
     ) -> None:
-        *ends, _restore_signals, _gid, _gids, _uid, _umask, own_session, _group = settings
+        *ends, _restore_signals, gid, gids, uid, _umask, own_session, _group = settings
         read, _, _, written, _, errors = ends
         streams = [end if end >= 0 else n for n, end in enumerate((read, written, errors))]
         self._status, ended = os.pipe()
         request = json.dumps([args, os.fspath(cwd), env, own_session]).encode()
-        control = self._connection()
+        rights = {"user": uid, "group": gid, "extra_groups": gids}
+        if uid not in self._loaders:
+            self._loaders[uid] = _start_loader(executable or sys.executable, rights)
+        control = self._loaders[uid]
         socket.send_fds(control, [_HEAD.pack(len(request))], [*streams, ended])
         control.sendall(request)
         os.close(ended)
@@ -92,20 +101,24 @@ class Preloaded(subprocess.Popen[bytes]):
                     self._handle_exitstatus(status)
         return self.returncode
 
-    @classmethod
-    def _connection(cls) -> socket.socket:
-        if cls._loader is None:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.preloaded", str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
-                    stdin=subprocess.DEVNULL,
-                )
-            cls._loader = process, ours
-            atexit.register(process.kill)
-        return cls._loader[1]
+
+def _start_loader(interpreter: str, rights: dict[str, Any]) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    with theirs:
+        process = subprocess.Popen(
+            [interpreter, "-m", "tests.preloaded", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={
+                "PATH": os.environ["PATH"],
+                "LANG": "C.UTF-8",
+                "PYTHONPATH": ":".join([_ROOT, *packages]),
+            },
+            stdin=subprocess.DEVNULL,
+            **rights,
+        )
+    atexit.register(process.kill)
+    return ours
 
 
 def _load() -> None:
@@ -176,7 +189,7 @@ def _become(
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     sys.argv = ["agent", *args]
-    del sys.path[0]
+    sys.path = [path for path in sys.path if path != _ROOT]
     from agentcli.cli.main import main
 
     main()

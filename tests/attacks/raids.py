@@ -82,9 +82,11 @@ class Attacked(Agent):
     def environment(self) -> dict[str, str]:
         base = super().environment | {"HOME": str(self.home)}
         if self.user == "nobody":
-            base |= {"PYTHONPATH": f"{_PACKAGES}:{_ROOT}", "PATH": os.defpath + ":/bin:/usr/bin"}
+            base["PATH"] = os.defpath + ":/bin:/usr/bin"
         if not self.preloaded:
             base["PYTHONDONTWRITEBYTECODE"] = "1"
+            if self.user == "nobody":
+                base["PYTHONPATH"] = f"{_PACKAGES}:{_ROOT}"
         return {**base, **self.env}
 
     @property
@@ -98,6 +100,7 @@ class Attacked(Agent):
         rights: dict[str, object] = {}
         if self.user == "nobody":
             rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            rights |= {"executable": OTHER_PYTHON} if self.preloaded else {}
         return super().start(*arguments, **{**rights, **options})
 
 
@@ -200,7 +203,7 @@ def make_arena(layer: str, user: str = "self", *, preloaded: bool = False) -> It
         for folder in ("home/.ssh", "home/.aws", "home/.config/agent", "outside"):
             (base / folder).mkdir(parents=True)
         agent = Attacked(base / "home", base / "work", user=user)
-        agent.preloaded = preloaded and user == "self"
+        agent.preloaded = preloaded
         arena = Arena(base, agent, layer)
         (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
         (base / "home/.aws/credentials").write_text("the cloud key\n")
