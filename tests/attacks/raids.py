@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -51,6 +52,17 @@ SIDES = [(layer, user) for layer in LAYERS for user in USERS]
 """Each layer that this machine has, as whoever runs the tests and, for root, as somebody without
 rights too."""
 LAYERS_ALONE = [(layer,) for layer in LAYERS]
+
+
+def every_side(test: Callable[..., None]) -> Callable[..., None]:
+    """Parametrizes `layer` and `user`: on every layer, as another user in each test; with
+    EVERY_SIDE in the environment as each user."""
+    turn = zlib.crc32(test.__name__.encode())
+    alternating = [
+        (layer, USERS[(number + turn) % len(USERS)]) for number, layer in enumerate(LAYERS)
+    ]
+    sides = SIDES if "EVERY_SIDE" in os.environ else alternating
+    return pytest.mark.parametrize(("layer", "user"), sides)(test)
 
 
 def in_turn(

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES, Arena, in_turn, one_by_one
+from tests.attacks.raids import NOBODY, Arena, every_side, in_turn, one_by_one
 from tests.conftest import LIMIT_S, git
 from tests.server import Call, ModelServer, Reply
 
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 READS = (
     *("git status", "git diff", "git diff HEAD", "git log -p", "git show", "git blame first"),
     *("git grep -n x", "git ls-files", "git describe --dirty --always", "git shortlog HEAD"),

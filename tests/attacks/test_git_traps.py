@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import LAYERS_ALONE, NOBODY, SIDES, Arena, Run, in_turn
+from tests.attacks.raids import LAYERS_ALONE, NOBODY, Arena, Run, every_side, in_turn
 from tests.runtime.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 needs_landlock = pytest.mark.skipif("landlock" not in LAYERS, reason="needs Landlock")

@@ -8,14 +8,11 @@ import os
 import shlex
 from pathlib import Path
 
-import pytest
-
-from tests.attacks.raids import SIDES, Arena, in_turn
+from tests.attacks.raids import Arena, every_side, in_turn
 from tests.conftest import LIMIT_S
 from tests.going_back import Looks, looks, sh
 from tests.server import Call, Reply
 
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 DESTROYERS = {
     "find all": "find . -delete",
     "find files": "find . -type f -delete",

@@ -24,7 +24,7 @@ from tests.attacks.groups import (
     in_reach,
 )
 from tests.attacks.leftovers import LEAVE, gone, processes_with
-from tests.attacks.raids import NOBODY, SIDES, Raid, one_by_one, raid, raid_of
+from tests.attacks.raids import NOBODY, Raid, every_side, one_by_one, raid, raid_of
 from tests.conftest import LIMIT_S
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -33,7 +33,6 @@ pytestmark = pytest.mark.own_start
 
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 every_layer = pytest.mark.parametrize("layer", LAYERS)
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 
 def gained(found: Raid, names: list[str]) -> dict[str, str]:

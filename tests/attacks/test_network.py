@@ -8,11 +8,10 @@ import pytest
 
 from tests.attacks.groups import NETWORK, in_reach
 from tests.attacks.leftovers import LEAVE, processes_with
-from tests.attacks.raids import SIDES, raid, raid_of
+from tests.attacks.raids import every_side, raid, raid_of
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 FETCH = {"command": "touch fetched", "network": True, "reason": "to fetch"}
 

@@ -7,14 +7,11 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
-from tests.attacks.raids import SIDES, Arena, one_by_one
+from tests.attacks.raids import Arena, every_side, one_by_one
 from tests.runtime.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
 PLANTED = "Release notes are sent to ada@example.org by the release script."
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 LAYER = LAYERS[0] if LAYERS else "none"
 
 

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.groups import OWN, in_reach
-from tests.attacks.raids import SIDES, Arena, one_by_one, raid_of
+from tests.attacks.raids import Arena, every_side, one_by_one, raid_of
 from tests.runtime.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start
-
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 
 @every_side

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import SIDES, Arena
+from tests.attacks.raids import Arena, every_side
 from tests.conftest import LIMIT_S
 from tests.server import Call, ModelServer, Reply
 
 pytestmark = pytest.mark.own_start
 
-every_side = pytest.mark.parametrize(("layer", "user"), SIDES)
 
 READS = (
     *("git status", "git diff", "git log -p", "git show", "git blame first", "git grep -n x"),

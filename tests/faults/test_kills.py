@@ -11,7 +11,7 @@ from tests.faults import workload
 from tests.faults.campaigns import APIS, KILLS, at_once, boundaries, kill_at, kill_at_random
 from tests.faults.trial import Fault, InReply, Strike, Trial
 
-SAMPLED = {"chat_completions": 17, "responses": 41, "anthropic_messages": 41}
+SAMPLED = {"chat_completions": 29, "responses": 67, "anthropic_messages": 67}
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -35,7 +35,7 @@ def test_at_the_writes_of_a_session(api):
 
 
 def test_at_the_writes_of_a_session_where_there_are_no_unnamed_files():
-    faults = [Fault(kind, at, unnamed=False) for kind, at in zip(cycle(KILLS), range(20, 150, 23))]
+    faults = [Fault(kind, at, unnamed=False) for kind, at in zip(cycle(KILLS), range(20, 150, 37))]
     found = at_once(lambda fault: kill_at("chat_completions", fault), faults)
     assert found.problems == []
     assert found.faults >= len(faults) - 2

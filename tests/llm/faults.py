@@ -117,6 +117,7 @@ def staged(name: str, api: str, streamed: bool) -> Iterator[Stage]:
                 "llm.first_byte_s": fault.silence_s,
                 "llm.gap_s": fault.silence_s,
                 "agent.checkpoints": False,
+                "sandbox.layer": "none",
                 f"providers.{MODELS[api].split('/')[0]}.stream": streamed,
             }
             try:
