@@ -118,6 +118,7 @@ def staged(name: str, api: str, streamed: bool) -> Iterator[Stage]:
                 "llm.gap_s": fault.silence_s,
                 "agent.checkpoints": False,
                 "sandbox.layer": "none",
+                "agent.approval": "yolo",
                 f"providers.{MODELS[api].split('/')[0]}.stream": streamed,
             }
             try:
