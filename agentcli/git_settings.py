@@ -140,8 +140,8 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
 
 # --- what can run nothing -----------------------------------------------------------------------
 
-_HARMLESS = re.compile(
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
+_HARMLESS = (
+    r"(?s)core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
     r"|precomposeunicode|protect(?:ntfs|hfs)|autocrlf|eol|safecrlf|sparsecheckout(?:cone)?"
     r"|untrackedcache|splitindex|preloadindex|trustctime|checkstat|quotepath|abbrev|compression"
     r"|loosecompression|bigfilethreshold|whitespace|commitgraph|multipackindex|commentchar)"
@@ -157,11 +157,11 @@ _HARMLESS = re.compile(
     r"|maintenance\.(?:auto|strategy)|merge\.(?:conflictstyle|renames)|pull\.(?:rebase|ff)"
     r"|push\.(?:default|autosetupremote)|fetch\.(?:prune|prunetags)"
     r"|diff\.(?:renames|algorithm)|commit\.(?:verbose|cleanup)|log\.(?:date|decorate)|tag\.sort"
-    r"|rebase\.(?:autostash|autosquash|updaterefs|backend)",
-    re.DOTALL,
+    r"|rebase\.(?:autostash|autosquash|updaterefs|backend)"
 )
 """Names that git gives no power to, whatever their values. All others count as ones that may run a
-program, send work elsewhere or read settings from elsewhere."""
+program, send work elsewhere or read settings from elsewhere. Compiled when it is first needed,
+which is after the first request."""
 _URL = re.compile(r"(?:remote|submodule)\..*\.(?:url|pushurl)", re.DOTALL)
 _REMOTE_URL = re.compile(r"remote\..*\.(?:url|pushurl)", re.DOTALL)
 _PLAIN_URL = re.compile(r"(?:https?|ssh|git|file)://[^-]|(?![\w+.-]+:/)[./~\w]", re.ASCII)
@@ -183,7 +183,7 @@ _WORDS = {
 def is_harmless(setting: Setting) -> bool:
     """Whether anyone may give it to a repository: it runs nothing and reads no other file."""
     name, value = setting.name, setting.value or ""
-    if _HARMLESS.fullmatch(name):
+    if re.fullmatch(_HARMLESS, name):
         return True
     if _URL.fullmatch(name):
         return "::" not in value and _PLAIN_URL.match(value) is not None

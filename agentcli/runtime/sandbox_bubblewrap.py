@@ -108,7 +108,8 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     """The mounts in the order in which they must be made."""
     real = [_Mount(path, path, writable=True) for path in _present(borders.writable)]
     guarded = [path for path in _present(borders.protected) if path.parent.resolve() == path.parent]
-    fixed = _between(borders.writable, [*guarded, *_present(borders.hidden)])
+    present = _present(borders.hidden)
+    fixed = _between(borders.writable, [*guarded, *present])
     real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(borders.readable)]
     real += [_Mount(path, path, writable=True) for path in folders]
@@ -123,7 +124,7 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
         if _shows_real(path, shown):
             shown[path] = _Mount(path, path, writable=False)
     listening = listening_places(borders, _EMPTIED)
-    hidden = dict.fromkeys(_present(borders.hidden)) | dict.fromkeys(listening, _NOTHING)
+    hidden = dict.fromkeys(present) | dict.fromkeys(listening, _NOTHING)
     for path, instead in sorted(hidden.items(), key=lambda item: len(item[0].parts)):
         if path not in shown and _shows_real(path, shown):
             is_folder = path.is_dir()
@@ -187,14 +188,7 @@ def _emptied() -> Iterator[Path]:
 
 
 def _present(paths: Iterable[Path]) -> list[Path]:
-    found = []
-    for path in paths:
-        try:
-            path.lstat()
-        except OSError:
-            continue
-        found.append(path)
-    return found
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _make_protectable(path: Path) -> None:
