@@ -124,6 +124,11 @@ class Borders:
         return _names((*self.mounts.values(), *opened))
 
 
+LARGEST_KEPT = 50_000_000
+"""Bytes of a file that checkpoints hold. Sources are smaller; a disk full of versions of one data
+file helps nobody."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """What checkpoints hold: all that is below `root` but for what was `left_out` when the agent

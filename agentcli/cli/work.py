@@ -40,6 +40,8 @@ from agentcli.workbench import Workbench
 OutputFormat = Literal["text", "json", "stream-json"]
 
 
+_OBJECTS_OF_STEPS = 5_000
+"""After so many new ones Python looks for cycles among the young."""
 _kept_to_the_end: list[object] = []
 """Taking a long session's events apart would take longer than all else at the end of a run; the
 process ends with them in place."""
@@ -247,6 +249,7 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
     _kept_to_the_end.append(bench)
     # What is loaded by now stays: no search for cycles needs to go through it again.
     gc.freeze()
+    gc.set_threshold(_OBJECTS_OF_STEPS, *gc.get_threshold()[1:])
     how = "failed"
     try:
         outcome.begin()

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from agentcli import programs
-from agentcli.borders import Kept
+from agentcli.borders import LARGEST_KEPT, Kept
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
-from agentcli.runtime.snapshot_limits import LARGEST_FILE
 from agentcli.runtime.written_places import written_places
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Checkpointer:
             if self._kept is None:
                 assert self._checkpoints is not None
                 left_out = self._checkpoints.left_out(self._first.tree)
-                self._kept = Kept(self._checkpoints.root, left_out, LARGEST_FILE)
+                self._kept = Kept(self._checkpoints.root, left_out, LARGEST_KEPT)
         except SessionError as error:
             return Kept(Path(), failure=error.message)
         return replace(self._kept, failure=self._failure) if self._failure else self._kept

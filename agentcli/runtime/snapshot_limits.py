@@ -10,8 +10,6 @@ from agentcli.runtime.snapshot_git import CheckpointError, Git, has_git
 from agentcli.runtime.snapshot_scan import REPOSITORY, Facts
 from agentcli.runtime.snapshot_trees import with_parents
 
-LARGEST_FILE = 50_000_000
-"""Sources are smaller; a disk full of versions of one data file helps nobody."""
 IGNORED_FILES = 5_000
 IGNORED_BYTES = 200_000_000
 """An ignored folder up to this size is worth its snapshot: `.env`, settings, a small build."""

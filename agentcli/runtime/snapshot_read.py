@@ -8,10 +8,10 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from agentcli.borders import LARGEST_KEPT
 from agentcli.runtime.beneath import Beneath
 from agentcli.runtime.names import size_text
 from agentcli.runtime.snapshot_kept import KeptFiles, is_whole
-from agentcli.runtime.snapshot_limits import LARGEST_FILE
 from agentcli.runtime.snapshot_objects import ObjectStore
 from agentcli.runtime.snapshot_paths import is_object, is_pack, repository_of
 from agentcli.runtime.snapshot_place import Place
@@ -80,7 +80,7 @@ class Reader:
             if not stat.S_ISREG(now.st_mode):
                 return None
             in_git = repository_of(facts.path) is not None
-            is_large = now.st_size > LARGEST_FILE
+            is_large = now.st_size > LARGEST_KEPT
             if in_git and (is_pack(facts.path) or (is_large and is_object(facts.path))):
                 if (name := self._kept.keep(file, facts.path)) is not None:
                     return Entry(KEPT | now.st_mode & 0o777, name)
