@@ -40,8 +40,8 @@ from agentcli.workbench import Workbench
 OutputFormat = Literal["text", "json", "stream-json"]
 
 
-_OBJECTS_OF_STEPS = 5_000
-"""After so many new ones Python looks for cycles among the young."""
+_OBJECTS_OF_STEPS = 700
+"""After so many new ones Python looks for cycles among the young: its default again."""
 _kept_to_the_end: list[object] = []
 """Taking a long session's events apart would take longer than all else at the end of a run; the
 process ends with them in place."""

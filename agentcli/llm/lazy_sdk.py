@@ -8,7 +8,6 @@ module alone, as PEP 810's lazy imports would. Modules that are not packages loa
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.machinery
 import re
@@ -96,11 +95,4 @@ def lazily(package: str) -> Iterator[None]:
     """Within it, `import package` is lazy as told above; later imports below `package` too."""
     if package not in sys.modules:
         sys.meta_path.insert(0, _LazyFinder(package))
-    # As at the start of the program: modules make no cycles that would ever be free.
-    searches = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if searches:
-            gc.enable()
+    yield
