@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from pathlib import Path
 from typing import BinaryIO, Self
 
 from agentcli.borders import LARGEST_KEPT
@@ -14,7 +13,7 @@ from agentcli.runtime.names import size_text
 from agentcli.runtime.snapshot_kept import KeptFiles, is_whole
 from agentcli.runtime.snapshot_objects import ObjectStore
 from agentcli.runtime.snapshot_paths import is_object, is_pack, repository_of
-from agentcli.runtime.snapshot_place import Place
+from agentcli.runtime.snapshot_place import Place, is_common
 from agentcli.runtime.snapshot_scan import Facts
 from agentcli.runtime.snapshot_state import Known
 from agentcli.runtime.snapshot_trees import KEPT, Entry, FolderChange, entry_mode
@@ -34,7 +33,8 @@ class Reader:
         self._place = place
         self._objects = objects
         self._kept = kept
-        self._tops: dict[Path, Beneath] = {}
+        self._tops: dict[bool, Beneath] = {}
+        """By whether it is the git folder that lies elsewhere."""
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +97,7 @@ class Reader:
         return open(beneath.open(inner, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _beneath(self, path: bytes) -> tuple[Beneath, bytes]:
-        top, inner = self._place.top(path)
-        if top not in self._tops:
-            self._tops[top] = Beneath(top)
-        return self._tops[top], inner
+        elsewhere = self._place.common is not None and is_common(path)
+        if elsewhere not in self._tops:
+            self._tops[elsewhere] = Beneath(self._place.top(path)[0])
+        return self._tops[elsewhere], path[2:] if elsewhere else path
