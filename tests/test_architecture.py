@@ -54,7 +54,7 @@ HOMES = {
     "pickle": {"sessions/state.py"},
     "genai_prices": {"llm/catalog.py"},
     "jinja2": {"agent/prompts/__init__.py"},
-    "yaml": {"memory/front_matter.py"},
+    "yaml": {"knowledge/front_matter.py"},
 }
 
 
@@ -95,7 +95,7 @@ def test_heavy_modules_have_one_home(path):
             assert {str(relative), relative.parts[0]} & homes, f"{relative} imports {module}"
 
 
-INSIDE_A_SANDBOX = {"runtime/sandbox_probe_driver.py", "runtime/python_driver.py"}
+INSIDE_A_SANDBOX = {"sandbox/probe_driver.py", "shell/python_driver.py"}
 STARTERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 BY_NAME = {"system", "popen", "execlp", "execvp", "execvpe", "execlpe", "spawnlp", "spawnvp"}
 
@@ -132,7 +132,7 @@ def test_programs_are_found_in_one_place_and_started_by_their_path(path):
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_persons_environment_is_asked_for_by_its_name(path):
     """`os.environ` is this process's own, without what leads to where commands can write."""
-    if path.relative_to(ROOT).parts[0] in ("cli", "wiring.py", "safety.py"):
+    if path.relative_to(ROOT).parts[0] in ("cli", "app/agent_builder.py", "app/sandbox.py"):
         own = path.name == "doctor.py"
         assert own or "os.environ" not in path.read_text()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.programs import Places, find_on, find_program, installed_in, trimmed
+from agentcli.system.programs import Places, find_on, find_program, installed_in, trimmed
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from agentcli.agent.agent import Agent, Ending, TurnResult
-from agentcli.agent.asking import ask
+from agentcli.agent.approval_denied import for_want_of_approval
 from agentcli.agent.authorise import Permits, batches
-from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
-from agentcli.agent.making_room import hear, make_room
+from agentcli.agent.compaction import hear, make_room
+from agentcli.agent.execute import account_for_rest, carry_out, keep_at_end
+from agentcli.agent.limit_summary import go_on, sum_up
+from agentcli.agent.model_call import ask
 from agentcli.agent.replies import last_answer, verdict
 from agentcli.agent.stuck import check
-from agentcli.agent.summing_up import go_on, sum_up
-from agentcli.agent.unattended import for_want_of_approval
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session

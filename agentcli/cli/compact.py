@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.session_common import Json, Session, here, home, working
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
-    from agentcli.condensing import Compaction
+    from agentcli.app.memory import Compaction
 
 
 def compact(
@@ -32,10 +32,10 @@ def compact(
     All but the newest two steps. Nothing is deleted: the session shows everything as before, and
     the model can recall it.
     """
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.condensing import compact as compact_session
-    from agentcli.sessions.finder import find, state_of
-    from agentcli.wiring import Wiring
+    from agentcli.app.agent_builder import Wiring
+    from agentcli.app.memory import compact as compact_session
+    from agentcli.app.trust import load_with_trust
+    from agentcli.sessions.search.finder import find, state_of
 
     folder = find(home(), session)
     workspace = Path(state_of(folder).workspace)

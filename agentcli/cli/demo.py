@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from agentcli.app.agent_builder import Wiring
+    from agentcli.app.open_session import Workbench
     from agentcli.cli.work import Outcome
-    from agentcli.wiring import Wiring
-    from agentcli.workbench import Workbench
 
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
@@ -67,7 +67,7 @@ def demo(
 
 class _Demo:
     def workspace(self, folder: str | None) -> Path:
-        from agentcli.wiring import resolve_workspace
+        from agentcli.app.agent_builder import resolve_workspace
 
         return resolve_workspace(folder)
 
@@ -103,7 +103,7 @@ def _make_repository(folder: Path | None) -> Path:
 
 def _git() -> str:
     from agentcli.errors import ConfigError
-    from agentcli.programs import find_program
+    from agentcli.system.programs import find_program
 
     git = find_program("git")
     if git is None:

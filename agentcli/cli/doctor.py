@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentcli.programs import distrusted, find_program, person_environ, trimmed
+from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
-    from agentcli.runtime.sandbox import Sandbox
-    from agentcli.wiring import Wiring
+    from agentcli.app.agent_builder import Wiring
+    from agentcli.sandbox.choosing import Sandbox
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
@@ -52,8 +52,8 @@ def doctor(
 ) -> int:
     """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
     missing. Whether an account has credit only --ask tells for sure."""
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.wiring import Wiring, resolve_workspace
+    from agentcli.app.agent_builder import Wiring, resolve_workspace
+    from agentcli.app.trust import load_with_trust
 
     workspace = resolve_workspace(None)
     environ = person_environ()
@@ -128,9 +128,9 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
 
 def _shell(wiring: Wiring) -> Check:
     """Whether the bash tool's shell starts, keeps its state and has no keys."""
-    from agentcli.runtime.environment import command_environment
-    from agentcli.runtime.outputs import OutputFolder
-    from agentcli.runtime.shell import Shell
+    from agentcli.sandbox.environment import command_environment
+    from agentcli.shell.outputs import OutputFolder
+    from agentcli.shell.shell import Shell
 
     hidden = wiring.registry().key_variables()
     with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
@@ -169,10 +169,10 @@ def _shell(wiring: Wiring) -> Check:
 def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
     """Which layer contains commands, why no stronger one, and what it lets through when tried in a
     folder in `place`, or in that for temporary files. Raises OSError when there is no such room."""
-    from agentcli.config import user_file
+    from agentcli.app.config import user_file
     from agentcli.errors import ConfigError
-    from agentcli.runtime.borders import find_borders
-    from agentcli.runtime.sandbox import choose_sandbox
+    from agentcli.sandbox.choosing import choose_sandbox
+    from agentcli.sandbox.scope_finder import find_borders
 
     settings = wiring.settings.sandbox
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
@@ -202,7 +202,7 @@ def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
 
 def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
     """With the network shut off, whatever the settings say: that is what is known of a layer."""
-    from agentcli.runtime.sandbox_probes import ATTACKS, probe, surprises
+    from agentcli.sandbox.probes import ATTACKS, probe, surprises
 
     try:
         found = probe(replace(sandbox, network=False), folder)
@@ -218,7 +218,7 @@ def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
 
 
 def _settings_files(wiring: Wiring) -> str:
-    from agentcli.config import MANAGED_FILE, PROJECT_FILE, user_file
+    from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
 
     files = [MANAGED_FILE, user_file(wiring.environ), wiring.workspace / PROJECT_FILE]
     found = [str(path) for path in files if path.exists()]

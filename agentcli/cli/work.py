@@ -14,28 +14,29 @@ from typing import Any, Literal, Protocol
 from agentcli import interrupts
 from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
+from agentcli.app.agent_builder import Wiring
+from agentcli.app.config import parse_assignment
+from agentcli.app.open_session import Workbench
+from agentcli.app.trust import Loaded, load_with_trust
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.complaints import complain, internal_error
 from agentcli.cli.session_common import tidy
-from agentcli.cli.trust import Loaded, ask_trust, load_with_trust
-from agentcli.config import parse_assignment
+from agentcli.cli.trust import ask_trust
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.progress import Notice
-from agentcli.programs import person_environ
-from agentcli.runtime.checkpointer import checkpoints_of
-from agentcli.runtime.names import is_generated
-from agentcli.sessions.facts import Facts, FactsCounter
+from agentcli.files.names import is_generated
 from agentcli.sessions.held_text import NoSecrets
+from agentcli.sessions.search.session_facts import Facts, FactsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
+from agentcli.system.programs import person_environ
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.held_back import HeldBack
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
-from agentcli.wiring import Wiring
-from agentcli.workbench import Workbench
 
 OutputFormat = Literal["text", "json", "stream-json"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.own_files import locked, replace_file
+from agentcli.files.own_files import locked, replace_file
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"

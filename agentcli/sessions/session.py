@@ -36,7 +36,7 @@ from agentcli.sessions import inbox
 from agentcli.sessions.held_text import HeldText, NoSecrets, Redactor
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
-from agentcli.sessions.ownership import require_own, require_safe_place
+from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
     awaits_approval,

@@ -16,11 +16,11 @@ from typing import BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.programs import find_program
-from agentcli.runtime.files import MAX_FILE_BYTES, FileLedger, decode, os_errors_told
-from agentcli.runtime.matching import Matcher
-from agentcli.runtime.ripgrep import PatternError, Ripgrep
-from agentcli.runtime.walk import Folder, Glob, folders, no_such_file, walk
+from agentcli.files.matching import Matcher
+from agentcli.files.ripgrep import PatternError, Ripgrep
+from agentcli.files.tracking import MAX_FILE_BYTES, FileLedger, decode, os_errors_told
+from agentcli.files.walking import Folder, Glob, folders, no_such_file, walk
+from agentcli.system.programs import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 

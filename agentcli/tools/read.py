@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
-from agentcli.runtime.files import (
+from agentcli.files.images import ImageFault, data_url, kind_of
+from agentcli.files.tracking import (
     MAX_FILE_BYTES,
     Entry,
     FileLedger,
@@ -30,8 +31,7 @@ from agentcli.runtime.files import (
     size_text,
     text_file,
 )
-from agentcli.runtime.images import ImageFault, data_url, kind_of
-from agentcli.runtime.walk import no_such_file
+from agentcli.files.walking import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_LINES = 2000

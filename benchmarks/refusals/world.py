@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.config import load_settings
+from agentcli.app.agent_builder import Wiring
+from agentcli.app.config import load_settings
+from agentcli.app.open_session import Workbench
 from agentcli.events import Action, Observation
 from agentcli.events.observations import DecisionObservation
 from agentcli.messages import ToolCall
-from agentcli.wiring import Wiring
-from agentcli.workbench import Workbench
 from benchmarks.refusals.corpus import Sample
 
 SECRET = "canary-7f3a91c2-secret"

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
-from agentcli.runtime.files import FileLedger
-from agentcli.runtime.opening import open_file
+from agentcli.files.access_scope import Borders
+from agentcli.files.opening import open_file
+from agentcli.files.tracking import FileLedger
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from socket import socket
 
 from agentcli.agent.loop import run_turn
-from agentcli.config import load_settings
+from agentcli.app.agent_builder import Wiring
+from agentcli.app.config import load_settings
 from agentcli.events import Event, Progress
-from agentcli.wiring import Wiring
 from tests.conftest import MODELS
 from tests.server import Entry, ModelServer, Recorded, Reply, Step
 from tests.server.plan import DONE, KEY, PLAN, RETRIES, Completes, Fails, Fault, Scene

@@ -7,14 +7,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.borders import Borders
 from agentcli.errors import ConfigError
-from agentcli.runtime.borders import find_borders
-from agentcli.runtime.command_result import CommandResult
-from agentcli.runtime.environment import command_environment
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.sandbox import Sandbox, choose_sandbox
-from agentcli.runtime.shell import Shell
+from agentcli.files.access_scope import Borders
+from agentcli.sandbox.choosing import Sandbox, choose_sandbox
+from agentcli.sandbox.environment import command_environment
+from agentcli.sandbox.scope_finder import find_borders
+from agentcli.shell.command_result import CommandResult
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.shell import Shell
 
 _ANYWHERE = Borders(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
 GIT = (

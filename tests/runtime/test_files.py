@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events import event_from_dict, event_to_dict
 from agentcli.events.observations import (
@@ -18,7 +17,8 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.runtime.files import (
+from agentcli.files.access_scope import Borders
+from agentcli.files.tracking import (
     FileLedger,
     digest,
     display_path,

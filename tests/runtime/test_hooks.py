@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
-from agentcli.runtime.hooks import HookRun, HookRunner
-from agentcli.runtime.sandbox import choose_sandbox
+from agentcli.files.access_scope import Borders
+from agentcli.hooks.runner import HookRun, HookRunner
+from agentcli.sandbox.choosing import choose_sandbox
 from tests.runtime.sandboxes import LAYERS
 
 

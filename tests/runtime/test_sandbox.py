@@ -16,11 +16,14 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.runtime import listeners, processes, sandbox_bubblewrap, sandbox_landlock
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.sandbox import choose_sandbox
-from agentcli.runtime.sandbox_probes import expected, probe, surprises
+from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
+from agentcli.sandbox import landlock as sandbox_landlock
+from agentcli.sandbox import listeners
+from agentcli.sandbox.choosing import choose_sandbox
+from agentcli.sandbox.probes import expected, probe, surprises
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.system import processes
 from tests.runtime.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
 from tests.runtime.shells import sound, until
 
@@ -71,15 +74,21 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     ours = Path(__file__).parents[2] / "agentcli"
     shutil.copytree(ours / "runtime", folder / "agentcli/runtime")
     for name in (
-        *("__init__.py", "borders.py", "errors.py", "programs.py", "secret_variables.py"),
-        *("git_layout.py", "git_settings.py"),
+        *(
+            "__init__.py",
+            "files/access_scope.py",
+            "errors.py",
+            "system/programs.py",
+            "security/secret_variables.py",
+        ),
+        *("files/git_layout.py", "git/config_files.py"),
     ):
         shutil.copy(ours / name, folder / "agentcli")
     program = (
         "import json; from pathlib import Path\n"
-        "from agentcli.borders import Borders\n"
-        "from agentcli.runtime.sandbox import choose_sandbox\n"
-        "from agentcli.runtime.sandbox_probes import probe, surprises\n"
+        "from agentcli.files.access_scope import Borders\n"
+        "from agentcli.sandbox.choosing import choose_sandbox\n"
+        "from agentcli.sandbox.probes import probe, surprises\n"
         f"here = Path({str(folder)!r}); layer = {layer!r}\n"
         "borders = Borders(here, here, (here,), mounts={Path('/tmp'): here})\n"
         "sandbox = choose_sandbox(layer, borders, network=False, cache=here)\n"
@@ -233,7 +242,7 @@ def test_home_as_workspace_keeps_its_secrets_and_our_settings(place, tmp_path):
 
 @has_bubblewrap
 def test_settings_that_do_not_exist_yet_cannot_be_planted(tmp_path):
-    from agentcli.runtime.borders import find_borders
+    from agentcli.sandbox.scope_finder import find_borders
 
     home = tmp_path / "home"
     own = home / ".config/agent"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
-from agentcli.runtime.borders import find_borders
-from agentcli.runtime.sandbox import Sandbox
-from agentcli.runtime.sandbox_hints import refused_by_sandbox
-from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
-from agentcli.runtime.sandbox_seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.files.access_scope import Borders
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.hints import refused_by_sandbox
+from agentcli.sandbox.scope_finder import find_borders
+from agentcli.sandbox.seatbelt import seatbelt_profile
+from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
 from tests.runtime.sandboxes import git, make_repository
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)

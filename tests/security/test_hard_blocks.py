@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
@@ -19,7 +18,8 @@ from agentcli.events.actions import (
     MCPAction,
     ToolCallAction,
 )
-from agentcli.security.hard_blocks import HardBlocks
+from agentcli.files.access_scope import Borders
+from agentcli.security.policy.hard_blocks import HardBlocks
 
 
 @pytest.fixture(scope="module")

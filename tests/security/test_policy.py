@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders, Kept
 from agentcli.errors import ToolError
 from agentcli.events.actions import (
     BrowseURLAction,
@@ -21,8 +20,9 @@ from agentcli.events.actions import (
     SearchAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.policy import Policy
-from agentcli.security.rules import parse_grants, parse_rule
+from agentcli.files.access_scope import Borders, Kept
+from agentcli.security.policy.policy import Policy
+from agentcli.security.policy.rules import parse_grants, parse_rule
 
 EFFECTS = {
     "run": "execute",

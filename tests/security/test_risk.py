@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.events.actions import (
     AgentFinishAction,
     CmdRunAction,
@@ -16,7 +15,8 @@ from agentcli.events.actions import (
     SearchAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.risk import rate_by_rules
+from agentcli.files.access_scope import Borders
+from agentcli.security.risk.rating import rate_by_rules
 
 
 @pytest.fixture(scope="module")

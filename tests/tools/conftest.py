@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.runtime.files import FileLedger
+from agentcli.files.tracking import FileLedger
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 
 

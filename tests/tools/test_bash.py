@@ -8,11 +8,11 @@ import re
 import pytest
 
 from agentcli.events.base import Risk
+from agentcli.files.tracking import FileLedger
 from agentcli.messages import ToolCall
-from agentcli.runtime.files import FileLedger
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 from tests.runtime.sandboxes import LAYERS, make_place

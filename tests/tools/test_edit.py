@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation, FileReadObservation
-from agentcli.runtime.files import FileLedger
+from agentcli.files.tracking import FileLedger
 from agentcli.tools.edit import TOOL
 from agentcli.tools.read import TOOL as READ
 from agentcli.tools.write import TOOL as WRITE

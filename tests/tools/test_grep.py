@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.runtime.files import FileLedger
+from agentcli.files.access_scope import Borders
+from agentcli.files.tracking import FileLedger
 from agentcli.tools.grep import TOOL
 
 
