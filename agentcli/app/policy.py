@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentcli.git.reading_risks import GitFacts
     from agentcli.sandbox.choosing import Sandbox
     from agentcli.security.policy.policy import Policy
-    from agentcli.security.policy.rules import Decision, Rule
+    from agentcli.security.policy.rule import Decision, Rule
     from agentcli.security.policy.saved_rules import SavedRules
     from agentcli.settings import Settings
     from agentcli.tools.base import ToolContext

@@ -13,7 +13,7 @@ from agentcli.cli.session_common import Json, Session, here, home, working
 from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
-    from agentcli.app.memory import Compaction
+    from agentcli.app.compact import Compaction
 
 
 def compact(
@@ -33,7 +33,7 @@ def compact(
     the model can recall it.
     """
     from agentcli.app.agent_builder import Wiring
-    from agentcli.app.memory import compact as compact_session
+    from agentcli.app.compact import compact as compact_session
     from agentcli.app.trust import load_with_trust
     from agentcli.sessions.search.finder import find, state_of
 

@@ -17,7 +17,7 @@ from agentcli.cli.session_common import Json, here, home
 if TYPE_CHECKING:
     from agentcli.events import Action, Event
     from agentcli.security.policy.policy import Policy
-    from agentcli.security.policy.rules import Rule
+    from agentcli.security.policy.rule import Rule
 
 app = typer.Typer(
     help="Rules: try them on past sessions, or have some suggested.", no_args_is_help=True

@@ -7,10 +7,6 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from agentcli.sandbox.choosing import Sandbox
 
 _REMOVAL_S = 10.0
 """Whoever is still alive there could go on filling it for ever."""
@@ -103,13 +99,3 @@ def _move_up(name: str, top: int) -> bool:
     finally:
         os.close(inner)
     return done
-
-
-def existing_folder(folder: str, sandbox: Sandbox | None = None) -> str:
-    """`folder`, as commands in the sandbox see it, or the nearest one above it if it is gone."""
-    path = Path(folder)
-    for place in (path, *path.parents):
-        real = place if sandbox is None else sandbox.real_path(str(place))
-        if real.is_dir():
-            return str(place)
-    return "/"

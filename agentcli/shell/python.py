@@ -15,7 +15,6 @@ from pathlib import Path
 from agentcli.files.images import ImageFault, data_url
 from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.files.private import (
-    existing_folder,
     private_folder,
     read_private,
     write_private,
@@ -23,6 +22,7 @@ from agentcli.files.private import (
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox, SpawnOptions
 from agentcli.shell.exchange import Exchange, Outcome, stop
+from agentcli.shell.folders import existing_folder
 from agentcli.shell.output import Capture, Live, clean, replace_surrogates
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.terminal import Terminal

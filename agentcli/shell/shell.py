@@ -11,7 +11,6 @@ from pathlib import Path
 
 from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.files.private import (
-    existing_folder,
     private_folder,
     remove_tree,
     reserve,
@@ -23,6 +22,7 @@ from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.folders import existing_folder
 from agentcli.shell.jobs import Job, begin_job
 from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean, replace_surrogates
 from agentcli.shell.outputs import DISK_BYTES, OutputFolder

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
 from agentcli.security.commands.known_commands import known_command
@@ -30,9 +29,7 @@ from agentcli.security.commands.wrappers import (
     command_name,
     is_of_the_system,
 )
-
-if TYPE_CHECKING:
-    from agentcli.security.policy.rules import Rule
+from agentcli.security.policy.rule import Rule
 
 _HIDES_NOTHING = {FOREIGN_CODE, SOURCED, CHANGES_MEANING, FUNCTION, ARITHMETIC}
 """Reasons why a script is unclear that don't keep the names of its commands from being seen."""

@@ -35,9 +35,9 @@ from agentcli.security.policy.command_rules import (
     possible,
 )
 from agentcli.security.policy.losses import Losses, losses
+from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import (
     UNSANDBOXED,
-    Rule,
     first,
     matches,
     parse_grants,

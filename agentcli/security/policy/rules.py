@@ -10,9 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
@@ -30,8 +28,7 @@ from agentcli.events.actions import (
 )
 from agentcli.security.policy.command_rules import pattern_words
 from agentcli.security.policy.file_patterns import pattern_matches
-
-Decision = Literal["allow", "ask", "deny"]
+from agentcli.security.policy.rule import Decision, Rule
 
 UNSANDBOXED = "unsandboxed"
 """Of commands that ask to run without the sandbox: a rule for bash lets none of them run, as what
@@ -59,21 +56,6 @@ _TOOL_OF_KIND = {
 }
 _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<pattern>.*)\))?", re.ASCII)
 _EXAMPLES = "write it as bash(git status), bash(git push:*), edit(src/**) or fetch(domain:name)"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`pattern` "" is everything the tool does. `origin` says where it was set. `here`: the person
-    made it in this workspace, and not in settings for all."""
-
-    decision: Decision
-    tool: str
-    pattern: str
-    origin: str
-    here: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.tool}({self.pattern})" if self.pattern else self.tool
 
 
 def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False) -> Rule:

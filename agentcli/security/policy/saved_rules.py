@@ -11,7 +11,8 @@ from pathlib import Path
 
 from agentcli.errors import ConfigError
 from agentcli.files.own_files import locked, own_fault, replace_file
-from agentcli.security.policy.rules import Rule, parse_rule
+from agentcli.security.policy.rule import Rule
+from agentcli.security.policy.rules import parse_rule
 
 _LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")
 _MAX_BYTES = 1_000_000
