@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "agentcli"
 FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
-LEAVES = {
-    *("errors", "messages", "interrupts", "borders", "own_files", "programs", "safe_git"),
-    *("secret_variables", "homes", "git_layout", "git_settings", "toml_text"),
-}
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
-    "interrupts": {"errors"},
-    "borders": {"git_layout"},
-    "git_layout": set(),
-    "git_settings": set(),
     "logs": set(),
-    "programs": set(),
-    "safe_git": set(),
-    "own_files": set(),
-    "toml_text": set(),
-    "homes": {"errors"},
-    "secret_variables": set(),
-    "git_facts": {"programs", "repository_files"},
-    "repository_files": set(),
-    "events": {"messages", "events"},
-    "sessions": {"events", "sessions", *LEAVES},
-    "memory": {"events", "memory", *LEAVES},
-    "security": {"events", "security", *LEAVES},
-    "runtime": {"events", "runtime", *LEAVES},
-    "llm": {"events", "llm", *LEAVES},
-    "tools": {"events", "runtime", "tools", *LEAVES},
-    "agent": {"events", "sessions", "agent", *LEAVES},
-    "ui": {"events", "ui", *LEAVES},
-    "config": {"settings", *LEAVES},
-    "settings": LEAVES,
+    "interrupts": {"errors"},
+    "settings": set(),
+    "events": {"messages"},
+    "system": {"errors"},
+    "files": {"errors", "events"},
+    "git": {"events", "files", "interrupts", "system"},
+    "llm": {"errors", "events", "messages", "system"},
+    "sessions": {"errors", "events", "interrupts", "messages"},
+    "memory": {"errors", "events", "messages"},
+    "knowledge": {"errors", "events", "files", "git", "system"},
+    "security": {"errors", "events", "files"},
+    "sandbox": {"errors", "files", "git", "security", "system"},
+    "checkpoints": {"errors", "events", "files", "git", "system"},
+    "shell": {"files", "interrupts", "sandbox", "security", "system"},
+    "tools": {"errors", "events", "files", "git", "messages", "sandbox", "shell", "system"},
+    "agent": {"errors", "events", "interrupts", "messages", "sessions"},
+    "hooks": {
+        *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
+    },
+    "ui": {"errors", "events", "messages"},
     "demo": set(),
 }
+"""All arrows between packages. `app` puts the parts together and `cli` is on top: they may import
+whatever they need, but `app` neither `cli` nor `ui`."""
+ON_TOP = {"app": {"cli", "ui", "demo"}, "cli": {"demo"}}
+"""And what these may not."""
 HOMES = {
     "openai": {"llm/openai_sdk.py"},
     "anthropic": {"llm/providers/anthropic_messages.py"},
-    "pexpect": {"runtime"},
+    "pexpect": {"shell"},
     "rich": {"ui", "cli"},
     "typer": {"cli"},
     "pickle": {"sessions/state.py"},
@@ -58,32 +57,65 @@ HOMES = {
 }
 
 
-def imports(path: Path):
+MODULES = {
+    ".".join(("agentcli", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in FILES
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules that a file names anywhere, relative ones and those taken from a package too."""
+    here = ("agentcli", *path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module
+        elif isinstance(node, ast.ImportFrom):
+            above = here[: len(here) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *filter(None, [node.module])))
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                yield whole if whole in MODULES else base
+
+
+def package_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_run_one_way(path):
-    package = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    allowed = MAY_IMPORT.get(package)
-    if allowed is None:
-        assert package in {
-            *("cli", "wiring", "safety", "policing", "reopening", "knowing", "condensing"),
-            *("judging", "rewinding", "forking", "hook_setup", "workbench", "watching", "keeping"),
-            *("__init__", "__main__"),
-        }
-        return
-    for module in imports(path):
-        if module.startswith("agentcli."):
-            assert module.split(".")[1] in allowed, f"{package} must not import {module}"
+def arrows() -> set[tuple[str, str]]:
+    return {
+        (package_of(module), package_of(name))
+        for module, path in MODULES.items()
+        for name in imports(path)
+        if name in MODULES and package_of(name) not in ("", package_of(module))
+    }
+
+
+def test_imports_run_one_way():
+    parts = {package_of(module) for module in MODULES} - {"", "__main__"}
+    assert parts == MAY_IMPORT.keys() | ON_TOP.keys()
+    told = {(package, other) for package, others in MAY_IMPORT.items() for other in others}
+    found = {arrow for arrow in arrows() if arrow[0] in MAY_IMPORT}
+    assert found - told == set(), "these are new"
+    assert told - found == set(), "these are gone"
+    assert not {a for a in arrows() if a[1] in ON_TOP.get(a[0], set())}
+
+
+def test_packages_can_be_put_in_an_order():
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_no_file_imports_in_a_circle():
+    inside = {
+        module: {name for name in imports(path) if name in MODULES and name != module}
+        for module, path in MODULES.items()
+    }
+    graphlib.TopologicalSorter(inside).prepare()
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

@@ -72,18 +72,7 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     os.chown(everyones, NOBODY, NOBODY)
     folder = everyones
     ours = Path(__file__).parents[2] / "agentcli"
-    shutil.copytree(ours / "runtime", folder / "agentcli/runtime")
-    for name in (
-        *(
-            "__init__.py",
-            "files/access_scope.py",
-            "errors.py",
-            "system/programs.py",
-            "security/secret_variables.py",
-        ),
-        *("files/git_layout.py", "git/config_files.py"),
-    ):
-        shutil.copy(ours / name, folder / "agentcli")
+    shutil.copytree(ours, folder / "agentcli", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
         "import json; from pathlib import Path\n"
         "from agentcli.files.access_scope import Borders\n"
