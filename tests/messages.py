@@ -29,15 +29,8 @@ from agentcli.tools.collection import ToolCollection, built_in_tools
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
 _SPEAKING = (
-    "agent",
-    "memory",
-    "knowledge",
-    "shell",
-    "files",
-    "sandbox",
-    "security",
-    "tools",
-    "llm/text_tools.py",
+    *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "memory", "sandbox"),
+    *("security", "shell", "tools", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
     "app/policy.py",
