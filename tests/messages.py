@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
-from agentcli.files.tracking import FileLedger
+from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter
@@ -131,7 +131,7 @@ def _results() -> str:
         context = ToolContext(
             workspace=work,
             outputs=place / "outputs",
-            files=FileLedger(work, outputs=place / "outputs"),
+            files=FileTracker(work, outputs=place / "outputs"),
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
             python=PythonInterpreter(workspace=work, scratch=place / "python", **common),
         )

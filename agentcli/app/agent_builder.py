@@ -19,7 +19,7 @@ from agentcli.app.checkpoints import make_checkpointer
 from agentcli.app.config import state_home
 from agentcli.app.hooks import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
 from agentcli.app.judge import ask_judge
-from agentcli.app.open_session import Workbench, let_go
+from agentcli.app.open_session import OpenSession, let_go
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.resume import (
     end_survivors,
@@ -36,14 +36,14 @@ from agentcli.events import Action, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.live import live
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.files.tracking import FileLedger
+from agentcli.files.tracking import FileTracker
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import Patience
-from agentcli.llm.models import LLMRegistry
-from agentcli.llm.registry import Registry
+from agentcli.llm.client import RetryPolicy
+from agentcli.llm.models import Roles
+from agentcli.llm.registry import Providers
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
 from agentcli.memory.prefix import PrefixCheck
@@ -82,8 +82,8 @@ class Prepared:
 
     folder: Path
     redactor: Redactor
-    registry: Registry
-    models: LLMRegistry
+    registry: Providers
+    models: Roles
     safety: Safety
     notices: Sequence[str]
     system_text: str = ""
@@ -91,7 +91,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class AgentBuilder:
     """How sessions are made and opened under these settings."""
 
     settings: Settings
@@ -112,9 +112,9 @@ class Wiring:
     def home(self) -> Path:
         return state_home(self.environ)
 
-    def registry(self, learn: Callable[[str], None] = lambda key: None) -> Registry:
+    def registry(self, learn: Callable[[str], None] = lambda key: None) -> Providers:
         """`learn` is told each key that will be used."""
-        return Registry(
+        return Providers(
             self.settings.providers,
             self.environ,
             learn,
@@ -133,7 +133,7 @@ class Wiring:
         subscribers: Callable[[Session], Sequence[Subscriber]],
         name: str | None = None,
         ready: Prepared | None = None,
-    ) -> Workbench:
+    ) -> OpenSession:
         """A new session. Raises ConfigError when there is no model, SessionError when the session
         can't be written; then nothing of it is left."""
         ready = ready or self.prepare()
@@ -169,7 +169,7 @@ class Wiring:
         model: str | None = None,
         *,
         has_message: bool = False,
-    ) -> Workbench:
+    ) -> OpenSession:
         """An existing session, to go on with, with its own model unless `model` names another.
         Raises UsageError when another process holds it or, unless there is a message to come
         (`has_message`), nothing is left to do; SessionError when it is damaged."""
@@ -225,7 +225,7 @@ class Wiring:
             watched=self.interactive,
         )
 
-    def models(self, registry: Registry, wanted: str) -> LLMRegistry:
+    def models(self, registry: Providers, wanted: str) -> Roles:
         """The models by the part they play, of the main part the `wanted` one first. Raises
         ConfigError when there is none."""
         settings = self.settings
@@ -233,7 +233,7 @@ class Wiring:
         for part in type(settings.models).model_fields:
             names = getattr(settings.models, part)
             chains[part] = [names] if isinstance(names, str) else names
-        return LLMRegistry(
+        return Roles(
             registry,
             {part: [name for name in names if name] for part, names in chains.items()},
             self._patience(),
@@ -241,9 +241,9 @@ class Wiring:
             settings.model.context_tokens,
         )
 
-    def _patience(self) -> Patience:
+    def _patience(self) -> RetryPolicy:
         waits = self.settings.llm
-        return Patience(
+        return RetryPolicy(
             retries=waits.retries,
             retry_base_s=waits.retry_base_s,
             retry_longest_s=waits.retry_longest_s,
@@ -254,14 +254,12 @@ class Wiring:
 
     def _bench(
         self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
-    ) -> Workbench:
+    ) -> OpenSession:
         registry, models, safety = ready.registry, ready.models, ready.safety
         session.redact = ready.redactor
         log_to(session.folder / "log", session.redact)
         context = self._context(session, registry, safety)
-        notes = knowledge.equip(
-            context, session, self.settings, ready.redactor, safety.borders.home
-        )
+        notes = knowledge.equip(context, session, self.settings, ready.redactor, safety.scope.home)
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.to_params()
         hooks = self.hooks(session, registry, safety)
@@ -287,7 +285,7 @@ class Wiring:
             self.environ,
             self.workspace,
             notes,
-            lambda: WorkspaceFacts(self.workspace, environment, safety.borders.may_read),
+            lambda: WorkspaceFacts(self.workspace, environment, safety.scope.may_read),
         )
         agent = Agent(
             llm=models.part("main"),
@@ -311,7 +309,7 @@ class Wiring:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        return Workbench(session, agent, context, known, hooks, ready.notices)
+        return OpenSession(session, agent, context, known, hooks, ready.notices)
 
     def _safety(self, folder: Path) -> Safety:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
@@ -322,7 +320,7 @@ class Wiring:
         _ = safety.sandbox
         return safety
 
-    def hooks(self, session: Session, registry: Registry, safety: Safety) -> SessionHooks | None:
+    def hooks(self, session: Session, registry: Providers, safety: Safety) -> SessionHooks | None:
         place = Place(
             self.workspace,
             session.folder,
@@ -332,7 +330,7 @@ class Wiring:
         )
         return session_hooks(self.settings, place, self.brought)
 
-    def compacting_hooks(self, session: Session, registry: Registry) -> SessionHooks | None:
+    def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
         """For a session that nothing works on."""
         if not self.settings.hooks.PreCompact:
             return None
@@ -356,7 +354,7 @@ class Wiring:
         """USD that the session may cost in all: as set now, or else when it was last opened."""
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
-    def _require_prices(self, models: LLMRegistry, state: State) -> None:
+    def _require_prices(self, models: Roles, state: State) -> None:
         """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
         if self._budget(state) is not None:
             catalog = Catalog(self.settings.prices)
@@ -368,16 +366,16 @@ class Wiring:
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
 
-    def _context(self, session: Session, registry: Registry, safety: Safety) -> ToolContext:
+    def _context(self, session: Session, registry: Providers, safety: Safety) -> ToolContext:
         """What tools work with, as the session's events left it."""
         sandbox = safety.sandbox
         if sandbox.contains:
-            add_written_places(self.home, safety.borders.writable)
+            add_written_places(self.home, safety.scope.writable)
         full = safety.full_environment(registry.key_variables())
         env = safety.environment(registry.key_variables())
         max_chars = self.settings.tools.max_output_chars
         outputs = OutputFolder(session.outputs, self.settings.tools.max_outputs_mb * 1_000_000)
-        files = FileLedger(self.workspace, sandbox.view, session.outputs)
+        files = FileTracker(self.workspace, sandbox.view, session.outputs)
         past = live(session.events)
         for event in past:
             files.observe(event)

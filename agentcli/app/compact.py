@@ -17,8 +17,8 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 
 if TYPE_CHECKING:
-    from agentcli.app.agent_builder import Wiring
-    from agentcli.llm.registry import Registry
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.llm.registry import Providers
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Compaction:
     cost_usd: float | None = 0.0
 
 
-def compact(wiring: Wiring, folder: Path, focus: str = "", *, preview: bool = False) -> Compaction:
+def compact(
+    builder: AgentBuilder, folder: Path, focus: str = "", *, preview: bool = False
+) -> Compaction:
     """Condense the session in `folder` but for its newest two steps, keeping what `focus` names.
     With `preview` the session shows its model what it did before; the summary is written all the
     same, and what that cost is recorded.
@@ -41,14 +43,14 @@ def compact(wiring: Wiring, folder: Path, focus: str = "", *, preview: bool = Fa
     one that is in use, ConfigError when there is no model to ask.
     """
     redactor = Redactor()
-    registry = wiring.registry(redactor.learn)
+    registry = builder.registry(redactor.learn)
     redactor.learn(*registry.keys())
     with Session.open(folder) as session:
         session.redact = redactor
-        hooks = None if preview else wiring.compacting_hooks(session, registry)
+        hooks = None if preview else builder.compacting_hooks(session, registry)
         if hooks is not None and (why := hooks.compacting(session, "asked_for")):
             raise SessionError(f"a hook puts it off: {why}")
-        action = _stored(wiring, registry, session).compact(session.events, focus)
+        action = _stored(builder, registry, session).compact(session.events, focus)
         done = _told(action, redactor)
         if done.action is not None and not preview:
             session.emit(done.action)
@@ -58,12 +60,12 @@ def compact(wiring: Wiring, folder: Path, focus: str = "", *, preview: bool = Fa
         return done
 
 
-def _stored(wiring: Wiring, registry: Registry, session: Session) -> Memory:
+def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
     """The memory of a session that nothing works on, with its own model and tools."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
-    models = wiring.models(registry, session.state.model)
-    return memory(wiring.settings, models, schemas, session, wiring.limits(session.state))
+    models = builder.models(registry, session.state.model)
+    return memory(builder.settings, models, schemas, session, builder.limits(session.state))
 
 
 def _told(action: CondensationAction | None, redactor: Redactor) -> Compaction:

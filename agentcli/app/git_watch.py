@@ -26,7 +26,7 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
         python.close()
 
     watch = GitWatch(
-        sandbox.borders,
+        sandbox.scope,
         layer=sandbox.layer,
         state=state,
         session=session.id,

@@ -150,12 +150,12 @@ def _own_folder(environ: Mapping[str, str]) -> Path:
 
 def _showing(sandbox: Sandbox, folders: list[Path]) -> Sandbox:
     """With `folders` to be read, which commands don't see."""
-    borders = sandbox.borders
-    return replace(sandbox, borders=replace(borders, readable=(*borders.readable, *folders)))
+    scope = sandbox.scope
+    return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
 
 
 def _hiding(sandbox: Sandbox, folder: Path) -> Sandbox:
-    borders = sandbox.borders
-    protected = tuple(path for path in borders.protected if path != folder)
-    hidden = (*borders.hidden, folder)
-    return replace(sandbox, borders=replace(borders, protected=protected, hidden=hidden))
+    scope = sandbox.scope
+    protected = tuple(path for path in scope.protected if path != folder)
+    hidden = (*scope.hidden, folder)
+    return replace(sandbox, scope=replace(scope, protected=protected, hidden=hidden))

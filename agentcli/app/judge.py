@@ -12,7 +12,7 @@ from agentcli.messages import Message, Request
 
 if TYPE_CHECKING:
     from agentcli.agent.run_limits import Limits
-    from agentcli.llm.models import LLMRegistry
+    from agentcli.llm.models import Roles
     from agentcli.sessions.session import Session
 
 PART = "judge"
@@ -20,7 +20,7 @@ _MAX_OUTPUT_TOKENS = 1_024
 """For a line of answer, and what a model reasons before it."""
 
 
-def ask_judge(models: LLMRegistry, session: Session, limits: Limits) -> Callable[[str], str]:
+def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str], str]:
     """Sends one prompt to the judge and returns its text; what it said, and what that cost, is
     recorded. Raises LLMError."""
 

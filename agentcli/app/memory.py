@@ -17,12 +17,12 @@ from agentcli.settings import Settings
 
 if TYPE_CHECKING:
     from agentcli.agent.run_limits import Limits
-    from agentcli.llm.models import LLMRegistry
+    from agentcli.llm.models import Roles
 
 
 def memory(
     settings: Settings,
-    models: LLMRegistry,
+    models: Roles,
     schemas: tuple[ToolSchema, ...],
     session: Session,
     limits: Limits,
@@ -51,12 +51,12 @@ def memory(
     return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
 
 
-def check(settings: Settings, models: LLMRegistry) -> None:
+def check(settings: Settings, models: Roles) -> None:
     """Raises ConfigError for settings that can't be."""
     build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
 
 
-def _names(settings: Settings, models: LLMRegistry) -> Models:
+def _names(settings: Settings, models: Roles) -> Models:
     return Models(
         models.part("main").model,
         models.part("condenser").model,

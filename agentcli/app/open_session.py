@@ -19,7 +19,7 @@ from agentcli.tools.base import ToolContext
 
 
 @dataclass
-class Workbench:
+class OpenSession:
     """`close` ends the shell and lets the lock go; a session that was begun (`fresh`) and never got
     its task goes away with it, as there is nothing to go on with."""
 

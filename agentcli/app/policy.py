@@ -90,8 +90,8 @@ class SessionPolicy:
     def _git(self) -> GitFacts:
         from agentcli.git.reading_risks import GitFacts
 
-        borders = self.sandbox.borders
-        places = (*borders.writable, *borders.mounts, *borders.mounts.values())
+        scope = self.sandbox.scope
+        places = (*scope.writable, *scope.mounts, *scope.mounts.values())
 
         def changeable(path: Path) -> bool:
             return any(map(path.is_relative_to, places))
@@ -108,16 +108,16 @@ class SessionPolicy:
         from agentcli.security.policy.policy import Policy
         from agentcli.security.risk.analyzer import Analyzer
 
-        borders, settings = self.sandbox.view, self.settings
+        scope, settings = self.sandbox.view, self.settings
         return Policy(
             mode=settings.agent.approval,
             contained=self.sandbox.contains,
-            borders=borders,
+            scope=scope,
             rules=(*_rules(self.settings), *self._saved.load(self.workspace)),
             effect_of=self.tools.effect,
             locate=self.context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
-            blocked=HardBlocks(borders, self._cwd, self.environ, self.sandbox.contains),
+            blocked=HardBlocks(scope, self._cwd, self.environ, self.sandbox.contains),
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,

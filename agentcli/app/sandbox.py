@@ -12,10 +12,10 @@ from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, user_file
 from agentcli.app.policy import RULES_FILE
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
-from agentcli.sandbox.scope_finder import find_borders
+from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded
@@ -39,13 +39,13 @@ class Safety:
     attended: bool
 
     @cached_property
-    def borders(self) -> Borders:
+    def scope(self) -> AccessScope:
         """Raises ConfigError for a folder to write to that is none, or the agent's own."""
         places = [self.home, *_settings_places(self.environ)]
         writable = [_folder(name) for name in self.settings.sandbox.writable]
         for folder in (self.workspace, *writable):
             _require_not_own(folder, places)
-        borders = find_borders(
+        scope = find_access_scope(
             self.workspace,
             self.environ,
             writable=writable,
@@ -54,13 +54,13 @@ class Safety:
             tmp=self.session_folder / _TMP,
             confined=self.settings.sandbox.read == "workspace",
         )
-        return replace(borders, sealed=self.settings.agent.approval == PLAN)
+        return replace(scope, sealed=self.settings.agent.approval == PLAN)
 
     @cached_property
     def sandbox(self) -> Sandbox:
         """Raises ConfigError when none works here and nobody said that it may be without."""
         wanted = self.settings.sandbox
-        chosen = choose_sandbox(wanted.layer, self.borders, network=wanted.network, cache=self.home)
+        chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
         if chosen.contains or self.attended or wanted.layer == NO_LAYER:
             return chosen
         raise ConfigError(
@@ -72,12 +72,12 @@ class Safety:
     @property
     def sealed(self) -> bool:
         """Whether a sandbox keeps commands from writing to the workspace, as in plan mode."""
-        return self.sandbox.contains and self.borders.sealed
+        return self.sandbox.contains and self.scope.sealed
 
     def notices(self) -> Iterator[str]:
         """What the person must know of it."""
-        yield from self.borders.problems
-        for path in () if self.borders.sealed else self.sandbox.out_of_reach:
+        yield from self.scope.problems
+        for path in () if self.scope.sealed else self.sandbox.out_of_reach:
             yield (
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
@@ -88,7 +88,7 @@ class Safety:
     def _exposed(self) -> str:
         """What commands can change of the agent itself; else empty."""
         sandbox = self.sandbox
-        inside, whole = programs.installed_in(self.borders.writable)
+        inside, whole = programs.installed_in(self.scope.writable)
         places = whole + (inside if sandbox.layer == "landlock" else [])
         loads = sorted(
             name
@@ -127,10 +127,10 @@ class Safety:
             layer=sandbox.layer,
             network=sandbox.network,
             loopback=whole,
-            writable=() if view.sealed else tuple(map(str, self.borders.writable)),
+            writable=() if view.sealed else tuple(map(str, self.scope.writable)),
             protected=tuple(_protected(view)) if whole and not view.sealed else (),
             private_tmp=whole and not view.sealed,
-            confined=bool(self.borders.shown),
+            confined=bool(self.scope.shown),
             sealed=view.sealed,
         )
 
@@ -180,18 +180,18 @@ def _skills(environ: Mapping[str, str]) -> Iterator[Path]:
         yield folder
 
 
-def _protected(borders: Borders) -> Iterator[str]:
+def _protected(scope: AccessScope) -> Iterator[str]:
     """In words, as a repository with submodules has hundreds of such files."""
-    if borders.git_folders:
+    if scope.git_folders:
         yield "git's hooks and settings"
-    for path in borders.protected:
-        if path.name != ".git" and not any(map(path.is_relative_to, borders.git_folders)):
-            yield _short(path, borders)
+    for path in scope.protected:
+        if path.name != ".git" and not any(map(path.is_relative_to, scope.git_folders)):
+            yield _short(path, scope)
 
 
-def _short(path: Path, borders: Borders) -> str:
-    inside = path.is_relative_to(borders.workspace)
-    return str(path.relative_to(borders.workspace) if inside else path)
+def _short(path: Path, scope: AccessScope) -> str:
+    inside = path.is_relative_to(scope.workspace)
+    return str(path.relative_to(scope.workspace) if inside else path)
 
 
 def _folder(name: str) -> Path:

@@ -20,13 +20,13 @@ from agentcli.security.trust import (
     HOOK_FOLDER,
     PROJECT_CONFIG,
     Fingerprint,
-    Standing,
+    TrustState,
     TrustStore,
     fingerprint,
 )
 
 Answer = Literal["yes", "no", "never"]
-Asker = Callable[[Fingerprint, Standing], Answer]
+Asker = Callable[[Fingerprint, TrustState], Answer]
 STORE = "trust.json"
 
 
@@ -49,7 +49,7 @@ def load_with_trust(
     what was compared: each file is read once. Raises ConfigError."""
     found = fingerprint(workspace)
     store = trust_store(environ)
-    standing = store.standing(found) if found.files or found.fault else Standing()
+    standing = store.standing(found) if found.files or found.fault else TrustState()
     trusted = standing.trusted
     askable = _wants_trust(found) and not standing.never and not inside_session(environ)
     if ask is not None and askable and not trusted:
@@ -106,7 +106,7 @@ def settings_of(found: Fingerprint) -> dict[str, Any]:
     return project_values(text, str(found.workspace / PROJECT_CONFIG))
 
 
-def _notices(found: Fingerprint, standing: Standing, notices: Any) -> tuple[str, ...]:
+def _notices(found: Fingerprint, standing: TrustState, notices: Any) -> tuple[str, ...]:
     where = f"{found.workspace}:"
     if found.fault:
         return (*notices, f"{where} can't be trusted: {found.fault}")

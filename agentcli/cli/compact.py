@@ -32,7 +32,7 @@ def compact(
     All but the newest two steps. Nothing is deleted: the session shows everything as before, and
     the model can recall it.
     """
-    from agentcli.app.agent_builder import Wiring
+    from agentcli.app.agent_builder import AgentBuilder
     from agentcli.app.compact import compact as compact_session
     from agentcli.app.trust import load_with_trust
     from agentcli.sessions.search.finder import find, state_of
@@ -41,9 +41,11 @@ def compact(
     workspace = Path(state_of(folder).workspace)
     workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
     loaded = load_with_trust(person_environ(), workspace)
-    wiring = Wiring(loaded.settings.values, person_environ(), workspace, brought=loaded.brought)
+    builder = AgentBuilder(
+        loaded.settings.values, person_environ(), workspace, brought=loaded.brought
+    )
     with working("summing up"):
-        done = compact_session(wiring, folder, focus, preview=preview)
+        done = compact_session(builder, folder, focus, preview=preview)
     if as_json:
         print(json.dumps(_as_dict(folder.name, done, preview)))
     else:

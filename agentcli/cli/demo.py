@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from agentcli.app.agent_builder import Wiring
-    from agentcli.app.open_session import Workbench
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli.work import Outcome
 
 _TASK = "A test fails here. Find out why and fix it."
@@ -71,8 +71,8 @@ class _Demo:
 
         return resolve_workspace(folder)
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
-        bench = wiring.create(outcome.subscribers)
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+        bench = builder.create(outcome.subscribers)
         with bench.closed_on_failure():
             bench.say(_TASK)
         return bench

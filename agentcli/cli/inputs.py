@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentcli.app.agent_builder import Wiring
-    from agentcli.app.open_session import Workbench
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli import stdin
 
 
@@ -37,20 +37,20 @@ def attached(images: Sequence[Path]) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def told(wiring: Wiring, bench: Workbench, message: str | None, piped: stdin.Piped) -> str:
+def told(builder: AgentBuilder, bench: OpenSession, message: str | None, piped: stdin.Piped) -> str:
     """What the person says by arguments and stdin; without `message` stdin is all of it."""
     from agentcli.cli import stdin
 
-    outputs, limit = bench.session.outputs, wiring.settings.input.stdin_max_bytes
+    outputs, limit = bench.session.outputs, builder.settings.input.stdin_max_bytes
     if message is None:
         return stdin.said(piped, outputs, limit)
     return stdin.with_piped(message, piped, outputs, limit)
 
 
-def piped_beside(wiring: Wiring, no_stdin: bool) -> stdin.Piped:
+def piped_beside(builder: AgentBuilder, no_stdin: bool) -> stdin.Piped:
     from agentcli.cli import stdin
 
     if no_stdin or not stdin.is_piped():
         return stdin.Piped()
-    waits = wiring.settings.input
+    waits = builder.settings.input
     return stdin.read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, stdin.tell_on_stderr)

@@ -166,8 +166,8 @@ def _allowed(rules: tuple[Rule, ...], past: Past) -> bool:
 def _policy(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     """Nothing but the rules: no sandbox, no rating of risk, no hard blocks."""
     from agentcli.events.base import Risk
-    from agentcli.files.access_scope import Borders
-    from agentcli.files.tracking import FileLedger
+    from agentcli.files.access_scope import AccessScope
+    from agentcli.files.tracking import FileTracker
     from agentcli.security.policy.policy import Policy
     from agentcli.system.homes import user_home
     from agentcli.system.programs import person_environ
@@ -175,10 +175,10 @@ def _policy(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     return Policy(
         mode="ask",
         contained=False,
-        borders=Borders(workspace, user_home(person_environ()), (workspace,)),
+        scope=AccessScope(workspace, user_home(person_environ()), (workspace,)),
         rules=rules,
         effect_of=_effect,
-        locate=FileLedger(workspace).locate,
+        locate=FileTracker(workspace).locate,
         rate=lambda action: (Risk.UNKNOWN, ""),
         blocked=lambda action: "",
         confirm="never",

@@ -18,8 +18,8 @@ from agentcli.cli.inputs import attached, piped_beside, told
 from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
-    from agentcli.app.agent_builder import Wiring
-    from agentcli.app.open_session import Workbench
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli.work import Outcome
     from agentcli.sessions.search.finder import Found
     from agentcli.sessions.session import Session, Subscriber
@@ -100,7 +100,7 @@ class Reopening:
         self._folder = self._wanted.find(folder)
         return resolve_workspace(folder) if folder else _workspace_of(self._folder)
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
         from agentcli.cli import stdin
         from agentcli.errors import UsageError
 
@@ -119,15 +119,15 @@ class Reopening:
         if message == "-":
             message, piped = None, stdin.read_task()
         elif message:
-            piped = piped_beside(wiring, self._flags.no_stdin)
+            piped = piped_beside(builder, self._flags.no_stdin)
         image_urls = attached(self._images)
         with stdin.kept_on_failure(piped):
-            bench = wiring.reopen(
+            bench = builder.reopen(
                 self._folder, subscribers, self._flags.model, has_message=piped is not None
             )
             if piped is not None:
                 with bench.closed_on_failure():
-                    bench.say(told(wiring, bench, message, piped), image_urls)
+                    bench.say(told(builder, bench, message, piped), image_urls)
         return bench
 
     def _tell_standing(self, session: Session) -> None:
@@ -138,7 +138,7 @@ class Reopening:
         if self._flags.quiet:
             return
         from agentcli.sessions import inbox
-        from agentcli.ui.status import one_line, show_standing, standing
+        from agentcli.ui.resume_summary import one_line, show_standing, standing
 
         waiting = [session.redact(letter.text) for letter in inbox.letters(session.folder)]
         stands = standing(session.events, session.state, waiting)
@@ -208,7 +208,7 @@ def _chosen(home: Path, workspace: Path | None) -> Path:
 def _choice(found: Found, *, with_folder: bool) -> Choice:
     from agentcli.sessions.search.finder import in_use_by
     from agentcli.ui.picker import Choice
-    from agentcli.ui.status import ago, how_it_ended
+    from agentcli.ui.resume_summary import ago, how_it_ended
 
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)

@@ -12,8 +12,8 @@ from agentcli.cli.inputs import attached, piped_beside, told
 from agentcli.cli.resume import Reopening, Wanted
 
 if TYPE_CHECKING:
-    from agentcli.app.agent_builder import Wiring
-    from agentcli.app.open_session import Workbench
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli.work import Outcome
 
 
@@ -62,16 +62,16 @@ class _Starting:
 
         return resolve_workspace(folder)
 
-    def _checked_name(self, wiring: Wiring) -> str | None:
+    def _checked_name(self, builder: AgentBuilder) -> str | None:
         from agentcli.sessions.manage.naming import checked_name, require_free
 
         if self._name is None:
             return None
         name = checked_name(self._name)
-        require_free(wiring.home, name)
+        require_free(builder.home, name)
         return name
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
         from agentcli.cli import stdin
         from agentcli.errors import UsageError
 
@@ -80,15 +80,15 @@ class _Starting:
         if not all_piped and not (task or "").strip():
             raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
         image_urls = attached(self._images)
-        name = self._checked_name(wiring)
+        name = self._checked_name(builder)
         # What can be known to be wrong is told before anyone waits for the end of a pipe.
-        ready = wiring.prepare()
+        ready = builder.prepare()
         if all_piped:
             task, piped = None, stdin.read_task()
         else:
-            piped = piped_beside(wiring, self._no_stdin)
+            piped = piped_beside(builder, self._no_stdin)
         with stdin.kept_on_failure(piped):
-            bench = wiring.create(outcome.subscribers, name, ready)
+            bench = builder.create(outcome.subscribers, name, ready)
             with bench.closed_on_failure():
-                bench.say(told(wiring, bench, task, piped), image_urls)
+                bench.say(told(builder, bench, task, piped), image_urls)
         return bench

@@ -86,15 +86,15 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
 
 def redactor() -> Redactor:
     """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    from agentcli.app.agent_builder import Wiring
+    from agentcli.app.agent_builder import AgentBuilder
     from agentcli.app.trust import load_with_trust
     from agentcli.security.redact import Redactor
     from agentcli.security.secret_variables import masked_values
 
     workspace = here()
     environ = person_environ()
-    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
-    return Redactor({*masked_values(environ), *wiring.registry().keys()})
+    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    return Redactor({*masked_values(environ), *builder.registry().keys()})
 
 
 def confirmed(question: str, yes: bool) -> bool:
@@ -121,7 +121,7 @@ def age(moment: datetime) -> str:
     """How long ago, in at most eleven columns; the date when it is long ago."""
     from datetime import UTC, datetime
 
-    from agentcli.ui.status import ago
+    from agentcli.ui.resume_summary import ago
 
     passed = datetime.now(UTC) - moment
     if passed.days > _LONG_AGO_DAYS:

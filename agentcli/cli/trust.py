@@ -18,7 +18,7 @@ from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
     from agentcli.app.trust import Answer
-    from agentcli.security.trust import Fingerprint, Standing, TrustStore
+    from agentcli.security.trust import Fingerprint, TrustState, TrustStore
 
 
 def trust(
@@ -82,7 +82,7 @@ def _existing(folder: str | None) -> Path:
         raise UsageError(error.message, hint="see: agent trust --help") from error
 
 
-def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
+def ask_trust(found: Fingerprint, standing: TrustState) -> Answer:
     """Show the person at the terminal what `found` would do, and ask. The end of input is a no, and
     so is a terminal that is gone; an interrupt passes through."""
     try:
@@ -91,7 +91,7 @@ def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
         return "no"
 
 
-def _asked_at_terminal(found: Fingerprint, standing: Standing) -> Answer:
+def _asked_at_terminal(found: Fingerprint, standing: TrustState) -> Answer:
     """Raises OSError or termios.error when there is no terminal or it hangs up."""
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
@@ -158,7 +158,7 @@ def _revoke(store: TrustStore, workspace: Path, as_json: bool) -> int:
     return 0
 
 
-def _print(found: Fingerprint, standing: Standing, as_json: bool, stream: Any = None) -> None:
+def _print(found: Fingerprint, standing: TrustState, as_json: bool, stream: Any = None) -> None:
     from agentcli.app.trust import settings_of
 
     if as_json:
@@ -175,7 +175,7 @@ def _print(found: Fingerprint, standing: Standing, as_json: bool, stream: Any = 
     print("\n".join(_told(found, standing)), file=stream or sys.stdout)
 
 
-def _told(found: Fingerprint, standing: Standing) -> Iterator[str]:
+def _told(found: Fingerprint, standing: TrustState) -> Iterator[str]:
     """What would take effect, in full, every character of it visible."""
     from agentcli.app.trust import settings_of
     from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS

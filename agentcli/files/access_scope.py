@@ -11,7 +11,7 @@ from agentcli.files.git_layout import is_control, is_daily
 
 
 @dataclass(frozen=True)
-class Borders:
+class AccessScope:
     """All paths are absolute and resolved. `writable`: the repository's root (else the working
     directory), a worktree's common git folder, and what the user added. `protected`: within those,
     but read-only: `.git/hooks`, `.git/config`, an agent that is installed there. `git_folders`:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from agentcli.errors import ToolError
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import display_path
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
@@ -29,8 +29,8 @@ _CLOCK_SLACK_NS = 1_000_000_000
 class Guard:
     """Judges resolved paths; without borders, only what belongs to the system is off limits."""
 
-    def __init__(self, borders: Borders | None) -> None:
-        self._borders = borders
+    def __init__(self, scope: AccessScope | None) -> None:
+        self._borders = scope
         self._permitted: frozenset[Path] = frozenset()
         self._hidden_files: frozenset[tuple[int, int]] = frozenset()
         self._scanned_ns = 0
@@ -48,8 +48,8 @@ class Guard:
     def may_read(self, target: Path) -> bool:
         if _OF_THE_SYSTEM.fullmatch(str(target)):
             return False
-        borders = self._borders
-        return borders is None or target in self._permitted or borders.may_read(target)
+        scope = self._borders
+        return scope is None or target in self._permitted or scope.may_read(target)
 
     def hidden_below(self, top: Path) -> frozenset[str]:
         """The hidden paths within the resolved folder `top`: a walk that enters none of them sees
@@ -85,18 +85,18 @@ class Guard:
     def judge_writing(self, target: Path) -> None:
         """Raises ToolError where `target` is outside what may be written."""
         self.judge_name(target)
-        borders = self._borders
-        if borders is None or borders.may_write(target):
+        scope = self._borders
+        if scope is None or scope.may_write(target):
             return
-        if target in self._permitted and not any(map(target.is_relative_to, borders.own)):
+        if target in self._permitted and not any(map(target.is_relative_to, scope.own)):
             return
-        if borders.is_protected(target):
+        if scope.is_protected(target):
             raise ToolError(
                 f"{display_path(target)} may not be written: git, or agent itself, takes from "
                 "there what to run. Tell the person what to change in it.",
                 error_id="outside_workspace",
             )
-        folders = ", ".join(map(display_path, borders.writable))
+        folders = ", ".join(map(display_path, scope.writable))
         raise ToolError(
             f"{display_path(target)} is outside the folders that may be written: {folders}.",
             error_id="outside_workspace",

@@ -17,7 +17,7 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.files.guard import Guard
 from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.files.opening import Entry, list_folder
@@ -39,7 +39,7 @@ __all__ = [
     "MAX_FILE_BYTES",
     "Edit",
     "Entry",
-    "FileLedger",
+    "FileTracker",
     "TextFile",
     "decode",
     "digest",
@@ -66,22 +66,22 @@ class Edit:
     digest_after: str
 
 
-class FileLedger:
+class FileTracker:
     """What this session knows of files: each one's digest as last seen or left, and its edits.
 
-    `borders` say what may be read and written (None: all but devices and the like), and where the
+    `scope` say what may be read and written (None: all but devices and the like), and where the
     folders of the commands' view really are, such as their own /tmp. They hold for the session;
     the rest is rebuilt by `observe`.
     """
 
     def __init__(
-        self, workspace: Path, borders: Borders | None = None, outputs: Path | None = None
+        self, workspace: Path, scope: AccessScope | None = None, outputs: Path | None = None
     ) -> None:
         """`outputs`: the folder that the model knows by a name of its own."""
         self.workspace = workspace
         self._outputs = outputs
-        self._guard = Guard(borders)
-        self._borders = borders
+        self._guard = Guard(scope)
+        self._borders = scope
         self._digests: dict[str, str] = {}
         self._edits: defaultdict[str, deque[Edit]] = defaultdict(
             lambda: deque(maxlen=MAX_UNDO_STEPS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentcli.errors import ToolError
 from agentcli.files.opening import open_to_list, open_within
-from agentcli.files.tracking import FileLedger, display_path
+from agentcli.files.tracking import FileTracker, display_path
 
 NEVER_SEARCHED = ".git"
 _IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")
@@ -288,7 +288,7 @@ class Glob:
 # --- what was meant -----------------------------------------------------------------------------
 
 
-def no_such_file(files: FileLedger, path: Path) -> ToolError:
+def no_such_file(files: FileTracker, path: Path) -> ToolError:
     """The error for a file that is not there, naming those that may have been meant."""
     message = f"There is no {files.show(path)}"
     folder = next(parent for parent in path.parents if parent.is_dir())

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from agentcli.events.observations import SetAsideObservation
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.files.git_layout import (
     ASIDE,
     DATA_FOLDERS,
@@ -63,7 +63,7 @@ class GitWatch:
 
     def __init__(
         self,
-        borders: Borders,
+        scope: AccessScope,
         *,
         layer: str,
         state: Path,
@@ -72,14 +72,14 @@ class GitWatch:
         stop: Callable[[], None] = lambda: None,
         end_all: Callable[[], None] = lambda: None,
     ) -> None:
-        self._borders = borders
+        self._borders = scope
         self._stop = stop
         self._end_all = end_all
         self._quarantine = Quarantine(folder / FOLDER)
         self._records = state / RECORDS
         self._record_path = self._records / f"{session}.json"
         self._contains = layer != "none"
-        self._mounted = _closed(borders.protected, layer)
+        self._mounted = _closed(scope.protected, layer)
         self._record: Record | None = None
         self._file: RecordFile | None = None
         self._lock = threading.RLock()
@@ -215,11 +215,11 @@ class GitWatch:
 
     def _taken(self) -> Record:
         since_ns = time.time_ns() - _CLOCK_SLACK_NS
-        borders = self._borders
-        seals = [Seal(path, mounted=self._mounted_in(path)) for path in borders.git_folders]
+        scope = self._borders
+        seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
         by_folder: dict[Path, set[str]] = {}
-        for path in borders.protected:
-            if not any(path.is_relative_to(folder) for folder in borders.git_folders):
+        for path in scope.protected:
+            if not any(path.is_relative_to(folder) for folder in scope.git_folders):
                 by_folder.setdefault(path.parent, set()).add(path.name)
         seals += [
             Seal(folder, names=frozenset(names), mounted=self._mounted_in(folder))
@@ -243,11 +243,11 @@ class GitWatch:
             have.update(inner)
         folders = [seal.path for seal in seals if seal.names is None]
         return Record(
-            roots=borders.writable,
+            roots=scope.writable,
             since_ns=since_ns,
             seals=seals,
             todos=todos_of(folders),
-            before=inventory(borders.writable, since_ns),
+            before=inventory(scope.writable, since_ns),
         )
 
     def _mounted_in(self, folder: Path) -> dict[str, Identity | None]:

@@ -93,7 +93,7 @@ class ProviderOptions(Protocol):
 
 
 @dataclass(frozen=True)
-class Registry:
+class Providers:
     """Which models can be reached, given what the user configured and the environment holds.
 
     `learn` is told each key before it is used, so that it can be masked.

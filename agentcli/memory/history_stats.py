@@ -23,7 +23,7 @@ _ANSWERED = frozenset({"finished", "awaiting_user_input"})
 
 
 @dataclass
-class Standing:
+class HistoryStats:
     """`steps`: replies so far. `poor_passes`: condensations in a row that saved less than 10 %
     since the user last spoke. `request`: the focus of a condensation that the model asked for and
     that was not made yet. `dealt_with`: the newest message of the user that an ended turn has

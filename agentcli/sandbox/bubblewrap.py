@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import is_git_folder
 from agentcli.sandbox.listeners import listening_places
 from agentcli.sandbox.seccomp import seccomp_program
@@ -48,7 +48,7 @@ class _Mount:
 
 def bubblewrap_options(
     program: str,
-    borders: Borders,
+    scope: AccessScope,
     *,
     network: bool,
     families: Collection[int],
@@ -62,12 +62,12 @@ def bubblewrap_options(
     Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
     none, since only what exists can be protected.
     """
-    if not borders.sealed:
-        for path in borders.protected:
+    if not scope.sealed:
+        for path in scope.protected:
             _make_protectable(path)
-        for path in borders.own:
-            _make_hideable(path, borders)
-    mounts = _view(borders, folders, network=network)
+        for path in scope.own:
+            _make_hideable(path, scope)
+    mounts = _view(scope, folders, network=network)
     arguments: list[str] = []
     read_only = []
     empty_files = 0
@@ -104,34 +104,34 @@ def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
     return open_them
 
 
-def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
+def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
     """The mounts in the order in which they must be made."""
-    real = [_Mount(path, path, writable=True) for path in _present(borders.writable)]
-    guarded = [path for path in _present(borders.protected) if path.parent.resolve() == path.parent]
-    present = _present(borders.hidden)
-    fixed = _between(borders.writable, [*guarded, *present])
+    real = [_Mount(path, path, writable=True) for path in _present(scope.writable)]
+    guarded = [path for path in _present(scope.protected) if path.parent.resolve() == path.parent]
+    present = _present(scope.hidden)
+    fixed = _between(scope.writable, [*guarded, *present])
     real += [_Mount(path, path, writable=True) for path in fixed]
-    real += [_Mount(path, path, writable=False) for path in _present(borders.readable)]
+    real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
     real += [_Mount(path, path, writable=True) for path in folders]
-    real += [_Mount(path, path, writable=False) for path in borders.shown if _is_in(path, borders)]
-    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in borders.covered]
+    real += [_Mount(path, path, writable=False) for path in scope.shown if _is_in(path, scope)]
+    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.covered]
     replaced = [*covered, *(_Mount(path, None, writable=True) for path in _emptied())]
-    replaced += [_Mount(path, source, writable=True) for path, source in borders.mounts.items()]
+    replaced += [_Mount(path, source, writable=True) for path, source in scope.mounts.items()]
     if network and (target := _RESOLVER.resolve()).exists():
         real.append(_Mount(target, target, writable=False))
     shown = {mount.path: mount for mount in [*replaced, *real]}
-    for path in _closed(guarded, borders.writable):
+    for path in _closed(guarded, scope.writable):
         if _shows_real(path, shown):
             shown[path] = _Mount(path, path, writable=False)
-    listening = listening_places(borders, _EMPTIED)
+    listening = listening_places(scope, _EMPTIED)
     hidden = dict.fromkeys(present) | dict.fromkeys(listening, _NOTHING)
     for path, instead in sorted(hidden.items(), key=lambda item: len(item[0].parts)):
         if path not in shown and _shows_real(path, shown):
             is_folder = path.is_dir()
             source = None if is_folder else instead
             shown[path] = _Mount(path, source, writable=False, is_folder=is_folder)
-    if borders.sealed:
-        kept = {*folders, *borders.mounts}
+    if scope.sealed:
+        kept = {*folders, *scope.mounts}
         shown |= {
             path: replace(mount, writable=False)
             for path, mount in shown.items()
@@ -140,8 +140,8 @@ def _view(borders: Borders, folders: Sequence[Path], *, network: bool) -> list[_
     return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
 
 
-def _is_in(path: Path, borders: Borders) -> bool:
-    return any(path.is_relative_to(place) for place in borders.covered)
+def _is_in(path: Path, scope: AccessScope) -> bool:
+    return any(path.is_relative_to(place) for place in scope.covered)
 
 
 def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:
@@ -204,12 +204,12 @@ def _make_protectable(path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
 
 
-def _make_hideable(path: Path, borders: Borders) -> None:
+def _make_hideable(path: Path, scope: AccessScope) -> None:
     """The agent's own settings and state, if a command could put them where there are none."""
-    if not any(path.is_relative_to(root) for root in borders.writable):
+    if not any(path.is_relative_to(root) for root in scope.writable):
         return
     # Other users read the settings of the whole machine.
-    mode = 0o700 if path.is_relative_to(borders.home) else 0o755
+    mode = 0o700 if path.is_relative_to(scope.home) else 0o755
     try:
         if path.suffix:
             path.parent.mkdir(mode=mode, parents=True, exist_ok=True)

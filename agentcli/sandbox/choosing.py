@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.environment import session_caches
 from agentcli.system.programs import find_program
 
@@ -90,7 +90,7 @@ class Sandbox:
     theirs."""
 
     layer: str
-    borders: Borders
+    scope: AccessScope
     network: bool = False
     notes: tuple[str, ...] = ()
     program: str = ""
@@ -107,12 +107,12 @@ class Sandbox:
         In a sandbox root has none of its powers."""
         if not self.contains or os.getuid() != 0:
             return ()
-        return tuple(path for path in self.borders.writable if not _open_to_root(path))
+        return tuple(path for path in self.scope.writable if not _open_to_root(path))
 
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
         """For one command that was allowed more; never narrower than this one."""
         if unsandboxed or not self.contains:
-            return replace(_none(self.borders), once=unsandboxed, new_privileges=unsandboxed)
+            return replace(_none(self.scope), once=unsandboxed, new_privileges=unsandboxed)
         more = network and not self.network
         return replace(self, network=self.network or network, once=self.once or more)
 
@@ -132,14 +132,14 @@ class Sandbox:
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit, reaper=self.once)
-        environment = session_caches(*self._tmp(), self.borders.home)
+        environment = session_caches(*self._tmp(), self.scope.home)
         if self.layer == BUBBLEWRAP:
             from agentcli.sandbox.bubblewrap import bubblewrap_options
             from agentcli.sandbox.landlock import scope_installer
 
             prefix, descriptors = bubblewrap_options(
                 self.program,
-                self.borders,
+                self.scope,
                 network=self.network,
                 families=self._families,
                 cwd=cwd,
@@ -152,12 +152,12 @@ class Sandbox:
             from agentcli.sandbox.landlock import landlock_installer
 
             restrict = landlock_installer(
-                self.borders, network=self.network, families=self._families, folders=folders
+                self.scope, network=self.network, families=self._families, folders=folders
             )
             return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
         from agentcli.sandbox.seatbelt import seatbelt_profile
 
-        profile = seatbelt_profile(self.borders, network=self.network, folders=folders)
+        profile = seatbelt_profile(self.scope, network=self.network, folders=folders)
         return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
 
     def real_path(self, path: str) -> Path:
@@ -165,36 +165,36 @@ class Sandbox:
         return self.view.real_path(Path(path))
 
     @property
-    def view(self) -> Borders:
+    def view(self) -> AccessScope:
         """The borders as paths that commands name are to be read: only bubblewrap shows folders
         in other places."""
         if self.layer == BUBBLEWRAP:
-            return self.borders
+            return self.scope
         if not self.contains:
-            return replace(self.borders, mounts={})
-        tmp = tuple(self.borders.mounts.values())
+            return replace(self.scope, mounts={})
+        tmp = tuple(self.scope.mounts.values())
         return replace(
-            self.borders,
+            self.scope,
             mounts={},
-            writable=(*self.borders.writable, *tmp),
-            readable=(*self.borders.readable, *tmp),
+            writable=(*self.scope.writable, *tmp),
+            readable=(*self.scope.readable, *tmp),
         )
 
     def _tmp(self) -> tuple[str, Path]:
         """The session's folder for temporary files, as commands see it and as it is."""
-        place, source = next(iter(self.borders.mounts.items()))
+        place, source = next(iter(self.scope.mounts.items()))
         return str(place if self.layer == BUBBLEWRAP else source), source
 
 
-def choose_sandbox(layer: str, borders: Borders, *, network: bool, cache: Path) -> Sandbox:
+def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path) -> Sandbox:
     """`auto` takes the strongest layer that works here, in the end "none", whose notes say why;
     what worked is remembered in the folder `cache` until the machine restarts or something of it
     changes. Raises ConfigError for a named layer that does not work."""
     if layer == NO_LAYER:
-        return replace(_none(borders), network=True)
+        return replace(_none(scope), network=True)
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
-        sandbox = Sandbox(name, borders, network, _NOTES[name], _program(name) or "")
+        sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name) or "")
         reason = why_not(sandbox, cache)
         if not reason:
             notes = (*_NOTES[name], *_kernel_notes(name), *reasons)
@@ -203,7 +203,7 @@ def choose_sandbox(layer: str, borders: Borders, *, network: bool, cache: Path) 
         if layer != "auto":
             raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
     notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
-    return replace(_none(borders), network=True, notes=(*_NOTES[NO_LAYER], *notes))
+    return replace(_none(scope), network=True, notes=(*_NOTES[NO_LAYER], *notes))
 
 
 def _kernel_notes(layer: str) -> Iterator[str]:
@@ -252,8 +252,8 @@ def _open_to_root(path: Path) -> bool:
     return bool(info.st_uid == 0 or by_group or info.st_mode & stat.S_IWOTH)
 
 
-def _none(borders: Borders) -> Sandbox:
-    return Sandbox(NO_LAYER, borders, network=True, notes=_NOTES[NO_LAYER])
+def _none(scope: AccessScope) -> Sandbox:
+    return Sandbox(NO_LAYER, scope, network=True, notes=_NOTES[NO_LAYER])
 
 
 def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
@@ -273,11 +273,11 @@ def _program(layer: str) -> str | None:
 def _try(sandbox: Sandbox) -> str:
     """Runs a program in the sandbox; one line of why that failed. The session's own folder may not
     be there yet, so that another one stands for it."""
-    place = next(iter(sandbox.borders.mounts))
+    place = next(iter(sandbox.scope.mounts))
     try:
         with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
-            borders = replace(sandbox.borders, mounts={place: Path(tmp)}, readable=())
-            return _tried(replace(sandbox, borders=borders).spawn_options("/"))
+            scope = replace(sandbox.scope, mounts={place: Path(tmp)}, readable=())
+            return _tried(replace(sandbox, scope=scope).spawn_options("/"))
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import Sandbox
 
 _NETWORK_FAILURES = re.compile(
@@ -58,7 +58,7 @@ def refused_by_sandbox(
             f"{_again(from_python)} with unsandboxed: true and a reason"
         )
     rights = sandbox.layer != "bubblewrap" and refused
-    if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.borders):
+    if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.scope):
         return (
             "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
             f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
@@ -70,9 +70,9 @@ def _again(from_python: bool) -> str:
     return "do it in bash" if from_python else "repeat it"
 
 
-def _names_hidden(lines: Sequence[str], borders: Borders) -> bool:
+def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
     """Whether a failed right is about a place that the borders close."""
-    closed = [*borders.hidden, *borders.protected]
+    closed = [*scope.hidden, *scope.protected]
     return any(str(path) in line for line in lines for path in closed)
 
 
@@ -108,7 +108,7 @@ def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -
             f"not passed on to an unsandboxed command: {', '.join(withheld)}; "
             "set in the command itself what it needs of them"
         )
-    for place, source in inside.borders.mounts.items() if inside is not None else ():
+    for place, source in inside.scope.mounts.items() if inside is not None else ():
         if inside is not None and inside.real_path(str(place)) != place and f"{place}/" in command:
             notes.append(f"outside the sandbox, {place} is another folder; yours is {source}")
     return notes

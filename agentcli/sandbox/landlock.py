@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.seccomp import (
     seccomp_installer,
     seccomp_program,
@@ -69,7 +69,7 @@ def landlock_version() -> int:
 
 
 def landlock_installer(
-    borders: Borders, *, network: bool, families: Collection[int], folders: Sequence[Path] = ()
+    scope: AccessScope, *, network: bool, families: Collection[int], folders: Sequence[Path] = ()
 ) -> Callable[[], None]:
     """What restricts the calling process for good, to be made before a fork; raises OSError.
 
@@ -78,7 +78,7 @@ def landlock_installer(
     """
     version = landlock_version()
     handled = _handled(version)
-    rules = [_Rule(path, access & handled) for path, access in _allowed(borders, folders)]
+    rules = [_Rule(path, access & handled) for path, access in _allowed(scope, folders)]
     libc = _libc()
     ports = _TCP if version >= 4 and not network else 0
     scopes = _SCOPES if version >= SCOPES_VERSION else 0
@@ -160,25 +160,25 @@ def _handled(version: int) -> int:
     return access | (_RESOLVE_UNIX if version >= SOCKETS_VERSION else 0)
 
 
-def _allowed(borders: Borders, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
+def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
     write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE | _RESOLVE_UNIX
-    if not borders.shown:
+    if not scope.shown:
         yield Path("/"), _READ_DIR
-    unseen = {*borders.hidden, *borders.mounts, Path("/dev")}
+    unseen = {*scope.hidden, *scope.mounts, Path("/dev")}
     for path in _around(unseen):
-        for part in _parts_shown(path, borders.shown) if borders.shown else (path,):
+        for part in _parts_shown(path, scope.shown) if scope.shown else (path,):
             yield part, _READ
-    for path in borders.readable:
+    for path in scope.readable:
         yield path, _READ
     for name in _DEVICES:
         yield Path("/dev") / name, _DEVICE_ACCESS
     yield Path("/dev/shm"), write
-    for path in (*borders.writable, *borders.mounts.values()):
-        if borders.sealed and path in borders.writable:
+    for path in (*scope.writable, *scope.mounts.values()):
+        if scope.sealed and path in scope.writable:
             # What is not below a place that is replaced can be read already.
-            if not any(hidden.is_relative_to(path) for hidden in borders.hidden):
+            if not any(hidden.is_relative_to(path) for hidden in scope.hidden):
                 yield path, _READ
-        elif any(hidden.is_relative_to(path) for hidden in borders.hidden):
+        elif any(hidden.is_relative_to(path) for hidden in scope.hidden):
             # Writing is not reading: what is hidden in there stays unread.
             yield path, write & ~_READ_FILE & ~_EXECUTE
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200
@@ -22,20 +22,20 @@ _SYSTEM = tuple(
 _MOST_FOLDERS, _MOST_ENTRIES = 300, 5_000
 
 
-def listening_places(borders: Borders, emptied: Iterable[Path]) -> list[Path]:
+def listening_places(scope: AccessScope, emptied: Iterable[Path]) -> list[Path]:
     """Sockets that are bound now, and named pipes in the usual places of the home folder; not those
     in the workspace, which its own programs make. Where there are too many to cover, the folders
     that hold the most of them. `emptied`: folders that commands find empty anyway."""
-    unseen = (*emptied, *borders.mounts)
-    known = (*borders.writable, *borders.hidden, *unseen)
+    unseen = (*emptied, *scope.mounts)
+    known = (*scope.writable, *scope.hidden, *unseen)
     found = [
         path
-        for path in dict.fromkeys((*_sockets(unseen), *_pipes(borders)))
+        for path in dict.fromkeys((*_sockets(unseen), *_pipes(scope)))
         if not any(map(path.is_relative_to, known))
     ]
     if len(found) <= MOST_SINGLE:
         return found
-    return _grouped(found, [borders.home, *borders.writable, *borders.readable, *_SYSTEM])
+    return _grouped(found, [scope.home, *scope.writable, *scope.readable, *_SYSTEM])
 
 
 def _sockets(unseen: Iterable[Path]) -> Iterator[Path]:
@@ -62,10 +62,10 @@ def _place(line: str) -> str | None:
     return fields[7] if is_path else None
 
 
-def _pipes(borders: Borders) -> Iterator[Path]:
+def _pipes(scope: AccessScope) -> Iterator[Path]:
     """Of programs of the user, where programs have their files: what is open somewhere can't be
     found out in reasonable time."""
-    waiting = [(borders.home / name, True) for name in _PROGRAMS_KEEP]
+    waiting = [(scope.home / name, True) for name in _PROGRAMS_KEEP]
     folders = entries = 0
     while waiting and folders < _MOST_FOLDERS and entries < _MOST_ENTRIES:
         folder, holds_folders = waiting.pop(0)
@@ -74,14 +74,14 @@ def _pipes(borders: Borders) -> Iterator[Path]:
             for entry in found:
                 entries += 1
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder and holds_folders and _is_of_program(entry, borders):
+                if is_folder and holds_folders and _is_of_program(entry, scope):
                     waiting.append((Path(entry.path), False))
                 elif not (is_folder or entry.is_file(follow_symlinks=False)) and _is_pipe(entry):
                     yield Path(entry.path)
 
 
-def _is_of_program(entry: os.DirEntry[str], borders: Borders) -> bool:
-    return entry.name.startswith(".") or Path(entry.path).parent != borders.home
+def _is_of_program(entry: os.DirEntry[str], scope: AccessScope) -> bool:
+    return entry.name.startswith(".") or Path(entry.path).parent != scope.home
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:

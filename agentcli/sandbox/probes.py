@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.system.processes import process_stat
@@ -81,7 +81,7 @@ def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[
     all, with what was said."""
     with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
         place = _prepare(Path(name).resolve())
-        trial = replace(sandbox, borders=place.borders)
+        trial = replace(sandbox, scope=place.scope)
         with _daemons(place) as listening:
             found = _run(trial, place, listening, python)
     return found
@@ -90,7 +90,7 @@ def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[
 @dataclass(frozen=True)
 class _Place:
     base: Path
-    borders: Borders
+    scope: AccessScope
 
 
 def _prepare(base: Path) -> _Place:
@@ -104,7 +104,7 @@ def _prepare(base: Path) -> _Place:
         (base / name).write_text("x")
     (base / "own/outputs/shown").write_text("x")
     repository = find_repository(base / "ws")
-    borders = Borders(
+    scope = AccessScope(
         workspace=base / "ws",
         home=base / "home",
         writable=(base / "ws",),
@@ -114,7 +114,7 @@ def _prepare(base: Path) -> _Place:
         own=(base / "own",),
         mounts={base / "seen": base / "tmp"},
     )
-    return _Place(base, borders)
+    return _Place(base, scope)
 
 
 def _interpreters() -> tuple[Path, ...]:

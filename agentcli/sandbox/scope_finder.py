@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.git.named import named_places
 from agentcli.git.repositories import (
     Repository,
@@ -33,7 +33,7 @@ _SOCKET_VARIABLES = (
 )
 
 
-def find_borders(
+def find_access_scope(
     workspace: Path,
     environ: Mapping[str, str],
     *,
@@ -42,7 +42,7 @@ def find_borders(
     readable: Sequence[Path] = (),
     tmp: Path,
     confined: bool = False,
-) -> Borders:
+) -> AccessScope:
     """`writable`: folders beside the workspace that the person named. `own`: the agent's settings
     and state; `readable`: what commands may see of it, such as a session's outputs. `tmp`: the
     session's folder that commands find at /tmp. `confined`: nothing but the workspace, these
@@ -70,7 +70,7 @@ def find_borders(
     around = {str(folder) for root in roots for folder in (root, *root.parents)}
     secrets = [p for p in _secrets(home, environ, workspace) if str(p) not in around]
     shown = shown_places(home, environ, workspace) if confined else ()
-    return Borders(
+    return AccessScope(
         workspace=workspace,
         home=home,
         writable=_without_nested(roots),

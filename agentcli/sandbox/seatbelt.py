@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 
 _HEAD = """\
 (version 1)
@@ -36,21 +36,21 @@ _NO_NETWORK = """\
 """
 
 
-def seatbelt_profile(borders: Borders, *, network: bool, folders: Sequence[Path] = ()) -> str:
+def seatbelt_profile(scope: AccessScope, *, network: bool, folders: Sequence[Path] = ()) -> str:
     """The last matching rule counts, so what is hidden and protected comes after what is allowed
     and the exceptions come last. `folders` are writable beside the borders."""
     # A missing file is protected as well: a rule is on a name.
     parts = [
         _HEAD,
-        _rule("deny", "file-read-data", borders.covered),
-        _rule("allow", "file-read*", [*borders.shown, *borders.writable] if borders.shown else ()),
-        _rule("allow", "file-write*", () if borders.sealed else borders.writable),
+        _rule("deny", "file-read-data", scope.covered),
+        _rule("allow", "file-read*", [*scope.shown, *scope.writable] if scope.shown else ()),
+        _rule("allow", "file-write*", () if scope.sealed else scope.writable),
         _DEVICES,
-        _rule("deny", "file-write*", [*borders.protected, *borders.own]),
-        _moves(borders.protected),
-        _rule("deny", "file-read* file-write*", borders.hidden),
-        _rule("allow", "file-read*", borders.readable),
-        _rule("allow", "file-read* file-write*", [*borders.mounts.values(), *folders]),
+        _rule("deny", "file-write*", [*scope.protected, *scope.own]),
+        _moves(scope.protected),
+        _rule("deny", "file-read* file-write*", scope.hidden),
+        _rule("allow", "file-read*", scope.readable),
+        _rule("allow", "file-read* file-write*", [*scope.mounts.values(), *folders]),
         "" if network else _NO_NETWORK,
     ]
     return "".join(parts)

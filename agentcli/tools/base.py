@@ -16,7 +16,7 @@ from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ToolSchema
 
 if TYPE_CHECKING:
-    from agentcli.files.tracking import FileLedger
+    from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
     from agentcli.sandbox.choosing import Sandbox
     from agentcli.shell.python import PythonInterpreter
@@ -88,7 +88,7 @@ class ToolContext:
 
     workspace: Path
     outputs: Path
-    files: FileLedger
+    files: FileTracker
     shell: Shell
     python: PythonInterpreter
     sandbox: Sandbox | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from socket import socket
 
 from agentcli.agent.loop import run_turn
-from agentcli.app.agent_builder import Wiring
+from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import load_settings
 from agentcli.events import Event, Progress
 from tests.conftest import MODELS
@@ -153,7 +153,7 @@ def play(stage: Stage, folder: Path) -> tuple[Outcome, Path]:
     environ = stage.environment(folder / "home")
     settings = load_settings(environ, workspace, stage.settings).values
     reader = _Reader()
-    bench = Wiring(settings, environ, workspace).create(lambda session: [reader])
+    bench = AgentBuilder(settings, environ, workspace).create(lambda session: [reader])
     try:
         bench.say("do it")
         result = run_turn(bench.agent, bench.session)

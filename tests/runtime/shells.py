@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import Sandbox, SpawnOptions
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter
@@ -32,7 +32,7 @@ class Around(Sandbox):
 
 def around(*prefix: str) -> Sandbox:
     place = Path("/")
-    return Around("none", Borders(place, place, (place,)), notes=prefix)
+    return Around("none", AccessScope(place, place, (place,)), notes=prefix)
 
 
 def exported(*changes: Mapping[str, str | None], layer: str = "none") -> Exports:

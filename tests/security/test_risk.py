@@ -15,7 +15,7 @@ from agentcli.events.actions import (
     SearchAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.security.risk.rating import rate_by_rules
 
 
@@ -24,7 +24,7 @@ def rate(tmp_path_factory):
     home = tmp_path_factory.mktemp("people").resolve() / "ann"
     workspace = home / "project"
     workspace.mkdir(parents=True)
-    borders = Borders(
+    scope = AccessScope(
         workspace=workspace,
         home=home,
         writable=(workspace,),
@@ -35,7 +35,7 @@ def rate(tmp_path_factory):
     def rated(action):
         if isinstance(action, str):
             action = CmdRunAction(command=action)
-        return rate_by_rules(action, borders, str(workspace))
+        return rate_by_rules(action, scope, str(workspace))
 
     return rated
 

@@ -12,7 +12,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from agentcli.security.commands.time_limit import Patience
+from agentcli.security.commands.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -32,7 +32,7 @@ class Unreadable(Exception):
     """Why a script is not given to the grammar, or why it gave up, as words after "as"."""
 
 
-def read(text: str, source: bytes, patience: Patience) -> Node:
+def read(text: str, source: bytes, time_limit: TimeLimit) -> Node:
     """The tree of `text`, which is `source` in UTF-8; its places are bytes of `source`, whatever
     characters these are. An interrupt acts while it is made. Raises Unreadable."""
     if len(text) > _MOST_CHARS or text.count("|") > _MOST_PIPES:
@@ -47,7 +47,7 @@ def read(text: str, source: bytes, patience: Patience) -> Node:
     try:
         tree = parser.parse(
             lambda start, _: data[start:],
-            progress_callback=lambda _, __: patience.is_over(),
+            progress_callback=lambda _, __: time_limit.is_over(),
         )
     except ValueError as error:
         raise Unreadable("it would take too long to judge") from error

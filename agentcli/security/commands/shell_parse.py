@@ -13,7 +13,7 @@ from agentcli.security.commands.grammar import Unreadable, read
 from agentcli.security.commands.script import Redirect, Script, SimpleCommand, Words
 from agentcli.security.commands.shell_check import agree, leaf_spans
 from agentcli.security.commands.shell_words import Word, decode, strange_characters, tokens
-from agentcli.security.commands.time_limit import Patience
+from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import command_name, unwrap
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class _Around:
 class _Limits:
     """What a script and those within it may take together."""
 
-    patience: Patience = field(default_factory=lambda: Patience(_PARSING_S))
+    time_limit: TimeLimit = field(default_factory=lambda: TimeLimit(_PARSING_S))
     parts: int = 0
 
     def count(self, parts: int = 1) -> None:
@@ -90,7 +90,7 @@ def _parse(
     if depth > _MAX_DEPTH:
         raise Unreadable("its parts are nested too deeply")
     source = text.encode("utf-8", "surrogatepass")
-    root = read(text, source, limits.patience)
+    root = read(text, source, limits.time_limit)
     reader = _Reader(source, limits, depth, cwd)
     reader.visit(root, around)
     found = tokens(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Patience:
+class TimeLimit:
     """Seconds of processor time, from now on; that of others does not count, so that a busy machine
     changes no judgement."""
 

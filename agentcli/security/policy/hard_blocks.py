@@ -19,14 +19,14 @@ from agentcli.events.actions import (
     MCPAction,
     ToolCallAction,
 )
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, name_of
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.reading import only_reads, parse_script
 from agentcli.security.commands.run_text import fed, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_paths import Expander, Target, written_words
-from agentcli.security.commands.time_limit import Patience
+from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import SHELLS
 
 _SYSTEM = [
@@ -90,15 +90,15 @@ class HardBlocks:
     `contained`: a sandbox hides the agent's own files from commands and code, so that to mention
     them there does nothing."""
 
-    borders: Borders
+    scope: AccessScope
     cwd: Callable[[], str]
     environ: Mapping[str, str]
     contained: bool = False
-    _patience: Patience = field(default_factory=lambda: Patience(_LONGEST_S), init=False)
+    _patience: TimeLimit = field(default_factory=lambda: TimeLimit(_LONGEST_S), init=False)
 
     def __call__(self, action: Action) -> str:
         """Why `action` may never run, as a clause that begins with "it"; "" when it may."""
-        self._patience = Patience(_LONGEST_S)
+        self._patience = TimeLimit(_LONGEST_S)
         try:
             return self._reason(action)
         except _TooMuch:
@@ -124,7 +124,7 @@ class HardBlocks:
 
     @property
     def _expander(self) -> Expander:
-        home = self.environ.get("HOME") or str(self.borders.home)
+        home = self.environ.get("HOME") or str(self.scope.home)
         return Expander(self.cwd(), home, self.environ)
 
     def _shell(self, text: str, depth: int = 0, folder: str | None = None) -> str:
@@ -236,30 +236,30 @@ class HardBlocks:
         return ""
 
     def _precious(self) -> Iterator[tuple[Path, str]]:
-        for place in {self.borders.home, Path(self._expander.home)}:
+        for place in {self.scope.home, Path(self._expander.home)}:
             yield place, "the home folder"
         for place in _SYSTEM:
             yield place, "a system folder"
 
     def _git(self) -> Iterator[Path]:
-        roots = {self.borders.workspace, *self.borders.writable}
+        roots = {self.scope.workspace, *self.scope.writable}
         folders = {root if root.name == ".git" else root / ".git" for root in roots}
         for folder in sorted(folders):
             for part in _GIT_HEART:
                 yield folder / part if part else folder
 
     def _own(self, target: Target) -> bool:
-        return any(target.within(own) for own in self.borders.own)
+        return any(target.within(own) for own in self.scope.own)
 
     def _holds_own(self, target: Target) -> bool:
-        return any(target.holds(own) for own in self.borders.own)
+        return any(target.holds(own) for own in self.scope.own)
 
     def _own_reason(self, written: str) -> str:
         return f"it would change the agent's own settings or sessions ({written})"
 
     def _readable(self, target: Target) -> bool:
         return all(
-            any(place.is_relative_to(folder) for folder in self.borders.readable)
+            any(place.is_relative_to(folder) for folder in self.scope.readable)
             for place in target.places
         )
 
@@ -279,7 +279,7 @@ class HardBlocks:
     def _mentioned(self, text: str) -> str:
         """Of text that isn't understood: whether a path of the agent's own stands in it."""
         home = self._expander.home.rstrip("/")
-        for own in self.borders.own:
+        for own in self.scope.own:
             spellings = [str(own)]
             if own.is_relative_to(home):
                 rest = str(own)[len(home) :]

@@ -22,7 +22,7 @@ from agentcli.events.actions import (
     FileWriteAction,
     IPythonRunCellAction,
 )
-from agentcli.files.access_scope import Borders, Kept
+from agentcli.files.access_scope import AccessScope, Kept
 from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.reading import parse_script
@@ -45,10 +45,10 @@ class Losses:
     keepable: list[Path] = field(default_factory=list)
 
 
-def losses(action: Action, borders: Borders, cwd: str, kept: Kept) -> Losses:
-    """`borders` as commands see them, `cwd` the folder that they run in."""
-    found = _Reader(borders, kept)
-    expander = Expander(cwd, str(borders.home), {"HOME": str(borders.home)})
+def losses(action: Action, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
+    """`scope` as commands see them, `cwd` the folder that they run in."""
+    found = _Reader(scope, kept)
+    expander = Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
     match action:
         case CmdRunAction(job=None, is_input=False, command=command):
             found.of_script(command, expander)
@@ -60,13 +60,13 @@ def losses(action: Action, borders: Borders, cwd: str, kept: Kept) -> Losses:
 
 
 class _Reader:
-    def __init__(self, borders: Borders, kept: Kept) -> None:
+    def __init__(self, scope: AccessScope, kept: Kept) -> None:
         self.losses = Losses()
-        self._borders = borders
+        self._borders = scope
         self._kept = kept
-        added = (folder for folder in borders.writable if not folder.is_relative_to(kept.root))
+        added = (folder for folder in scope.writable if not folder.is_relative_to(kept.root))
         # A git folder of a worktree is no added one, nor is the session's own for temporary files.
-        own = {*borders.mounts, *borders.mounts.values(), *borders.readable}
+        own = {*scope.mounts, *scope.mounts.values(), *scope.readable}
         self._added = [p for p in added if p.name != ".git" and p not in own]
 
     def of_script(self, text: str, expander: Expander) -> None:

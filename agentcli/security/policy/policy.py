@@ -21,7 +21,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
-from agentcli.files.access_scope import Borders, Kept
+from agentcli.files.access_scope import AccessScope, Kept
 from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.reading import Script, SimpleCommand, is_read_only, parse_script
 from agentcli.security.commands.script import quoted
@@ -78,7 +78,7 @@ class Policy:
 
     mode: Mode
     contained: bool
-    borders: Borders
+    scope: AccessScope
     rules: tuple[Rule, ...]
     effect_of: Callable[[Action], str]
     locate: Callable[[str], Path]
@@ -109,7 +109,7 @@ class Policy:
         if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
             reason += f"; it would run in {folder}"
         writes = isinstance(action, FileWriteAction | FileEditAction)
-        outside = writes and place is not None and not self.borders.may_write(place)
+        outside = writes and place is not None and not self.scope.may_write(place)
         return DecisionObservation(
             cause=action.id,
             decision=answer.decision,
@@ -166,7 +166,7 @@ class Policy:
         if not isinstance(action, CmdRunAction) or action.job is not None or action.is_input:
             return ""
         folder = self.cwd()
-        return folder if folder != str(self.borders.workspace) else ""
+        return folder if folder != str(self.scope.workspace) else ""
 
     def _only_reads(self, action: Action, script: Script | None, doubt: Callable[[], str]) -> bool:
         if not isinstance(action, CmdRunAction):
@@ -182,17 +182,17 @@ class Policy:
     def _git_doubt(self, action: Action) -> str:
         """Why git may do more than read though its words say so; "" when it certainly reads, or
         whatever it does is contained and runs unasked as well."""
-        sealed = self.contained and self.borders.sealed
+        sealed = self.contained and self.scope.sealed
         if self.git is None or (
             self._is_contained(action) and (sealed or self.confirm != "always")
         ):
             return ""
         if why := self.git().of_variables(self.exported()):
             return why
-        return self.git().of_reading(Path(self.cwd() or self.borders.workspace))
+        return self.git().of_reading(Path(self.cwd() or self.scope.workspace))
 
     def _hidden(self, place: Path | None) -> _Answer | None:
-        if place is None or self.borders.may_read(place):
+        if place is None or self.scope.may_read(place):
             return None
         return _Answer("deny", f"{place} is hidden from the agent", "hidden")
 
@@ -225,7 +225,7 @@ class Policy:
         return isinstance(action, CmdRunAction) and action.unsandboxed and self.contained
 
     def _matches(self, rule: Rule, action: Action) -> bool:
-        return matches(rule, action, self.locate, self.borders.workspace, self.borders.home)
+        return matches(rule, action, self.locate, self.scope.workspace, self.scope.home)
 
     def _planned(self, action: Action, reads: bool, doubt: Callable[[], str]) -> _Answer | None:
         if reads:
@@ -296,7 +296,7 @@ class Policy:
     def _setting(self, action: Action, doubt: Callable[[], str]) -> Setting:
         """Where a command would run, for the rules about it."""
         return Setting(
-            str(self.borders.workspace),
+            str(self.scope.workspace),
             self._redirect_rule(action),
             self.cwd() or None,
             self._is_contained(action),
@@ -314,7 +314,7 @@ class Policy:
             path = Path(target if target.startswith("/") else f"{start}/{target}")
             if self.mode != "auto-edit" or not path.is_absolute() or target.startswith("~"):
                 return False
-            return self.borders.may_write(Path(os.path.realpath(path)))
+            return self.scope.may_write(Path(os.path.realpath(path)))
 
         return may_write
 
@@ -331,9 +331,9 @@ class Policy:
         folder that has one."""
         if self._is_contained(action):
             return False
-        start = self.cwd() or str(self.borders.workspace)
+        start = self.cwd() or str(self.scope.workspace)
         return any(
-            _leads_to_hidden(self.borders, part, start)
+            _leads_to_hidden(self.scope, part, start)
             for part in parse_script(action.command).commands
         )
 
@@ -364,7 +364,7 @@ class Policy:
 
     def losses(self, action: Action, kept: Kept) -> Losses:
         """What `action` names of what no checkpoint holds."""
-        return losses(action, self.borders, self.cwd() or str(self.borders.workspace), kept)
+        return losses(action, self.scope, self.cwd() or str(self.scope.workspace), kept)
 
     def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
         """Why a git command that looks as if it read is not taken to."""
@@ -376,7 +376,7 @@ class Policy:
         """What of `action` goes beyond what runs unasked; "" when nothing does."""
         effect = self.effect_of(action)
         if isinstance(action, FileWriteAction | FileEditAction):
-            if place is None or not self.borders.may_write(place):
+            if place is None or not self.scope.may_write(place):
                 return "the file is outside of what may be written"
             return self._of_edits()
         if isinstance(action, MemoryAction):
@@ -410,36 +410,36 @@ def _what(action: Action) -> str:
 _SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")
 
 
-def _leads_to_hidden(borders: Borders, part: SimpleCommand, start: str) -> bool:
+def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, start: str) -> bool:
     folder = Path(start) / (part.cwd or "")
     known = [word for word in part.words[1:] if word]
     known += [redirect.target for redirect in part.redirects if redirect.target]
     below = bool(part.words) and part.words[0] in _SEARCHES_BELOW
     texts = {text for word in known for text in (word, word.partition("=")[2])}
     for text in texts - {""}:
-        place = _place_of(text, folder, borders)
-        if place is None or not borders.may_read(place):
+        place = _place_of(text, folder, scope)
+        if place is None or not scope.may_read(place):
             return True
-        if below and _is_above_hidden(place, borders):
+        if below and _is_above_hidden(place, scope):
             return True
     for glob in _globs(part):
-        place = _place_of(re.split(r"[*?[]", glob)[0].rpartition("/")[0] or ".", folder, borders)
-        if place is None or not borders.may_read(place) or _is_above_hidden(place, borders):
+        place = _place_of(re.split(r"[*?[]", glob)[0].rpartition("/")[0] or ".", folder, scope)
+        if place is None or not scope.may_read(place) or _is_above_hidden(place, scope):
             return True
     return False
 
 
-def _place_of(text: str, folder: Path, borders: Borders) -> Path | None:
+def _place_of(text: str, folder: Path, scope: AccessScope) -> Path | None:
     """Where a word leads if it is a path; None when that can't be told."""
     if text == "~" or text.startswith("~/"):
-        text = f"{borders.home}{text[1:]}"
+        text = f"{scope.home}{text[1:]}"
     elif text.startswith("~") or "\0" in text:
         return None
     return Path(os.path.realpath(folder / text))
 
 
-def _is_above_hidden(place: Path, borders: Borders) -> bool:
-    return any(hidden.is_relative_to(place) for hidden in borders.hidden)
+def _is_above_hidden(place: Path, scope: AccessScope) -> bool:
+    return any(hidden.is_relative_to(place) for hidden in scope.hidden)
 
 
 def _globs(part: SimpleCommand) -> list[str]:

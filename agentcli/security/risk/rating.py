@@ -27,14 +27,14 @@ from agentcli.events.actions import (
     TaskTrackingAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import Borders
+from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, deletes_unknown, effects
 from agentcli.security.commands.python_code import PythonCode, read_python
 from agentcli.security.commands.reading import is_read_only, only_reads, parse_script
 from agentcli.security.commands.run_text import fed, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_paths import Expander, Target, written_words
-from agentcli.security.commands.time_limit import Patience
+from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
 from agentcli.security.risk import categories as table
 
@@ -58,34 +58,34 @@ _LONGEST_S = 5.0
 _RUNS_TEXT = SHELLS | {"eval", "source", "."}
 
 
-def rate_by_rules(action: Action, borders: Borders, cwd: str) -> Rating:
+def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
     """How much harm `action` could do, and in words why: LOW for what only reads, HIGH for what a
     category names, MEDIUM for the rest and for what can't be judged. Commands run in `cwd`."""
     match action:
         case CmdRunAction(job=None):
-            return _command(action, borders, cwd)
+            return _command(action, scope, cwd)
         case CmdRunAction(command="status"):
             return Risk.LOW, "it only asks how a job is doing"
         case IPythonRunCellAction(code=code):
-            reason = _code(code, borders, cwd)
+            reason = _code(code, scope, cwd)
             return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it runs code")
         case FileReadAction(path=path):
-            reason = _secret(_expander(borders, cwd).literal(path), borders)
+            reason = _secret(_expander(scope, cwd).literal(path), scope)
             return (Risk.HIGH, reason) if reason else (Risk.LOW, "it only reads")
         case FileWriteAction(path=path) | FileEditAction(path=path):
-            effect = Effect("write", _expander(borders, cwd).literal(path))
-            reason = _harm(effect, borders)
+            effect = Effect("write", _expander(scope, cwd).literal(path))
+            reason = _harm(effect, scope)
             return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it changes a file")
     if isinstance(action, _READING):
         return Risk.LOW, "it only reads"
     return Risk.MEDIUM, "nothing is known about what it does"
 
 
-def _command(action: CmdRunAction, borders: Borders, cwd: str) -> Rating:
+def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     text = action.command
     script = parse_script(text)
-    expander = _expander(borders, cwd).of_script(text)
-    if reason := _script_risk(text, script, expander, borders):
+    expander = _expander(scope, cwd).of_script(text)
+    if reason := _script_risk(text, script, expander, scope):
         return Risk.HIGH, reason
     if action.network or action.unsandboxed:
         return Risk.MEDIUM, "it goes beyond the sandbox"
@@ -96,11 +96,11 @@ def _command(action: CmdRunAction, borders: Borders, cwd: str) -> Rating:
     return Risk.MEDIUM, "it may change files"
 
 
-def _script_risk(text: str, script: Script, expander: Expander, borders: Borders) -> str:
+def _script_risk(text: str, script: Script, expander: Expander, scope: AccessScope) -> str:
     """Why a script is of high risk; "" when nothing says so."""
-    patience = Patience(_LONGEST_S)
+    time_limit = TimeLimit(_LONGEST_S)
     for command in script.commands:
-        if patience.is_over():
+        if time_limit.is_over():
             return "it would take too long to judge"
         reason = (
             _categorised(_line(command.words))
@@ -108,7 +108,7 @@ def _script_risk(text: str, script: Script, expander: Expander, borders: Borders
             or next((_categorised(_line(level)) for level in command.levels[:-1]), "")
             or _foreign(command)
             or _queried(command)
-            or _places(command, expander, borders, text)
+            or _places(command, expander, scope, text)
         )
         if reason:
             return reason if len(script.commands) == 1 else quoted(reason, command.written)
@@ -182,9 +182,9 @@ def _in_python(code: str, found: PythonCode) -> str:
     return next((f"it {category.reason}" for category in others), "")
 
 
-def _places(command: SimpleCommand, expander: Expander, borders: Borders, text: str) -> str:
+def _places(command: SimpleCommand, expander: Expander, scope: AccessScope, text: str) -> str:
     for effect in effects(command, expander, text):
-        if reason := _harm(effect, borders):
+        if reason := _harm(effect, scope):
             return reason
     if deletes_unknown(command, expander):
         return "it deletes folders with all they hold"
@@ -194,63 +194,63 @@ def _places(command: SimpleCommand, expander: Expander, borders: Borders, text: 
     targets = [r.target for r in command.redirects if r.target]
     for word in dict.fromkeys((*command.words[1:], *targets)):
         for target in here.targets(word, [*raw, *redirected]):
-            if reason := _secret(target, borders):
+            if reason := _secret(target, scope):
                 return reason
-            if not reads and _below_home(table.START_FILES, target, borders) and word in targets:
+            if not reads and _below_home(table.START_FILES, target, scope) and word in targets:
                 return "it changes what runs at every start"
     return ""
 
 
-def _harm(effect: Effect, borders: Borders) -> str:
+def _harm(effect: Effect, scope: AccessScope) -> str:
     verb, target, recursive = effect
-    if reason := _secret(target, borders):
+    if reason := _secret(target, scope):
         return reason
-    if _below_home(table.START_FILES, target, borders):
+    if _below_home(table.START_FILES, target, scope):
         return "it changes what runs at every start"
     for place in target.places:
         if table.PERSISTENCE.fullmatch(str(place)):
             return "it makes something run later or at every start"
-        if _is_git_inside(place, borders):
+        if _is_git_inside(place, scope):
             return "it changes the inside of git, which may run programs later"
-        if _is_system(place, borders):
+        if _is_system(place, scope):
             return "it changes the configuration of the system"
-    ours = all(_is_ours(place, borders) for place in target.places)
+    ours = all(_is_ours(place, scope) for place in target.places)
     lasting = verb == "delete some of" and not ours
-    if lasting or (verb == "delete" and recursive and not _can_be_made_again(target, borders)):
+    if lasting or (verb == "delete" and recursive and not _can_be_made_again(target, scope)):
         return "it deletes folders with all they hold"
     if verb == "change the rights of" and recursive:
         return "it changes who may use files or accounts"
     return ""
 
 
-def _secret(target: Target, borders: Borders) -> str:
+def _secret(target: Target, scope: AccessScope) -> str:
     names = [str(place) for place in target.places]
     if (
-        any(not borders.may_read(p) and not borders.is_elsewhere(p) for p in target.places)
-        or _below_home(table.CREDENTIALS, target, borders)
+        any(not scope.may_read(p) and not scope.is_elsewhere(p) for p in target.places)
+        or _below_home(table.CREDENTIALS, target, scope)
         or any(table.SYSTEM_CREDENTIALS.fullmatch(name) for name in names)
     ):
         return "it reads or changes credentials"
     return ""
 
 
-def _below_home(pattern: re.Pattern[str], target: Target, borders: Borders) -> bool:
+def _below_home(pattern: re.Pattern[str], target: Target, scope: AccessScope) -> bool:
     for place in target.places:
         whole = Path(place, *target.pattern)
-        if not whole.is_relative_to(borders.home) or _is_ours(whole, borders):
+        if not whole.is_relative_to(scope.home) or _is_ours(whole, scope):
             continue
-        if pattern.fullmatch(str(whole.relative_to(borders.home))):
+        if pattern.fullmatch(str(whole.relative_to(scope.home))):
             return True
     return False
 
 
-def _is_ours(place: Path, borders: Borders) -> bool:
-    roots = (borders.workspace, *borders.writable, *borders.mounts, *borders.mounts.values())
-    return any(place.is_relative_to(root) for root in roots if root != borders.home)
+def _is_ours(place: Path, scope: AccessScope) -> bool:
+    roots = (scope.workspace, *scope.writable, *scope.mounts, *scope.mounts.values())
+    return any(place.is_relative_to(root) for root in roots if root != scope.home)
 
 
-def _is_git_inside(place: Path, borders: Borders) -> bool:
-    if any(place.is_relative_to(folder) for folder in borders.protected):
+def _is_git_inside(place: Path, scope: AccessScope) -> bool:
+    if any(place.is_relative_to(folder) for folder in scope.protected):
         return True
     return (
         re.search(r"/\.git/(?:hooks(?:/|$)|config$|info/attributes$|modules/)", str(place))
@@ -258,25 +258,25 @@ def _is_git_inside(place: Path, borders: Borders) -> bool:
     )
 
 
-def _is_system(place: Path, borders: Borders) -> bool:
+def _is_system(place: Path, scope: AccessScope) -> bool:
     name = str(place)
     if name == "/":
         return True
-    if name in table.HARMLESS_DEVICES or _is_ours(place, borders):
+    if name in table.HARMLESS_DEVICES or _is_ours(place, scope):
         return False
-    if place.is_relative_to(borders.home) or place.is_relative_to("/tmp"):
+    if place.is_relative_to(scope.home) or place.is_relative_to("/tmp"):
         return False
     if any(place.is_relative_to(free) for free in table.FREE_PLACES):
         return False
     return any(place.is_relative_to(folder) for folder in table.SYSTEM_FOLDERS)
 
 
-def _can_be_made_again(target: Target, borders: Borders) -> bool:
+def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
     """Every place is inside the workspace, in a folder that tools make, or of temporary files."""
     for base in target.places:
         whole = Path(base, *target.pattern)
-        roots = [root for root in (borders.workspace, *borders.writable) if _below(whole, root)]
-        if not roots and _below(whole, Path("/tmp")) and not _below(whole, borders.home):
+        roots = [root for root in (scope.workspace, *scope.writable) if _below(whole, root)]
+        if not roots and _below(whole, Path("/tmp")) and not _below(whole, scope.home):
             continue
         if not roots:
             return False
@@ -368,22 +368,22 @@ def _by_raw_text(text: str, script: Script) -> str:
     return ""
 
 
-def _code(code: str, borders: Borders, cwd: str) -> str:
-    expander = _expander(borders, cwd)
+def _code(code: str, scope: AccessScope, cwd: str) -> str:
+    expander = _expander(scope, cwd)
     found = read_python(code, expander.home, cwd)
     for command in found.commands:
         script = parse_script(command)
-        if reason := _script_risk(command, script, expander.of_script(command), borders):
+        if reason := _script_risk(command, script, expander.of_script(command), scope):
             return reason
     for verb, path in found.effects:
-        if reason := _harm(Effect(verb, expander.literal(path), "rmtree" in code), borders):
+        if reason := _harm(Effect(verb, expander.literal(path), "rmtree" in code), scope):
             return reason
     for text in found.texts:
         is_path = text.startswith(("/", "~")) and "\n" not in text
-        if is_path and (reason := _secret(expander.literal(text), borders)):
+        if is_path and (reason := _secret(expander.literal(text), scope)):
             return reason
     return _in_python(code, found) if found.parsed else _in_code(code)
 
 
-def _expander(borders: Borders, cwd: str) -> Expander:
-    return Expander(cwd, str(borders.home), {"HOME": str(borders.home)})
+def _expander(scope: AccessScope, cwd: str) -> Expander:
+    return Expander(cwd, str(scope.home), {"HOME": str(scope.home)})

@@ -74,7 +74,7 @@ class SessionFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResumeSummary:
     """`ended` is in words, `when` None for a session that was never worked on; `reason` says more
     of it in a phrase. `calls` are the last ones with what came of them, oldest first. `cost_usd`
     is None when a price is not known. `queued` are messages that the agent has not seen."""
@@ -112,7 +112,9 @@ def ago(seconds: float) -> str:
     return f"{int(seconds // 3600)} h ago" if seconds >= 3600 else f"{int(seconds // 60)} min ago"
 
 
-def standing(events: Sequence[Event], state: SessionFacts, letters: Sequence[str] = ()) -> Standing:
+def standing(
+    events: Sequence[Event], state: SessionFacts, letters: Sequence[str] = ()
+) -> ResumeSummary:
     """What a person wants to know before a session goes on, from its log and its state; `letters`
     are messages that wait in its inbox."""
     turn = _newest_turn(events)
@@ -122,7 +124,7 @@ def standing(events: Sequence[Event], state: SessionFacts, letters: Sequence[str
     said = next((message for message in messages if message not in queued), None)
     words = next(filter(None, map(_words, turn)), "")
     ended, when, reason = _ending(events, turn, state)
-    return Standing(
+    return ResumeSummary(
         session_id=state.session_id,
         label=state.name or state.title or state.session_id,
         ended=ended,
@@ -140,14 +142,14 @@ def standing(events: Sequence[Event], state: SessionFacts, letters: Sequence[str
     )
 
 
-def one_line(stands: Standing) -> str:
+def one_line(stands: ResumeSummary) -> str:
     """For a log file."""
     facts = ", ".join([stands.ended, count(stands.steps, "step"), money(stands.cost_usd)])
     task = _one_row(stands.said or stands.label)
     return plain(clip([Span(f"resuming {stands.session_id} ({facts}): {task}")], _LONGEST_REASON))
 
 
-def show_standing(stands: Standing, stream: TextIO, now: datetime) -> None:
+def show_standing(stands: ResumeSummary, stream: TextIO, now: datetime) -> None:
     """At most 15 rows on a terminal of 80 columns."""
     screen = Screen(stream, live=False)
     heading = _heading(stands, now)
@@ -277,7 +279,7 @@ def _how_cut(result: Observation | None) -> str:
     return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
-def _heading(stands: Standing, now: datetime) -> list[Line]:
+def _heading(stands: ResumeSummary, now: datetime) -> list[Line]:
     age = f" {ago((now - stands.when.astimezone(UTC)).total_seconds())}" if stands.when else ""
     separator = " " if stands.ended == "interrupted" else ": "
     reason = f"{separator}{stands.reason}" if stands.reason else ""
@@ -290,7 +292,7 @@ def _heading(stands: Standing, now: datetime) -> list[Line]:
     return [*rows, [Span(stands.ended + age, style), Span(reason)], _facts(stands)]
 
 
-def _facts(stands: Standing) -> Line:
+def _facts(stands: ResumeSummary) -> Line:
     facts = [stands.session_id, count(stands.steps, "step"), money(stands.cost_usd)]
     if stands.tasks:
         done = sum(task.get("status") == "done" for task in stands.tasks)

@@ -40,7 +40,7 @@ class NoSecrets:
         return ""
 
 
-class HeldText:
+class StreamRedactor:
     """Holds the end of a stream back while a secret may have begun in it."""
 
     def __init__(self) -> None:
