@@ -1,4 +1,4 @@
-"""Puts together what keeps a session's workspace. A part of the wiring."""
+"""Puts together what keeps a session's workspace."""
 
 from __future__ import annotations
 

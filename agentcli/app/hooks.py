@@ -1,4 +1,4 @@
-"""Puts a session's hooks together: a part of the wiring."""
+"""Puts a session's hooks together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a model how risky an action is: a part of the wiring."""
+"""Asks a model how risky an action is."""
 
 from __future__ import annotations
 

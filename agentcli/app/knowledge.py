@@ -1,4 +1,4 @@
-"""Puts together what a session knows beside its conversation: a part of the wiring."""
+"""Puts together what a session knows beside its conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts a session's policy together: rules, hard blocks, ratings. A part of the wiring.
+"""Puts a session's policy together: rules, hard blocks, ratings.
 
 Parsers of commands and patterns of risks take longer to load than all else before the first
 request, so that they are loaded when the first action is to be judged.

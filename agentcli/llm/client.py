@@ -84,9 +84,10 @@ class LLM:
         call_budget: CallBudget,
         record: Callable[[Event], Event],
     ) -> Reply:
-        """A complete reply, held to the request's tool choice, for what is in `call_budget`; `record`
-        keeps that a provider's limit had to be waited for. Raises LLMError when there is none to
-        be had, ConfigError when there is a limit to what it may cost and its price is not known."""
+        """A complete reply, held to the request's tool choice, for what is in `call_budget`;
+        `record` keeps that a provider's limit had to be waited for. Raises LLMError when there is
+        none to be had, ConfigError when there is a limit to what it may cost and its price is not
+        known."""
         return held_to_choice(
             request, lambda asked: self._reply(asked, notify, call_budget, record), notify
         )
