@@ -7,13 +7,21 @@ import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "agentcli"
-FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
+from tests.architecture import (
+    DOCUMENT,
+    FILES,
+    MODULES,
+    ROOT,
+    arrows,
+    documented,
+    imports,
+    package_of,
+)
+
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
@@ -57,43 +65,8 @@ HOMES = {
 }
 
 
-MODULES = {
-    ".".join(("agentcli", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
-        ".__init__"
-    ): path
-    for path in FILES
-}
-
-
-def imports(path: Path) -> Iterator[str]:
-    """Modules that a file names anywhere, relative ones and those taken from a package too."""
-    here = ("agentcli", *path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = here[: len(here) - node.level + 1] if node.level else ()
-            base = ".".join((*above, *filter(None, [node.module])))
-            for alias in node.names:
-                whole = f"{base}.{alias.name}"
-                yield whole if whole in MODULES else base
-
-
-def package_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
-
-
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def arrows() -> set[tuple[str, str]]:
-    return {
-        (package_of(module), package_of(name))
-        for module, path in MODULES.items()
-        for name in imports(path)
-        if name in MODULES and package_of(name) not in ("", package_of(module))
-    }
 
 
 def test_imports_run_one_way():
@@ -108,6 +81,10 @@ def test_imports_run_one_way():
 
 def test_packages_can_be_put_in_an_order():
     graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_the_drawing_shows_what_is():
+    assert DOCUMENT.read_text() == documented(), "python -m tests.architecture draws it"
 
 
 def test_no_file_imports_in_a_circle():
@@ -211,13 +188,22 @@ def test_start_up_imports_no_more_than_it_needs(arguments, absent):
     assert not loaded & set(absent)
 
 
-def test_the_threats_name_tests_that_are_there():
+@pytest.mark.parametrize(("document", "rows"), [("threats.md", 20), ("architecture.md", 10)])
+def test_what_is_promised_names_tests_that_are_there(document, rows):
     tests = ROOT.parent / "tests"
-    table = (ROOT.parent / "docs/threats.md").read_text()
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 20
-    for row in rows:
-        named = re.findall(r"`([\w/]*test_\w+\.py)`", row.rpartition(" | ")[2])
-        assert named, row
-        for name in named:
-            assert (tests / name).exists() or (tests / "attacks" / name).exists(), name
+    told = re.findall(
+        r"^\| .*`[\w/]*test_\w+\.py`.*$", (DOCUMENT.parent / document).read_text(), re.M
+    )
+    assert len(told) > rows
+    for name in re.findall(r"`([\w/]*test_\w+\.py)`", "\n".join(told)):
+        assert (tests / name).exists() or (tests / "attacks" / name).exists(), name
+
+
+_TOPS = (ROOT, ROOT.parent, ROOT.parent / "tests")
+
+
+def test_the_life_of_a_task_names_files_that_are_there():
+    named = re.findall(r"`([\w/]+\.py)`", DOCUMENT.read_text())
+    gone = [n for n in named if not any((top / n).exists() for top in _TOPS)]
+    assert len(named) > 30
+    assert gone == []

@@ -9,7 +9,7 @@ from agentcli.agent.agent import Agent
 from agentcli.sessions.session import Session
 
 
-def make_room(agent: Agent, session: Session) -> None:
+def condense(agent: Agent, session: Session) -> None:
     """Condense the conversation where that is due. Before the first time the model may note what it
     wants to keep. A hook may put it off: it is asked once, before a model is paid to sum up."""
     if agent.memory.due(session.events) and (reminder := agent.last_notes(session.events)):
@@ -25,10 +25,10 @@ def make_room(agent: Agent, session: Session) -> None:
         session.emit(condensation)
 
 
-def hear(agent: Agent, session: Session, delivery: Literal["steer", "queue"]) -> bool:
+def deliver_queued(agent: Agent, session: Session, delivery: Literal["steer", "queue"]) -> bool:
     """Whether the person said something to be delivered so; what it brings up is recorded too."""
     refuse = agent.hooks.submitting if agent.hooks is not None else lambda session, text: ""
-    heard = session.take_letters(delivery, lambda text: refuse(session, text)) > 0
+    heard = session.deliver_queued(delivery, lambda text: refuse(session, text)) > 0
     if heard:
         agent.recall(session)
     return heard

@@ -236,12 +236,12 @@ class AgentBuilder:
         return Roles(
             registry,
             {part: [name for name in names if name] for part, names in chains.items()},
-            self._patience(),
+            self._retry_policy(),
             Catalog(settings.prices),
             settings.model.context_tokens,
         )
 
-    def _patience(self) -> RetryPolicy:
+    def _retry_policy(self) -> RetryPolicy:
         waits = self.settings.llm
         return RetryPolicy(
             retries=waits.retries,

@@ -255,7 +255,7 @@ class Session:
             self._failed = full
         raise full
 
-    def take_letters(
+    def deliver_queued(
         self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
     ) -> int:
         """Make events of the messages in the inbox that are to be delivered so; how many. One that
