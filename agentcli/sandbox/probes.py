@@ -172,7 +172,7 @@ def _run(sandbox: Sandbox, place: _Place, listening: _Listening, python: str) ->
         "started": ours.started if ours else 0,
     }
     options = sandbox.spawn_options(str(base / "ws"))
-    driver = Path(__file__).with_name("sandbox_probe_driver.py").read_text()
+    driver = Path(__file__).with_name("probe_driver.py").read_text()
     try:
         done = subprocess.run(
             [*options.prefix, python, "-I", "-S", "-c", driver, json.dumps(given)],

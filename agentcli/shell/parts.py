@@ -44,17 +44,21 @@ def parts_of(command: str) -> list[str]:
         at = piece.end()
         if piece["end"]:
             part = command[start : at - 1]
-            if _OPEN.search(part) or (piece["end"] == ";" and not part.strip()):
+            if _OPEN.search(part) or (piece["end"] == ";" and _is_blank(part)):
                 return []
-            if part.strip() and not _UNFINISHED.search(part):
+            if not _is_blank(part) and not _UNFINISHED.search(part):
                 parts.append(command[start:at])
                 start = at
     rest = command[start:]
-    if rest.strip():
+    if not _is_blank(rest):
         parts.append(rest)
     elif parts:
         parts[-1] += rest
     return parts if len(parts) > 1 and not any(map(_NOT_PLAIN.match, parts)) else []
+
+
+def _is_blank(part: str) -> bool:
+    return not part.replace("\\\n", "").strip()
 
 
 def marked(parts: Sequence[str]) -> str:
@@ -62,9 +66,8 @@ def marked(parts: Sequence[str]) -> str:
     all but the last, and but those whose status the next one reads itself."""
     text = ""
     for number, part in enumerate(parts[:-1]):
-        body = part.rstrip(" \t\n;") if part.endswith(("\n", ";")) else part
         mark = "" if "$?" in parts[number + 1] else f'; {VARIABLE}+=" {number}:$?"'
-        text += f"{body}{mark}{part[len(body) :]}"
+        text += f"{part[:-1]}{mark}{part[-1]}"
     return text + parts[-1]
 
 

@@ -74,7 +74,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     path = tmp_path / "rules"
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from agentcli import own_files\n"
+        "from agentcli.files import own_files\n"
         "from agentcli.security.policy.rules import parse_rule\n"
         "from agentcli.security.policy.saved_rules import SavedRules\n"
         "path, number, place = Path(sys.argv[1]), sys.argv[2], sys.argv[3]\n"

@@ -6,7 +6,7 @@ import subprocess
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentcli.shell.parts import ended, head_share, marked, parts_of
@@ -55,6 +55,9 @@ def run(command: str) -> tuple[int, bytes]:
 
 
 @given(st.lists(PIECES, min_size=2, max_size=7).map("".join))
+@example("echo \\;;true")
+@example("echo a\\ ;true")
+@example("E\n\\\n")
 @settings(max_examples=300, deadline=None)
 def test_marks_change_nothing(command):
     if parts := parts_of(command):
