@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -34,6 +35,8 @@ from agentcli.system.processes import ENVIRONMENT_MARK
 
 _LONGEST_TYPED_LINE = 4000
 _LATE_CHARS = 2000
+_STARTS = 3
+"""So often a shell is tried: places that the sandbox covers come and go."""
 _JOB_CHARS = 4000
 """Of a job's log in a result: it may be asked for again and again."""
 
@@ -329,17 +332,22 @@ class Shell:
         if self._bash is not None and not self._bash.reachable:
             notes.append(self._replace("the shell had lost its files"))
         try:
-            try:
-                bash = self._bash or self._spawn()
-                bash.await_ready(self._capture())
-            except NotStarted:
-                self._drop()
-                bash = self._spawn()
-                bash.await_ready(self._capture())
+            return self._answering(), notes
         except OSError:
             self._drop()
             raise
-        return bash, notes
+
+    def _answering(self) -> Bash:
+        """A bash that has said that it is there."""
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(NotStarted):
+                bash = self._bash or self._spawn()
+                bash.await_ready(self._capture())
+                return bash
+            self._drop()
+        bash = self._bash or self._spawn()
+        bash.await_ready(self._capture())
+        return bash
 
     def _replace(self, reason: str) -> str:
         self.restart()
