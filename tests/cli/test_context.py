@@ -98,7 +98,7 @@ def test_a_reply_that_was_discarded_takes_nothing():
 
 sizes = st.integers(1, 10**6)
 results = st.tuples(st.just("results"), st.text(max_size=30), sizes)
-others = st.tuples(st.sampled_from(["user", "assistant", "system"]), st.just(""), sizes)
+others = st.tuples(st.sampled_from(["user", "replies", "system", "summaries"]), st.just(""), sizes)
 shares = st.lists(
     results | others, max_size=40, unique_by=lambda share: (share[0] == "results", share[:2])
 )
