@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agentcli.runtime.checkpoints import Checkpoints
+from agentcli.checkpoints.snapshots import Checkpoints
 from benchmarks.report import Figure, figure
 
 SIZES = (200, 50_000)

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.shell import Shell
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.shell import Shell
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, figure
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.app.undo import WentBack, rewind, undo
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
-from agentcli.rewinding import WentBack, rewind, undo
-from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.sessions.session import Session
 from tests.runtime.trees import contents
 

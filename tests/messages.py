@@ -18,18 +18,27 @@ from itertools import product
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
+from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.runtime.files import FileLedger
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
-_SPEAKING = ("agent", "memory", "runtime", "security", "tools", "llm/text_tools.py")
-_SPEAKING_ALONE = ("policing.py", "reopening.py", "wiring.py", "git_facts.py", "judging.py")
+_SPEAKING = (
+    *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "memory", "sandbox"),
+    *("security", "shell", "tools", "llm/text_tools.py"),
+)
+_SPEAKING_ALONE = (
+    "app/policy.py",
+    "app/resume.py",
+    "app/agent_builder.py",
+    "git/reading_risks.py",
+    "app/judge.py",
+)
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z{]")
 _SILENT_CALLS = frozenset({"compile", "debug", "info", "warning", "exception", "fullmatch"})
 
@@ -122,7 +131,7 @@ def _results() -> str:
         context = ToolContext(
             workspace=work,
             outputs=place / "outputs",
-            files=FileLedger(work, outputs=place / "outputs"),
+            files=FileTracker(work, outputs=place / "outputs"),
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
             python=PythonInterpreter(workspace=work, scratch=place / "python", **common),
         )

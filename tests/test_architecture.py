@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -10,80 +11,88 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "agentcli"
-FILES = sorted(p for p in ROOT.rglob("*.py") if "repository" not in p.parts)
-LEAVES = {
-    *("errors", "messages", "interrupts", "borders", "own_files", "programs", "safe_git"),
-    *("secret_variables", "homes", "git_layout", "git_settings", "toml_text"),
-}
+from tests.architecture import (
+    DOCUMENT,
+    FILES,
+    MODULES,
+    ROOT,
+    arrows,
+    documented,
+    imports,
+    package_of,
+)
+
 MAY_IMPORT = {
     "errors": set(),
     "messages": set(),
-    "interrupts": {"errors"},
-    "borders": {"git_layout"},
-    "git_layout": set(),
-    "git_settings": set(),
     "logs": set(),
-    "programs": set(),
-    "safe_git": set(),
-    "own_files": set(),
-    "toml_text": set(),
-    "homes": {"errors"},
-    "secret_variables": set(),
-    "git_facts": {"programs", "repository_files"},
-    "repository_files": set(),
-    "events": {"messages", "events"},
-    "sessions": {"events", "sessions", *LEAVES},
-    "memory": {"events", "memory", *LEAVES},
-    "security": {"events", "security", *LEAVES},
-    "runtime": {"events", "runtime", *LEAVES},
-    "llm": {"events", "llm", *LEAVES},
-    "tools": {"events", "runtime", "tools", *LEAVES},
-    "agent": {"events", "sessions", "agent", *LEAVES},
-    "ui": {"events", "ui", *LEAVES},
-    "config": {"settings", *LEAVES},
-    "settings": LEAVES,
+    "interrupts": {"errors"},
+    "settings": set(),
+    "events": {"messages"},
+    "system": {"errors"},
+    "files": {"errors", "events"},
+    "git": {"events", "files", "interrupts", "system"},
+    "llm": {"errors", "events", "messages", "system"},
+    "sessions": {"errors", "events", "interrupts", "messages"},
+    "memory": {"errors", "events", "messages"},
+    "knowledge": {"errors", "events", "files", "git", "system"},
+    "security": {"errors", "events", "files"},
+    "sandbox": {"errors", "files", "git", "security", "system"},
+    "checkpoints": {"errors", "events", "files", "git", "system"},
+    "shell": {"files", "interrupts", "sandbox", "security", "system"},
+    "tools": {"errors", "events", "files", "git", "messages", "sandbox", "shell", "system"},
+    "agent": {"errors", "events", "interrupts", "messages", "sessions"},
+    "hooks": {
+        *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
+    },
+    "ui": {"errors", "events", "messages"},
     "demo": set(),
 }
+"""All arrows between packages. `app` puts the parts together and `cli` is on top: they may import
+whatever they need, but `app` neither `cli` nor `ui`."""
+ON_TOP = {"app": {"cli", "ui", "demo"}, "cli": {"demo"}}
+"""And what these may not."""
 HOMES = {
     "openai": {"llm/openai_sdk.py"},
     "anthropic": {"llm/providers/anthropic_messages.py"},
-    "pexpect": {"runtime"},
+    "pexpect": {"shell"},
     "rich": {"ui", "cli"},
     "typer": {"cli"},
     "pickle": {"sessions/state.py"},
     "genai_prices": {"llm/catalog.py"},
     "jinja2": {"agent/prompts/__init__.py"},
-    "yaml": {"memory/front_matter.py"},
+    "yaml": {"knowledge/front_matter.py"},
 }
-
-
-def imports(path: Path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_run_one_way(path):
-    package = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    allowed = MAY_IMPORT.get(package)
-    if allowed is None:
-        assert package in {
-            *("cli", "wiring", "safety", "policing", "reopening", "knowing", "condensing"),
-            *("judging", "rewinding", "forking", "hook_setup", "workbench", "watching", "keeping"),
-            *("__init__", "__main__"),
-        }
-        return
-    for module in imports(path):
-        if module.startswith("agentcli."):
-            assert module.split(".")[1] in allowed, f"{package} must not import {module}"
+def test_imports_run_one_way():
+    parts = {package_of(module) for module in MODULES} - {"", "__main__"}
+    assert parts == MAY_IMPORT.keys() | ON_TOP.keys()
+    told = {(package, other) for package, others in MAY_IMPORT.items() for other in others}
+    found = {arrow for arrow in arrows() if arrow[0] in MAY_IMPORT}
+    assert found - told == set(), "these are new"
+    assert told - found == set(), "these are gone"
+    assert not {a for a in arrows() if a[1] in ON_TOP.get(a[0], set())}
+
+
+def test_packages_can_be_put_in_an_order():
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_the_drawing_shows_what_is():
+    assert DOCUMENT.read_text() == documented(), "python -m tests.architecture draws it"
+
+
+def test_no_file_imports_in_a_circle():
+    inside = {
+        module: {name for name in imports(path) if name in MODULES and name != module}
+        for module, path in MODULES.items()
+    }
+    graphlib.TopologicalSorter(inside).prepare()
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -95,7 +104,7 @@ def test_heavy_modules_have_one_home(path):
             assert {str(relative), relative.parts[0]} & homes, f"{relative} imports {module}"
 
 
-INSIDE_A_SANDBOX = {"runtime/sandbox_probe_driver.py", "runtime/python_driver.py"}
+INSIDE_A_SANDBOX = {"sandbox/probe_driver.py", "shell/python_driver.py"}
 STARTERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 BY_NAME = {"system", "popen", "execlp", "execvp", "execvpe", "execlpe", "spawnlp", "spawnvp"}
 
@@ -132,7 +141,7 @@ def test_programs_are_found_in_one_place_and_started_by_their_path(path):
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_persons_environment_is_asked_for_by_its_name(path):
     """`os.environ` is this process's own, without what leads to where commands can write."""
-    if path.relative_to(ROOT).parts[0] in ("cli", "wiring.py", "safety.py"):
+    if path.relative_to(ROOT).parts[0] in ("cli", "app/agent_builder.py", "app/sandbox.py"):
         own = path.name == "doctor.py"
         assert own or "os.environ" not in path.read_text()
 
@@ -179,13 +188,22 @@ def test_start_up_imports_no_more_than_it_needs(arguments, absent):
     assert not loaded & set(absent)
 
 
-def test_the_threats_name_tests_that_are_there():
+@pytest.mark.parametrize(("document", "rows"), [("threats.md", 20), ("architecture.md", 10)])
+def test_what_is_promised_names_tests_that_are_there(document, rows):
     tests = ROOT.parent / "tests"
-    table = (ROOT.parent / "docs/threats.md").read_text()
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 20
-    for row in rows:
-        named = re.findall(r"`([\w/]*test_\w+\.py)`", row.rpartition(" | ")[2])
-        assert named, row
-        for name in named:
-            assert (tests / name).exists() or (tests / "attacks" / name).exists(), name
+    told = re.findall(
+        r"^\| .*`[\w/]*test_\w+\.py`.*$", (DOCUMENT.parent / document).read_text(), re.M
+    )
+    assert len(told) > rows
+    for name in re.findall(r"`([\w/]*test_\w+\.py)`", "\n".join(told)):
+        assert (tests / name).exists() or (tests / "attacks" / name).exists(), name
+
+
+_TOPS = (ROOT, ROOT.parent, ROOT.parent / "tests")
+
+
+def test_the_life_of_a_task_names_files_that_are_there():
+    named = re.findall(r"`([\w/]+\.py)`", DOCUMENT.read_text())
+    gone = [n for n in named if not any((top / n).exists() for top in _TOPS)]
+    assert len(named) > 30
+    assert gone == []

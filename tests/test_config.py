@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli import config
-from agentcli.config import load_settings, parse_assignment
+from agentcli.app import config
+from agentcli.app.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
 from agentcli.settings import PriceSettings, ProviderSettings, Settings, flatten
 
@@ -153,7 +153,7 @@ def test_a_managed_file_that_others_could_have_written_is_refused(place):
 
 
 def test_a_key_of_very_many_parts_is_not_read():
-    from agentcli.toml_text import LongKeyError, load_toml
+    from agentcli.files.toml_text import LongKeyError, load_toml
 
     assert load_toml("a." * 49 + "a = 1\nb = '" + "." * 1_000 + "'")["b"]
     for text in ("a." * 50 + "a = 1", "[" + "'a' . " * 50 + "a]", 'x = {"a".' + "b." * 60 + "c=1}"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.git_layout import is_control, is_daily
+from agentcli.files.git_layout import is_control, is_daily
 
 DAILY = """
     HEAD ORIG_HEAD FETCH_HEAD MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_RR MERGE_AUTOSTASH SQUASH_MSG

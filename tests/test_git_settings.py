@@ -7,7 +7,14 @@ import subprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.git_settings import Setting, adds_only_harmless, is_harmless, parse, reduced, written
+from agentcli.git.config_files import (
+    Setting,
+    adds_only_harmless,
+    is_harmless,
+    parse,
+    reduced,
+    written,
+)
 
 PIECES = [
     *("[core]", '[remote "a b"]', '[remote "a\\"\\\\]"]', "[branch.sub]", "[Core]", '[a"b"]', "[x"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.programs import Places, find_on, find_program, installed_in, trimmed
+from agentcli.system.programs import Places, find_on, find_program, installed_in, trimmed
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_program_is_found_where_commands_would_find_it_or_only_where_they_cann
     assert find_on("tool", path) == f"{tree}/link/tool"
     assert find_on("tool", "/nowhere") is None
     program = (
-        "import os, sys; from agentcli import programs\n"
+        "import os, sys; from agentcli.system import programs\n"
         "programs.enter()\n"
         "print(programs.find_program('tool'), os.environ['PATH'])\n"
         f"print(programs.find_program({str(tree / 'work/.venv/bin/tool')!r}))\n"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentcli.app.fork import fork
 from agentcli.errors import UsageError
 from agentcli.events.observations import CheckpointObservation
-from agentcli.forking import fork
 from tests.going_back import Looks, Walk, looks, sh
 
 FILE_COMMANDS = (

@@ -189,7 +189,7 @@ def test_a_session_in_a_folder_of_a_repository_undoes_what_it_did_to_all_of_it(t
 
 
 def test_of_a_repository_with_too_many_files_the_folder_itself_is_kept(tmp_path, monkeypatch):
-    from agentcli.runtime import snapshot_scan
+    from agentcli.checkpoints import scan as snapshot_scan
 
     monkeypatch.setattr(snapshot_scan, "MOST_FILES", 100)
     monkeypatch.setattr(snapshot_scan, "_ALONE", 10)

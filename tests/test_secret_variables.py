@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.secret_variables import is_secret, masked_values
+from agentcli.security.secret_variables import is_secret, masked_values
 
 SECRET = {
     "DB_PASS": "x",

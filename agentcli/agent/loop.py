@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from agentcli.agent.agent import Agent, Ending, TurnResult
-from agentcli.agent.asking import ask
+from agentcli.agent.approval_denied import for_want_of_approval
 from agentcli.agent.authorise import Permits, batches
-from agentcli.agent.carrying_out import account_for_rest, carry_out, keep_at_end
-from agentcli.agent.making_room import hear, make_room
+from agentcli.agent.compaction import condense, deliver_queued
+from agentcli.agent.execute import account_for_rest, carry_out, keep_at_end
+from agentcli.agent.limit_summary import go_on, sum_up
+from agentcli.agent.model_call import ask
 from agentcli.agent.replies import last_answer, verdict
 from agentcli.agent.stuck import check
-from agentcli.agent.summing_up import go_on, sum_up
-from agentcli.agent.unattended import for_want_of_approval
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
@@ -51,7 +51,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
             act(agent, session)
             if agent.limits.reached(session.state, countdown):
                 # What was to come after a turn that a limit ended would never come otherwise.
-                hear(agent, session, "queue")
+                deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)
                 if ending := over(agent, session) or held_up(agent, session, countdown):
@@ -75,9 +75,9 @@ def act(agent: Agent, session: Session) -> None:
 
 def over(agent: Agent, session: Session) -> Ending | None:
     """How the model ends the turn, unless the person or a hook has something to say to that."""
-    hear(agent, session, "steer")
+    deliver_queued(agent, session, "steer")
     ending = verdict(session.events, interactive=agent.interactive)
-    if ending is None or hear(agent, session, "queue"):
+    if ending is None or deliver_queued(agent, session, "queue"):
         return None
     if agent.hooks is not None and agent.hooks.stopping(session, ending):
         return None
@@ -99,5 +99,5 @@ def held_up(agent: Agent, session: Session, countdown: Countdown | None) -> Endi
 def think(agent: Agent, session: Session) -> None:
     """Ask the model and record what it says and wants to do."""
     go_on(session)
-    make_room(agent, session)
+    condense(agent, session)
     ask(agent, session)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from agentcli.agent.agent import Ending
-from agentcli.agent.sameness import (
+from agentcli.agent.fingerprints import (
     action_key,
     found_there,
     is_failure,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.session_common import Json, Session, here, home, working
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
-    from agentcli.condensing import Compaction
+    from agentcli.app.compact import Compaction
 
 
 def compact(
@@ -32,18 +32,20 @@ def compact(
     All but the newest two steps. Nothing is deleted: the session shows everything as before, and
     the model can recall it.
     """
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.condensing import compact as compact_session
-    from agentcli.sessions.finder import find, state_of
-    from agentcli.wiring import Wiring
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.compact import compact as compact_session
+    from agentcli.app.trust import load_with_trust
+    from agentcli.sessions.search.finder import find, state_of
 
     folder = find(home(), session)
     workspace = Path(state_of(folder).workspace)
     workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
     loaded = load_with_trust(person_environ(), workspace)
-    wiring = Wiring(loaded.settings.values, person_environ(), workspace, brought=loaded.brought)
+    builder = AgentBuilder(
+        loaded.settings.values, person_environ(), workspace, brought=loaded.brought
+    )
     with working("summing up"):
-        done = compact_session(wiring, folder, focus, preview=preview)
+        done = compact_session(builder, folder, focus, preview=preview)
     if as_json:
         print(json.dumps(_as_dict(folder.name, done, preview)))
     else:

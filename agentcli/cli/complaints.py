@@ -7,11 +7,11 @@ import sys
 import traceback
 from contextlib import suppress
 
-from agentcli.config import state_home
+from agentcli.app.config import state_home
 from agentcli.errors import AgentError
-from agentcli.programs import person_environ
-from agentcli.secret_variables import masked_values
 from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import printable
 
 

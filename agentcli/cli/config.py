@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 
 app = typer.Typer(help="Settings: show, path.", no_args_is_help=True)
@@ -21,9 +21,9 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Every setting with the value in force."""
-    from agentcli.cli.trust import load_with_trust
+    from agentcli.app.agent_builder import resolve_workspace
+    from agentcli.app.trust import load_with_trust
     from agentcli.settings import flatten
-    from agentcli.wiring import resolve_workspace
 
     loaded = load_with_trust(person_environ(), resolve_workspace(None)).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
@@ -42,6 +42,6 @@ def show(
 @app.command("path")
 def path() -> None:
     """Where the user's settings are read from."""
-    from agentcli.config import user_file
+    from agentcli.app.config import user_file
 
     say(str(user_file(person_environ())))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.session_common import Json, Last, Wanted, chosen
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
     from agentcli.memory.context_use import ContextUse, Part, Share
@@ -227,8 +227,8 @@ def _columns() -> int:
 
 
 def _settings(record: SessionRecord) -> Settings:
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.wiring import resolve_workspace
+    from agentcli.app.agent_builder import resolve_workspace
+    from agentcli.app.trust import load_with_trust
 
     workspace = record.state.place or resolve_workspace(None)
     return load_with_trust(person_environ(), workspace).settings.values

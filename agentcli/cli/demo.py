@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli.work import Outcome
-    from agentcli.wiring import Wiring
-    from agentcli.workbench import Workbench
 
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
@@ -67,12 +67,12 @@ def demo(
 
 class _Demo:
     def workspace(self, folder: str | None) -> Path:
-        from agentcli.wiring import resolve_workspace
+        from agentcli.app.agent_builder import resolve_workspace
 
         return resolve_workspace(folder)
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
-        bench = wiring.create(outcome.subscribers)
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+        bench = builder.create(outcome.subscribers)
         with bench.closed_on_failure():
             bench.say(_TASK)
         return bench
@@ -103,7 +103,7 @@ def _make_repository(folder: Path | None) -> Path:
 
 def _git() -> str:
     from agentcli.errors import ConfigError
-    from agentcli.programs import find_program
+    from agentcli.system.programs import find_program
 
     git = find_program("git")
     if git is None:

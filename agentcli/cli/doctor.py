@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentcli.programs import distrusted, find_program, person_environ, trimmed
+from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
-    from agentcli.runtime.sandbox import Sandbox
-    from agentcli.wiring import Wiring
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.sandbox.choosing import Sandbox
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
@@ -52,14 +52,14 @@ def doctor(
 ) -> int:
     """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
     missing. Whether an account has credit only --ask tells for sure."""
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.wiring import Wiring, resolve_workspace
+    from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+    from agentcli.app.trust import load_with_trust
 
     workspace = resolve_workspace(None)
     environ = person_environ()
-    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
     checks = []
-    for check in _checks(wiring, asking):
+    for check in _checks(builder, asking):
         checks.append(check)
         if not as_json:
             hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
@@ -69,22 +69,22 @@ def doctor(
     return 3 if any(check.status == "failed" for check in checks) else 0
 
 
-def _checks(wiring: Wiring, asking: bool) -> Iterator[Check]:
+def _checks(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     bash = _program("bash", "failed", "the bash tool needs it")
     yield bash
     if bash.status == "ok":
-        yield from _tried("shell", lambda: iter([_shell(wiring)]))
+        yield from _tried("shell", lambda: iter([_shell(builder)]))
     yield _path()
     yield _program("git", "warning", "repositories can't be read without it")
     yield _program("rg", "warning", "searching is slower without ripgrep")
-    yield Check("settings", "ok", _settings_files(wiring))
-    storage = _storage(wiring.home)
+    yield Check("settings", "ok", _settings_files(builder))
+    storage = _storage(builder.home)
     yield storage
     # Where the home takes nothing the rest is worth knowing all the same.
-    place = wiring.home if storage.status == "ok" else None
-    yield from _tried("sandbox", lambda: _sandbox(wiring, place))
-    yield from _providers(wiring, asking)
+    place = builder.home if storage.status == "ok" else None
+    yield from _tried("sandbox", lambda: _sandbox(builder, place))
+    yield from _providers(builder, asking)
 
 
 def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
@@ -126,20 +126,20 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
     return Check(name, "ok", f"{first_line} ({path})")
 
 
-def _shell(wiring: Wiring) -> Check:
+def _shell(builder: AgentBuilder) -> Check:
     """Whether the bash tool's shell starts, keeps its state and has no keys."""
-    from agentcli.runtime.environment import command_environment
-    from agentcli.runtime.outputs import OutputFolder
-    from agentcli.runtime.shell import Shell
+    from agentcli.sandbox.environment import command_environment
+    from agentcli.shell.outputs import OutputFolder
+    from agentcli.shell.shell import Shell
 
-    hidden = wiring.registry().key_variables()
+    hidden = builder.registry().key_variables()
     with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
         scratch, outputs = Path(name, "shell"), Path(name, "outputs")
         scratch.mkdir()
         outputs.mkdir()
         shell = Shell(
-            cwd=str(wiring.workspace),
-            env=trimmed(command_environment(wiring.environ, hidden, ""), distrusted()).environ,
+            cwd=str(builder.workspace),
+            env=trimmed(command_environment(builder.environ, hidden, ""), distrusted()).environ,
             scratch=scratch,
             outputs=OutputFolder(outputs),
         )
@@ -166,27 +166,27 @@ def _shell(wiring: Wiring) -> Check:
     return Check("shell", "ok", f"keeps its state; runs as {user}, without your models' keys")
 
 
-def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
+def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
     """Which layer contains commands, why no stronger one, and what it lets through when tried in a
     folder in `place`, or in that for temporary files. Raises OSError when there is no such room."""
-    from agentcli.config import user_file
+    from agentcli.app.config import user_file
     from agentcli.errors import ConfigError
-    from agentcli.runtime.borders import find_borders
-    from agentcli.runtime.sandbox import choose_sandbox
+    from agentcli.sandbox.choosing import choose_sandbox
+    from agentcli.sandbox.scope_finder import find_access_scope
 
-    settings = wiring.settings.sandbox
+    settings = builder.settings.sandbox
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
-        own = (wiring.home, user_file(wiring.environ).parent)
-        borders = find_borders(
-            wiring.workspace,
-            wiring.environ,
+        own = (builder.home, user_file(builder.environ).parent)
+        scope = find_access_scope(
+            builder.workspace,
+            builder.environ,
             own=own,
             tmp=Path(name),
             confined=settings.read == "workspace",
         )
         try:
             sandbox = choose_sandbox(
-                settings.layer, borders, network=settings.network, cache=wiring.home
+                settings.layer, scope, network=settings.network, cache=builder.home
             )
         except ConfigError as error:
             yield Check("sandbox", "failed", error.message, error.hint)
@@ -202,7 +202,7 @@ def _sandbox(wiring: Wiring, place: Path | None) -> Iterator[Check]:
 
 def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
     """With the network shut off, whatever the settings say: that is what is known of a layer."""
-    from agentcli.runtime.sandbox_probes import ATTACKS, probe, surprises
+    from agentcli.sandbox.probes import ATTACKS, probe, surprises
 
     try:
         found = probe(replace(sandbox, network=False), folder)
@@ -217,12 +217,12 @@ def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
     return Check("sandbox tried out", "ok", detail)
 
 
-def _settings_files(wiring: Wiring) -> str:
-    from agentcli.config import MANAGED_FILE, PROJECT_FILE, user_file
+def _settings_files(builder: AgentBuilder) -> str:
+    from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
 
-    files = [MANAGED_FILE, user_file(wiring.environ), wiring.workspace / PROJECT_FILE]
+    files = [MANAGED_FILE, user_file(builder.environ), builder.workspace / PROJECT_FILE]
     found = [str(path) for path in files if path.exists()]
-    return ", ".join(found) or f"defaults (none at {user_file(wiring.environ)})"
+    return ", ".join(found) or f"defaults (none at {user_file(builder.environ)})"
 
 
 def _storage(home: Path) -> Check:
@@ -241,43 +241,43 @@ def _storage(home: Path) -> Check:
     return Check("storage", "ok", detail)
 
 
-def _providers(wiring: Wiring, asking: bool) -> Iterator[Check]:
+def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
     from agentcli.cli.reach import Reach, ask, reachable, try_out
     from agentcli.errors import ConfigError
     from agentcli.llm.catalog import Catalog
 
-    found = list(reachable(wiring.registry()))
+    found = list(reachable(builder.registry()))
     for reach in found:
         if reach.error:
             yield Check(reach.provider, "warning", reach.error, _HINTS.get(reach.standing, ""))
         else:
             yield Check(reach.provider, "ok", f"answers, {len(reach.models)} models")
     try:
-        name = wiring.registry().choose(wiring.settings.model.name)
-        wiring.registry().endpoint(name)
+        name = builder.registry().choose(builder.settings.model.name)
+        builder.registry().endpoint(name)
     except ConfigError as error:
         yield Check("model", "failed", error.message, error.hint)
         return
     provider = name.partition("/")[0]
     answer: Reach | None
     if asking:
-        answer = try_out(wiring.registry(), name, Catalog(wiring.settings.prices))
+        answer = try_out(builder.registry(), name, Catalog(builder.settings.prices))
     else:
         answer = next((r for r in found if r.provider == provider), None)
         if provider != "scripted":
-            answer = answer or ask(wiring.registry(), provider)
+            answer = answer or ask(builder.registry(), provider)
     if answer is not None and answer.error:
         hint = _HINTS.get(answer.standing, "check the key and the address")
         yield Check("model", "failed", f"{name}: {answer.error}", hint)
     else:
-        yield Check("model", "ok", f"{name} ({_facts(wiring, name)}{', answers' * asking})")
+        yield Check("model", "ok", f"{name} ({_facts(builder, name)}{', answers' * asking})")
 
 
-def _facts(wiring: Wiring, name: str) -> str:
+def _facts(builder: AgentBuilder, name: str) -> str:
     from agentcli.cli.models import known
     from agentcli.llm.catalog import Catalog
 
-    window, prompt, output = known(Catalog(wiring.settings.prices), name)
+    window, prompt, output = known(Catalog(builder.settings.prices), name)
     context = "context unknown" if window == "-" else f"{window} tokens of context"
     price = "price unknown" if prompt == "-" else f"${prompt} in and ${output} out per million"
     return f"{context}, {price}"

@@ -12,8 +12,8 @@ import typer
 from agentcli.cli.session_common import Json, here, home, tell_cut_off, tidy, working
 
 if TYPE_CHECKING:
-    from agentcli.rewinding import WentBack
-    from agentcli.runtime.checkpoints import Change
+    from agentcli.app.undo import WentBack
+    from agentcli.checkpoints.snapshots import Change
     from agentcli.sessions.session import SessionRecord
 
 _MOST_SHOWN = 40
@@ -43,13 +43,13 @@ def undo(
     Of the last N steps that changed files, or git's branches, index or stash. What the agent did
     not change stays as it is.
     """
-    from agentcli import rewinding
+    from agentcli.app import undo as back
     from agentcli.sessions.session import Session as Opened
 
     with Opened.open(_folder(session)) as opened:
         tell_cut_off(opened)
         with working("undoing"):
-            done = rewinding.undo(opened, count, force=force)
+            done = back.undo(opened, count, force=force)
         _tell(opened.id, done, as_json, "--files ")
 
 
@@ -67,7 +67,7 @@ def rewind(
     Files and the state of git that others changed go back too. Nothing is lost: the way it was
     before can be gone back to like any other event.
     """
-    from agentcli import rewinding
+    from agentcli.app import undo as back
     from agentcli.errors import UsageError
     from agentcli.sessions.session import Session as Opened
     from agentcli.sessions.session import read_session
@@ -80,9 +80,7 @@ def rewind(
     with Opened.open(folder) as opened:
         tell_cut_off(opened)
         with working("going back"):
-            done = rewinding.rewind(
-                opened, to, files=both or files, conversation=both or conversation
-            )
+            done = back.rewind(opened, to, files=both or files, conversation=both or conversation)
         flags = "" if both else "--files " if files else "--conversation "
         _tell(opened.id, done, as_json, flags)
 
@@ -103,7 +101,7 @@ def fork(
     The copy is a new session, with a new folder that holds the files as they were. The session
     itself and its workspace stay untouched; another process may be using them.
     """
-    from agentcli import forking
+    from agentcli.app import fork as forks
     from agentcli.errors import UsageError
     from agentcli.ui.sanitize import printable
 
@@ -113,7 +111,7 @@ def fork(
         raise UsageError(f"--dir {folder}: {error}") from error
     original = _folder(session)
     with working("copying"):
-        done = forking.fork(home(), original, at, target)
+        done = forks.fork(home(), original, at, target)
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
@@ -133,9 +131,9 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """What a session changed in files, as a patch."""
+    from agentcli.app.undo import newest_changes
     from agentcli.errors import UsageError
-    from agentcli.rewinding import newest_changes
-    from agentcli.runtime.names import is_generated
+    from agentcli.files.names import is_generated
 
     folder = _folder(session)
     kept, span = newest_changes(folder, step)
@@ -152,7 +150,7 @@ def diff(
 
 
 def _folder(session: str | None) -> Path:
-    from agentcli.sessions.finder import find, newest
+    from agentcli.sessions.search.finder import find, newest
 
     tidy()
     return newest(home(), here()) if session is None else find(home(), session)

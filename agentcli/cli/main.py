@@ -21,7 +21,8 @@ def main() -> NoReturn:
         sys.exit(0)
     # Searching what modules are made of for cycles takes a twelfth of a start, and finds none.
     gc.set_threshold(_OBJECTS_OF_A_START, *gc.get_threshold()[1:])
-    from agentcli import interrupts, programs
+    from agentcli import interrupts
+    from agentcli.system import programs
 
     programs.enter()
     from agentcli.cli import streams

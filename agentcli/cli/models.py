@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ def models(
 ) -> int:
     """Models that can be reached, with context window and USD per million tokens where known. Asks
     each provider with a key and each local server. In a pipe: names only."""
+    from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+    from agentcli.app.trust import load_with_trust
     from agentcli.cli.reach import reachable
-    from agentcli.cli.trust import load_with_trust
     from agentcli.llm.catalog import Catalog
-    from agentcli.wiring import Wiring, resolve_workspace
 
     workspace = resolve_workspace(None)
     environ = person_environ()
-    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
-    found = list(reachable(wiring.registry()))
-    catalog = Catalog(wiring.settings.prices)
+    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    found = list(reachable(builder.registry()))
+    catalog = Catalog(builder.settings.prices)
     if as_json:
         print(json.dumps([_as_dict(reach, catalog) for reach in found], indent=2))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.session_common import Json, here, home
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 
 
@@ -21,9 +21,9 @@ def notes(
 ) -> None:
     """The model's notes on this project and on you. They are yours to edit:
     $EDITOR "$(agent notes --path)"."""
-    from agentcli.homes import user_home
-    from agentcli.knowing import notes_on
-    from agentcli.memory.notes import FILES
+    from agentcli.app.knowledge import notes_on
+    from agentcli.knowledge.notes import FILES
+    from agentcli.system.homes import user_home
 
     kept = notes_on(here(), home(), user_home(person_environ()))
     if only_path:

@@ -16,8 +16,8 @@ from agentcli.cli.session_common import Json, here, home
 
 if TYPE_CHECKING:
     from agentcli.events import Action, Event
-    from agentcli.security.policy import Policy
-    from agentcli.security.rules import Rule
+    from agentcli.security.policy.policy import Policy
+    from agentcli.security.policy.rule import Rule
 
 app = typer.Typer(
     help="Rules: try them on past sessions, or have some suggested.", no_args_is_help=True
@@ -104,7 +104,7 @@ def _print_rows(rows: Counter[tuple[str, str, str]]) -> None:
 @app.command("suggest")
 def suggest(against: Against = None, as_json: Json = False) -> None:
     """The fewest safe rules for what you approved in past sessions, and nothing you refused."""
-    from agentcli.security.rules import parse_grants, split_grants
+    from agentcli.security.policy.rules import parse_grants, split_grants
 
     past = list(_past_actions(against))
     approved = [each for each in past if each.answer == "allow"]
@@ -148,7 +148,7 @@ def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:
 
 
 def _joined(texts: Sequence[str]) -> tuple[Rule, ...]:
-    from agentcli.security.rules import parse_grants
+    from agentcli.security.policy.rules import parse_grants
 
     return parse_grants("; ".join(texts))
 
@@ -165,20 +165,20 @@ def _allowed(rules: tuple[Rule, ...], past: Past) -> bool:
 
 def _policy(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     """Nothing but the rules: no sandbox, no rating of risk, no hard blocks."""
-    from agentcli.borders import Borders
     from agentcli.events.base import Risk
-    from agentcli.homes import user_home
-    from agentcli.programs import person_environ
-    from agentcli.runtime.files import FileLedger
-    from agentcli.security.policy import Policy
+    from agentcli.files.access_scope import AccessScope
+    from agentcli.files.tracking import FileTracker
+    from agentcli.security.policy.policy import Policy
+    from agentcli.system.homes import user_home
+    from agentcli.system.programs import person_environ
 
     return Policy(
         mode="ask",
         contained=False,
-        borders=Borders(workspace, user_home(person_environ()), (workspace,)),
+        scope=AccessScope(workspace, user_home(person_environ()), (workspace,)),
         rules=rules,
         effect_of=_effect,
-        locate=FileLedger(workspace).locate,
+        locate=FileTracker(workspace).locate,
         rate=lambda action: (Risk.UNKNOWN, ""),
         blocked=lambda action: "",
         confirm="never",
@@ -196,7 +196,7 @@ def _effect(action: Action) -> str:
 
 def _rules_of(texts: Sequence[str]) -> tuple[Rule, ...]:
     """Raises ConfigError for what is no rule, UsageError for a file that can't be read."""
-    from agentcli.security.rules import parse_rule
+    from agentcli.security.policy.rules import parse_rule
 
     found: list[Rule] = []
     for text in texts:
@@ -213,8 +213,8 @@ def _rules_of(texts: Sequence[str]) -> tuple[Rule, ...]:
 
 def _rules_in_file(path: Path) -> Iterator[Rule]:
     from agentcli.errors import ConfigError, UsageError
-    from agentcli.security.rules import parse_rule
-    from agentcli.toml_text import load_toml
+    from agentcli.files.toml_text import load_toml
+    from agentcli.security.policy.rules import parse_rule
 
     try:
         section = load_toml(path.read_text("utf-8")).get("security")
@@ -273,7 +273,7 @@ def _answers(events: Sequence[Event]) -> dict[int, str]:
 
 def _folders(wanted: Sequence[str]) -> Iterator[Path]:
     """Raises UsageError for what is no session."""
-    from agentcli.sessions.finder import find, session_states
+    from agentcli.sessions.search.finder import find, session_states
 
     for name in wanted:
         if name == "all":

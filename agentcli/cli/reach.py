@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, Patience
-from agentcli.llm.registry import BUILT_IN, Registry
-from agentcli.llm.spending import Purse
+from agentcli.llm.client import LLM, RetryPolicy
+from agentcli.llm.registry import BUILT_IN, Providers
+from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
 
 _LIMIT_S = 10.0
@@ -52,7 +52,7 @@ class Reach:
         return asdict(self)
 
 
-def reachable(registry: Registry) -> Iterator[Reach]:
+def reachable(registry: Providers) -> Iterator[Reach]:
     """Each provider with a key or an address of the user's own, then local servers that answer."""
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
@@ -72,7 +72,7 @@ def reachable(registry: Registry) -> Iterator[Reach]:
     yield from (Reach(provider, tuple(models)) for provider, models in local.items())
 
 
-def ask(registry: Registry, name: str) -> Reach:
+def ask(registry: Providers, name: str) -> Reach:
     """What the provider `name` answers when asked for its models."""
     try:
         provider = registry.provider(registry.endpoint(f"{name}/any"))
@@ -88,13 +88,13 @@ def ask(registry: Registry, name: str) -> Reach:
         return Reach(name, (), WORDS[standing] + error.message, standing)
 
 
-def try_out(registry: Registry, name: str, catalog: Catalog) -> Reach:
+def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
     """Whether the model `name` really answers: it is asked for a word, once."""
-    patience = Patience(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
+    patience = RetryPolicy(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:
         llm = LLM(registry.provider(registry.endpoint(name)), name, patience, catalog)
-        llm.complete(request, lambda progress: None, Purse(None), lambda event: event)
+        llm.complete(request, lambda progress: None, CallBudget(None), lambda event: event)
     except AgentError as error:
         standing = _standing(error)
         return Reach(name, (), WORDS[standing] + error.message, standing)

@@ -24,8 +24,8 @@ def repair(
     What a page of its cache holds is restored. From the first event that is lost on, the rest is
     moved to events.bad/ in the session's folder.
     """
-    from agentcli.sessions.finder import find
-    from agentcli.sessions.repair import repair as repair_session
+    from agentcli.sessions.manage.repair import repair as repair_session
+    from agentcli.sessions.search.finder import find
 
     folder = find(home(), session)
     done = repair_session(folder, dry_run=dry_run)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.run import attached, piped_beside, told
-from agentcli.programs import person_environ
+from agentcli.cli.inputs import attached, piped_beside, told
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
     from agentcli.cli.work import Outcome
-    from agentcli.sessions.finder import Found
+    from agentcli.sessions.search.finder import Found
     from agentcli.sessions.session import Session, Subscriber
     from agentcli.ui.picker import Choice
-    from agentcli.wiring import Wiring
-    from agentcli.workbench import Workbench
 
 _LONGEST_QUOTED = 60
 
@@ -69,10 +69,10 @@ class Wanted:
 
     def find(self, folder: str | None) -> Path:
         """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
-        from agentcli.config import state_home
+        from agentcli.app.agent_builder import resolve_workspace
+        from agentcli.app.config import state_home
         from agentcli.errors import UsageError
-        from agentcli.sessions.finder import newest
-        from agentcli.wiring import resolve_workspace
+        from agentcli.sessions.search.finder import newest
 
         home = state_home(person_environ())
         if self.session is not None:
@@ -95,12 +95,12 @@ class Reopening:
         self._folder: Path | None = None
 
     def workspace(self, folder: str | None) -> Path:
-        from agentcli.wiring import resolve_workspace
+        from agentcli.app.agent_builder import resolve_workspace
 
         self._folder = self._wanted.find(folder)
         return resolve_workspace(folder) if folder else _workspace_of(self._folder)
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
         from agentcli.cli import stdin
         from agentcli.errors import UsageError
 
@@ -119,15 +119,15 @@ class Reopening:
         if message == "-":
             message, piped = None, stdin.read_task()
         elif message:
-            piped = piped_beside(wiring, self._flags.no_stdin)
+            piped = piped_beside(builder, self._flags.no_stdin)
         image_urls = attached(self._images)
         with stdin.kept_on_failure(piped):
-            bench = wiring.reopen(
+            bench = builder.reopen(
                 self._folder, subscribers, self._flags.model, has_message=piped is not None
             )
             if piped is not None:
                 with bench.closed_on_failure():
-                    bench.say(told(wiring, bench, message, piped), image_urls)
+                    bench.say(told(builder, bench, message, piped), image_urls)
         return bench
 
     def _tell_standing(self, session: Session) -> None:
@@ -138,7 +138,7 @@ class Reopening:
         if self._flags.quiet:
             return
         from agentcli.sessions import inbox
-        from agentcli.ui.standing import one_line, show_standing, standing
+        from agentcli.ui.resume_summary import one_line, show_standing, standing
 
         waiting = [session.redact(letter.text) for letter in inbox.letters(session.folder)]
         stands = standing(session.events, session.state, waiting)
@@ -152,7 +152,7 @@ class Reopening:
 
 def _named(home: Path, wanted: str) -> Path:
     from agentcli.errors import UsageError
-    from agentcli.sessions.finder import find
+    from agentcli.sessions.search.finder import find
 
     try:
         return find(home, wanted)
@@ -169,10 +169,10 @@ def _as_message(text: str) -> str:
 
 def _workspace_of(folder: Path) -> Path:
     """Where a session worked. Raises ConfigError when that is no longer there."""
+    from agentcli.app.agent_builder import resolve_workspace
     from agentcli.errors import ConfigError
-    from agentcli.sessions.finder import state_of
+    from agentcli.sessions.search.finder import state_of
     from agentcli.sessions.state import ELSEWHERE
-    from agentcli.wiring import resolve_workspace
 
     state = state_of(folder)
     if state.place is None:
@@ -188,7 +188,7 @@ def _chosen(home: Path, workspace: Path | None) -> Path:
     """The session that the person picks. Raises UsageError when there is no person, nothing to
     choose from, or nothing chosen."""
     from agentcli.errors import UsageError
-    from agentcli.sessions.finder import no_session, offered
+    from agentcli.sessions.search.finder import no_session, offered
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
@@ -206,9 +206,9 @@ def _chosen(home: Path, workspace: Path | None) -> Path:
 
 
 def _choice(found: Found, *, with_folder: bool) -> Choice:
-    from agentcli.sessions.finder import in_use_by
+    from agentcli.sessions.search.finder import in_use_by
     from agentcli.ui.picker import Choice
-    from agentcli.ui.standing import ago, how_it_ended
+    from agentcli.ui.resume_summary import ago, how_it_ended
 
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)

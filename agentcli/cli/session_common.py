@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,15 +37,15 @@ _A_MOMENT_S = 0.5
 
 
 def home() -> Path:
-    from agentcli.config import state_home
+    from agentcli.app.config import state_home
 
     return state_home(person_environ())
 
 
 def tidy() -> None:
     """Remove what commands that were killed left half made, and say what became of it."""
-    from agentcli.runtime.snapshot_kept import empty_pool
-    from agentcli.sessions.scrap import sweep
+    from agentcli.checkpoints.kept_files import empty_pool
+    from agentcli.sessions.manage.scrap import sweep
     from agentcli.ui.sanitize import printable
 
     for told in sweep(home()):
@@ -67,7 +67,7 @@ def tell_cut_off(session: Opened) -> None:
 
 
 def here() -> Path:
-    from agentcli.wiring import resolve_workspace
+    from agentcli.app.agent_builder import resolve_workspace
 
     return resolve_workspace(None)
 
@@ -75,7 +75,7 @@ def here() -> Path:
 def chosen(session: str | None, last: bool, command: str) -> Path:
     """The folder of the session that was meant. Raises UsageError."""
     from agentcli.errors import UsageError
-    from agentcli.sessions.finder import find, newest
+    from agentcli.sessions.search.finder import find, newest
 
     if session is not None:
         return find(home(), session)
@@ -86,15 +86,15 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
 
 def redactor() -> Redactor:
     """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    from agentcli.cli.trust import load_with_trust
-    from agentcli.secret_variables import masked_values
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.trust import load_with_trust
     from agentcli.security.redact import Redactor
-    from agentcli.wiring import Wiring
+    from agentcli.security.secret_variables import masked_values
 
     workspace = here()
     environ = person_environ()
-    wiring = Wiring(load_with_trust(environ, workspace).settings.values, environ, workspace)
-    return Redactor({*masked_values(environ), *wiring.registry().keys()})
+    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    return Redactor({*masked_values(environ), *builder.registry().keys()})
 
 
 def confirmed(question: str, yes: bool) -> bool:
@@ -121,7 +121,7 @@ def age(moment: datetime) -> str:
     """How long ago, in at most eleven columns; the date when it is long ago."""
     from datetime import UTC, datetime
 
-    from agentcli.ui.standing import ago
+    from agentcli.ui.resume_summary import ago
 
     passed = datetime.now(UTC) - moment
     if passed.days > _LONG_AGO_DAYS:

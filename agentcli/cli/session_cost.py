@@ -20,7 +20,7 @@ _MODEL_WIDTH = 25
 
 def show_cost(folder: Path, *, as_json: bool) -> None:
     """Print the table of the session in `folder`. Raises SessionError when it can't be read."""
-    from agentcli.sessions.finder import state_of
+    from agentcli.sessions.search.finder import state_of
 
     state = state_of(folder)
     if as_json:

@@ -39,8 +39,8 @@ def rename(
     """
     from agentcli.events import Source
     from agentcli.events.actions import RenameAction
-    from agentcli.sessions.finder import find
-    from agentcli.sessions.naming import checked_name, require_free
+    from agentcli.sessions.manage.naming import checked_name, require_free
+    from agentcli.sessions.search.finder import find
     from agentcli.sessions.session import Session as Opened
 
     folder = find(home(), session)
@@ -67,8 +67,8 @@ def remove_sessions(
     All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
     """
     from agentcli.errors import UsageError
-    from agentcli.sessions.finder import find, session_states
-    from agentcli.sessions.retention import use_of
+    from agentcli.sessions.manage.retention import use_of
+    from agentcli.sessions.search.finder import find, session_states
 
     wanted = {find(home(), session) for session in sessions}
     for folder in sorted(wanted):
@@ -103,7 +103,7 @@ def prune(
     from datetime import UTC, datetime
 
     from agentcli.errors import UsageError
-    from agentcli.sessions.retention import PruneRule, parse_age, to_prune, use_of
+    from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, use_of
 
     if older_than is None and keep is None and not empty:
         raise UsageError("which sessions?", hint="--older-than 30d, --keep 20 or --empty")
@@ -123,8 +123,8 @@ def _remove(
 ) -> int:
     """The exit code."""
     from agentcli.errors import AgentError
-    from agentcli.runtime.names import size_text
-    from agentcli.sessions.retention import remove, size_of
+    from agentcli.files.names import size_text
+    from agentcli.sessions.manage.retention import remove, size_of
 
     sizes = {folder: size_of(folder) for folder, _ in found}
     if not as_json:
@@ -153,8 +153,8 @@ def _remove(
 
 
 def _tell(found: list[tuple[Path, State]], sizes: dict[Path, int]) -> None:
-    from agentcli.runtime.names import size_text
-    from agentcli.sessions.retention import updated_at
+    from agentcli.files.names import size_text
+    from agentcli.sessions.manage.retention import updated_at
 
     for folder, state in found:
         when = age(updated_at(folder, state))

@@ -12,7 +12,7 @@ import typer
 from agentcli.cli.session_common import Everywhere, Json, age, here, home
 
 if TYPE_CHECKING:
-    from agentcli.sessions.index import Hit
+    from agentcli.sessions.search.index import Hit
     from agentcli.ui.style import Span
 
 
@@ -37,7 +37,7 @@ def search_sessions(
 
     The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
     """
-    from agentcli.sessions.index import search
+    from agentcli.sessions.search.index import search
 
     workspace = None if everywhere else str(here())
     hits = search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)

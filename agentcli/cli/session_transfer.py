@@ -30,8 +30,8 @@ def export_session(
 
     Exits 1 when the session is damaged; what is intact is written all the same.
     """
-    from agentcli.sessions.export import format_named, trajectory_of
     from agentcli.sessions.session import read_session
+    from agentcli.sessions.transfer.export import format_named, trajectory_of
 
     chosen_format = format_named("json" if as_json else form)
     record = read_session(chosen(session, last, "sessions export"))
@@ -100,8 +100,8 @@ def import_sessions(
 
     It gets an id of its own. What it allowed has no force here, and none of its files is believed.
     """
-    from agentcli.sessions.finder import state_of
-    from agentcli.sessions.importing import import_session
+    from agentcli.sessions.search.finder import state_of
+    from agentcli.sessions.transfer.importing import import_session
 
     imported = import_session(home(), path, redactor())
     session_id = imported.folder.name

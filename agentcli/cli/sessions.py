@@ -56,7 +56,7 @@ def list_sessions(
     """Sessions of this folder, newest first."""
     from itertools import islice
 
-    from agentcli.sessions.finder import session_states
+    from agentcli.sessions.search.finder import session_states
 
     tidy()
     workspace = str(here())
@@ -89,7 +89,7 @@ def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
 
 
 def _table_row(folder: Path, state: State, workspace_room: int) -> Line:
-    from agentcli.sessions.retention import updated_at
+    from agentcli.sessions.manage.retention import updated_at
     from agentcli.ui.sanitize import printable
     from agentcli.ui.style import Span, cells, clip, plain
 
@@ -111,7 +111,7 @@ def _table_row(folder: Path, state: State, workspace_room: int) -> Line:
 
 
 def _plain_row(folder: Path, state: State, everywhere: bool) -> str:
-    from agentcli.sessions.retention import updated_at
+    from agentcli.sessions.manage.retention import updated_at
     from agentcli.ui.sanitize import printable
 
     when = f"{updated_at(folder, state).astimezone():%Y-%m-%d %H:%M}"
@@ -154,7 +154,7 @@ def show(
 
 
 def _show_conversation(session_id: str, record: SessionRecord) -> None:
-    from agentcli.sessions.facts import facts
+    from agentcli.sessions.search.session_facts import facts
     from agentcli.ui.summary import count, money, tokens_used
     from agentcli.ui.terminal import render_conversation
 

@@ -27,8 +27,8 @@ def tell(
     from agentcli.cli import stdin
     from agentcli.errors import UsageError
     from agentcli.sessions import inbox
-    from agentcli.sessions.finder import find, in_use_by
-    from agentcli.sessions.ownership import require_own
+    from agentcli.sessions.manage.ownership import require_own
+    from agentcli.sessions.search.finder import find, in_use_by
 
     folder = find(home(), session)
     require_own(folder)

@@ -6,25 +6,19 @@ import json
 import os
 import sys
 import termios
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentcli.cli.session_common import Json, confirmed
-from agentcli.programs import person_environ
+from agentcli.system.programs import person_environ
 
 if TYPE_CHECKING:
-    from agentcli.config import LoadedSettings
-    from agentcli.hook_setup import Brought
-    from agentcli.security.trust import Fingerprint, Standing, TrustStore
-
-Answer = Literal["yes", "no", "never"]
-Asker = Callable[["Fingerprint", "Standing"], Answer]
-STORE = "trust.json"
+    from agentcli.app.trust import Answer
+    from agentcli.security.trust import Fingerprint, TrustState, TrustStore
 
 
 def trust(
@@ -41,12 +35,13 @@ def trust(
 
     As they are now: when one of these files changes, the folder is trusted no longer.
     """
+    from agentcli.app.trust import inside_session, trust_store
     from agentcli.errors import ConfigError, UsageError
     from agentcli.security.trust import fingerprint
 
     if show + revoke + list_all > 1:
         raise UsageError("--show, --revoke and --list: one of them")
-    store = _store(person_environ())
+    store = trust_store(person_environ())
     if list_all:
         return _list(store, as_json)
     workspace = _existing(folder)
@@ -56,7 +51,7 @@ def trust(
     if show:
         _print(found, store.standing(found), as_json)
         return 0
-    if _inside_session(person_environ()):
+    if inside_session(person_environ()):
         raise UsageError(
             "no session may decide what is trusted", hint="run agent trust in a shell of your own"
         )
@@ -78,8 +73,8 @@ def trust(
 
 
 def _existing(folder: str | None) -> Path:
+    from agentcli.app.agent_builder import resolve_workspace
     from agentcli.errors import ConfigError, UsageError
-    from agentcli.wiring import resolve_workspace
 
     try:
         return resolve_workspace(folder)
@@ -87,52 +82,7 @@ def _existing(folder: str | None) -> Path:
         raise UsageError(error.message, hint="see: agent trust --help") from error
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Settings with what the folder may add to them, and what it brings for hooks."""
-
-    settings: LoadedSettings
-    brought: Brought
-
-
-def load_with_trust(
-    environ: Mapping[str, str],
-    workspace: Path,
-    flags: Mapping[str, Any] | None = None,
-    ask: Asker | None = None,
-) -> Loaded:
-    """The settings in force in `workspace`. If it brings something along that is not trusted as it
-    is now, `ask` decides; without one, it is left out and a notice says so. What takes effect is
-    what was compared: each file is read once. Raises ConfigError."""
-    from agentcli.config import load_settings
-    from agentcli.hook_setup import NOTHING_BROUGHT, Brought
-    from agentcli.security.trust import HOOK_FOLDER, PROJECT_CONFIG, Standing, fingerprint
-
-    found = fingerprint(workspace)
-    store = _store(environ)
-    standing = store.standing(found) if found.files or found.fault else Standing()
-    trusted = standing.trusted
-    askable = _wants_trust(found) and not standing.never and not _inside_session(environ)
-    if ask is not None and askable and not trusted:
-        answer = ask(found, standing)
-        trusted = answer == "yes"
-        if trusted:
-            store.trust(found)
-        elif answer == "never":
-            store.never_ask(workspace)
-            standing = replace(standing, never=True)
-    if not trusted:
-        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
-        notices = () if standing.never else _notices(found, standing, loaded.notices)
-        return Loaded(replace(loaded, notices=notices), NOTHING_BROUGHT)
-    loaded = load_settings(
-        environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
-    )
-    files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
-    return Loaded(loaded, Brought(loaded.project_hooks, files, found.runnable))
-
-
-def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
+def ask_trust(found: Fingerprint, standing: TrustState) -> Answer:
     """Show the person at the terminal what `found` would do, and ask. The end of input is a no, and
     so is a terminal that is gone; an interrupt passes through."""
     try:
@@ -141,7 +91,7 @@ def ask_trust(found: Fingerprint, standing: Standing) -> Answer:
         return "no"
 
 
-def _asked_at_terminal(found: Fingerprint, standing: Standing) -> Answer:
+def _asked_at_terminal(found: Fingerprint, standing: TrustState) -> Answer:
     """Raises OSError or termios.error when there is no terminal or it hangs up."""
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
@@ -187,65 +137,6 @@ def _read_line(fd: int) -> str | None:
     return data.decode("utf-8", "replace")
 
 
-def _store(environ: Mapping[str, str]) -> TrustStore:
-    from agentcli.config import state_home
-    from agentcli.security.trust import TrustStore
-
-    return TrustStore(state_home(environ) / STORE)
-
-
-def _inside_session(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("AGENT_SESSION_ID"))
-
-
-def _wants_trust(found: Fingerprint) -> bool:
-    """Whether it holds more than settings that only tighten."""
-    from agentcli.config import beyond_tightening
-    from agentcli.errors import ConfigError
-    from agentcli.security.trust import PROJECT_CONFIG
-
-    if any(name != PROJECT_CONFIG for name in found.files):
-        return True
-    try:
-        return any(beyond_tightening(_settings_of(found)))
-    except ConfigError:
-        # What can't be read takes no effect, so there is nothing to ask about.
-        return False
-
-
-def _rule_fault(text: str) -> str:
-    """Why a rule of a project is none; "" if it is one."""
-    from agentcli.errors import ConfigError
-    from agentcli.security.rules import parse_rule
-
-    try:
-        parse_rule(text, "deny", "its rule")
-    except ConfigError as error:
-        return error.message
-    return ""
-
-
-def _settings_of(found: Fingerprint) -> dict[str, Any]:
-    from agentcli.config import project_values
-    from agentcli.security.trust import PROJECT_CONFIG
-
-    text = found.contents.get(PROJECT_CONFIG, b"")
-    return project_values(text, str(found.workspace / PROJECT_CONFIG))
-
-
-def _notices(found: Fingerprint, standing: Standing, notices: Any) -> tuple[str, ...]:
-    where = f"{found.workspace}:"
-    if found.fault:
-        return (*notices, f"{where} can't be trusted: {found.fault}")
-    if standing.changed:
-        names = ", ".join(standing.changed)
-        said = f"{where} no longer trusted, as these files changed: {names}; see agent trust"
-        return (*notices, said)
-    if not notices and _wants_trust(found):
-        return (f"{where} not trusted, so its hooks, tool servers and skills: see agent trust",)
-    return tuple(notices)
-
-
 def _list(store: TrustStore, as_json: bool) -> int:
     folders = store.folders()
     if as_json:
@@ -267,14 +158,16 @@ def _revoke(store: TrustStore, workspace: Path, as_json: bool) -> int:
     return 0
 
 
-def _print(found: Fingerprint, standing: Standing, as_json: bool, stream: Any = None) -> None:
+def _print(found: Fingerprint, standing: TrustState, as_json: bool, stream: Any = None) -> None:
+    from agentcli.app.trust import settings_of
+
     if as_json:
         data = {
             "workspace": str(found.workspace),
             "trusted": standing.trusted,
             "changed": standing.changed,
             "files": found.files,
-            "settings": {} if found.fault else _settings_of(found),
+            "settings": {} if found.fault else settings_of(found),
             "fault": found.fault or None,
         }
         print(json.dumps(data, indent=2))
@@ -282,8 +175,9 @@ def _print(found: Fingerprint, standing: Standing, as_json: bool, stream: Any = 
     print("\n".join(_told(found, standing)), file=stream or sys.stdout)
 
 
-def _told(found: Fingerprint, standing: Standing) -> Iterator[str]:
+def _told(found: Fingerprint, standing: TrustState) -> Iterator[str]:
     """What would take effect, in full, every character of it visible."""
+    from agentcli.app.trust import settings_of
     from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS
 
     folder = _line(str(found.workspace))
@@ -296,7 +190,7 @@ def _told(found: Fingerprint, standing: Standing) -> Iterator[str]:
     yield f"{folder} brings along what takes effect {'now' if standing.trusted else 'if trusted'}:"
     for name in standing.changed:
         yield f"  changed since you trusted it: {_line(name)}"
-    for key, value in _settings_of(found).items():
+    for key, value in settings_of(found).items():
         yield from _setting(key, value)
     if TOOL_SERVERS in found.contents:
         yield f"  {TOOL_SERVERS} (tool servers)"
@@ -322,6 +216,6 @@ def _block(text: str) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    from agentcli.ui.exact import visible
+    from agentcli.ui.literal import visible
 
     return visible(text)

@@ -14,28 +14,29 @@ from typing import Any, Literal, Protocol
 from agentcli import interrupts
 from agentcli.agent.agent import Ending, TurnResult
 from agentcli.agent.loop import run_turn
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import parse_assignment
+from agentcli.app.open_session import OpenSession
+from agentcli.app.trust import Loaded, load_with_trust
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.complaints import complain, internal_error
 from agentcli.cli.session_common import tidy
-from agentcli.cli.trust import Loaded, ask_trust, load_with_trust
-from agentcli.config import parse_assignment
+from agentcli.cli.trust import ask_trust
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.progress import Notice
-from agentcli.programs import person_environ
-from agentcli.runtime.checkpointer import checkpoints_of
-from agentcli.runtime.names import is_generated
-from agentcli.sessions.facts import Facts, FactsCounter
-from agentcli.sessions.held_text import NoSecrets
+from agentcli.files.names import is_generated
+from agentcli.sessions.search.session_facts import Facts, FactsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
+from agentcli.sessions.stream_redactor import NoSecrets
+from agentcli.system.programs import person_environ
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.held_back import HeldBack
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
-from agentcli.wiring import Wiring
-from agentcli.workbench import Workbench
 
 OutputFormat = Literal["text", "json", "stream-json"]
 
@@ -202,7 +203,7 @@ class Opening(Protocol):
     def workspace(self, folder: str | None) -> Path:
         """The folder to work in, `folder` being what -C says."""
 
-    def open(self, wiring: Wiring, outcome: Outcome) -> Workbench:
+    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
         """The session with what the user said recorded in it."""
 
 
@@ -239,13 +240,13 @@ def _work(options: Options, opening: Opening, outcome: Outcome) -> int:
             timeout_s=settings.agent.approval_timeout_s,
         )
 
-    wiring = Wiring(
+    builder = AgentBuilder(
         settings, person_environ(), workspace, ask_person if asks else None, loaded.brought
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
     tidy()
-    bench = opening.open(wiring, outcome)
+    bench = opening.open(builder, outcome)
     _kept_to_the_end.append(bench)
     # What is loaded by now stays: no search for cycles needs to go through it again.
     gc.freeze()

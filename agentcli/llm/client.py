@@ -21,7 +21,7 @@ from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.provider import Provider, StillAlive, StreamItem
-from agentcli.llm.spending import Purse, charged
+from agentcli.llm.spending import CallBudget, charged
 from agentcli.llm.tool_choice import held_to_choice
 from agentcli.messages import Reply, Request
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to wait and how often to try again; all in seconds but `retries`."""
 
     retries: int = 5
@@ -58,7 +58,7 @@ class LLM:
         self,
         provider: Provider,
         model: str,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         catalog: Catalog,
         with_new_key: Callable[[], Provider | None] = lambda: None,
     ) -> None:
@@ -67,7 +67,7 @@ class LLM:
         self.model = model
         self._with_new_key = with_new_key
         self._provider = provider
-        self._patience = patience
+        self._patience = retry_policy
         self._catalog = catalog
         self._connecting: threading.Thread | None = None
         self._connect_error: BaseException | None = None
@@ -81,33 +81,34 @@ class LLM:
         self,
         request: Request,
         notify: Callable[[Progress], None],
-        purse: Purse,
+        call_budget: CallBudget,
         record: Callable[[Event], Event],
     ) -> Reply:
-        """A complete reply, held to the request's tool choice, for what is in `purse`; `record`
-        keeps that a provider's limit had to be waited for. Raises LLMError when there is none to
-        be had, ConfigError when there is a limit to what it may cost and its price is not known."""
+        """A complete reply, held to the request's tool choice, for what is in `call_budget`;
+        `record` keeps that a provider's limit had to be waited for. Raises LLMError when there is
+        none to be had, ConfigError when there is a limit to what it may cost and its price is not
+        known."""
         return held_to_choice(
-            request, lambda asked: self._reply(asked, notify, purse, record), notify
+            request, lambda asked: self._reply(asked, notify, call_budget, record), notify
         )
 
     def _reply(
         self,
         request: Request,
         notify: Callable[[Progress], None],
-        purse: Purse,
+        call_budget: CallBudget,
         record: Callable[[Event], Event],
     ) -> Reply:
         attempt = 0
         may_renew = True
         while True:
-            affordable, most_usd = self._within(request, purse)
+            affordable, most_usd = self._within(request, call_budget)
             started = time.monotonic()
             try:
                 reply = self._attempt(affordable, notify, started)
                 cost_usd = charged(self._catalog, self.model, reply.usage, most_usd)
-                if purse.left_usd is not None:
-                    purse.left_usd -= cost_usd or 0.0
+                if call_budget.left_usd is not None:
+                    call_budget.left_usd -= cost_usd or 0.0
                 return replace(
                     reply,
                     model=self.model,
@@ -115,10 +116,10 @@ class LLM:
                     cost_usd=cost_usd,
                 )
             except TurnInterrupted:
-                purse.broke_off(most_usd)
+                call_budget.broke_off(most_usd)
                 raise
             except LLMError as error:
-                purse.failed(error, most_usd)
+                call_budget.failed(error, most_usd)
                 notify(ReplyAbandoned(error.message))
                 if may_renew and error.kind in _KEY_REFUSED and self._renew_key(error):
                     may_renew = False
@@ -130,11 +131,11 @@ class LLM:
                 with _rate_limited(error, record):
                     self._wait(error, attempt, notify)
 
-    def _within(self, request: Request, purse: Purse) -> tuple[Request, float]:
-        if purse.left_usd is None:
+    def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
+        if call_budget.left_usd is None:
             return request, 0.0
         size = self._provider.body_bytes(request)
-        return purse.within(request, self.model, size, self._catalog)
+        return call_budget.within(request, self.model, size, self._catalog)
 
     def _attempt(
         self, request: Request, notify: Callable[[Progress], None], started: float

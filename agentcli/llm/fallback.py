@@ -9,7 +9,7 @@ from agentcli.errors import RETRYABLE, ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
 from agentcli.llm.router import Route
-from agentcli.llm.spending import Purse
+from agentcli.llm.spending import CallBudget
 from agentcli.messages import Reply, Request
 
 TAKEN_OVER = RETRYABLE | {
@@ -37,7 +37,11 @@ Record = Callable[[Event], Event]
 class Model(Protocol):
     def warm_up(self) -> None: ...
     def complete(
-        self, request: Request, notify: Callable[[Progress], None], purse: Purse, record: Record
+        self,
+        request: Request,
+        notify: Callable[[Progress], None],
+        call_budget: CallBudget,
+        record: Record,
     ) -> Reply: ...
 
 
@@ -45,7 +49,7 @@ class Router(Protocol):
     def route(self, request: Request) -> Route: ...
 
 
-class Chain:
+class FallbackChain:
     """Asks the models of a route in order. One that failed is left alone until the turn ends."""
 
     def __init__(self, name: str, build: Callable[[str], Model], router: Router) -> None:
@@ -78,12 +82,12 @@ class Chain:
         hint that names the others; one that is misconfigured counts as a refused key.
         """
         route = self._router.route(request)
-        purse = Purse(request.budget_usd)
+        call_budget = CallBudget(request.budget_usd)
         try:
-            return self._first_reply(route, request, notify, record, purse)
+            return self._first_reply(route, request, notify, record, call_budget)
         finally:
-            if purse.lost_usd:
-                record(AttemptsAbandonedObservation(most_usd=purse.lost_usd))
+            if call_budget.lost_usd:
+                record(AttemptsAbandonedObservation(most_usd=call_budget.lost_usd))
 
     def _first_reply(
         self,
@@ -91,14 +95,14 @@ class Chain:
         request: Request,
         notify: Callable[[Progress], None],
         record: Record,
-        purse: Purse,
+        call_budget: CallBudget,
     ) -> Reply:
         left = [name for name in route.names if name not in self._failed]
         for name in left or route.names:
             try:
                 model = self._get(name)
                 self._switch(name, route.reason, record)
-                return model.complete(request, notify, purse, record)
+                return model.complete(request, notify, call_budget, record)
             except ConfigError as error:
                 if name == self.model:
                     raise _misconfigured(error) from error

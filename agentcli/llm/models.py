@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, Patience
-from agentcli.llm.fallback import Chain
+from agentcli.llm.client import LLM, RetryPolicy
+from agentcli.llm.fallback import FallbackChain
 from agentcli.llm.provider import Provider
-from agentcli.llm.registry import Registry
+from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
 
 PARTS = ("main", "condenser", "judge", "vision", "editor", "delegate", "title")
 
 
-class LLMRegistry:
+class Roles:
     """Models by the part they play. A part is built when it is first asked for, a model of it when
     it is first used; all share one catalogue of prices."""
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Providers,
         chains: Mapping[str, Sequence[str]],
-        patience: Patience,
+        retry_policy: RetryPolicy,
         catalog: Catalog,
         context_tokens: int = 0,
     ) -> None:
@@ -31,7 +31,7 @@ class LLMRegistry:
         of `main`. `context_tokens` is the window of the preferred one of `main` if not 0. Raises
         ConfigError for a model of an unknown provider."""
         self._registry = registry
-        self._patience = patience
+        self._patience = retry_policy
         self._catalog = catalog
         self._context_tokens = context_tokens
         self._chains = {
@@ -39,9 +39,9 @@ class LLMRegistry:
             for part, names in chains.items()
             if names
         }
-        self._parts: dict[str, Chain] = {}
+        self._parts: dict[str, FallbackChain] = {}
 
-    def part(self, name: str) -> Chain:
+    def part(self, name: str) -> FallbackChain:
         """The models that play this one of PARTS. Raises KeyError for any other."""
         if name not in PARTS:
             raise KeyError(name)
@@ -49,7 +49,7 @@ class LLMRegistry:
             chain = self._chains.get(name) or self._chains["main"]
             vision = self._chains.get("vision", [])
             router = Router(chain, vision, self._takes_images, self._window)
-            self._parts[name] = Chain(chain[0], self._build, router)
+            self._parts[name] = FallbackChain(chain[0], self._build, router)
         return self._parts[name]
 
     def _takes_images(self, name: str) -> bool:

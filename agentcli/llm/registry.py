@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
 from agentcli.llm.provider import Endpoint, Provider
-from agentcli.programs import find_program
+from agentcli.system.programs import find_program
 
 _LOCAL_PROBE_S = 0.2
 _KEY_COMMAND_S = 30
@@ -93,7 +93,7 @@ class ProviderOptions(Protocol):
 
 
 @dataclass(frozen=True)
-class Registry:
+class Providers:
     """Which models can be reached, given what the user configured and the environment holds.
 
     `learn` is told each key before it is used, so that it can be masked.

@@ -55,7 +55,7 @@ _METRICS = (
 
 
 @dataclass
-class Purse:
+class CallBudget:
     """What one reply may cost, all attempts at it together; `left_usd` None: no limit."""
 
     left_usd: float | None

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import Ask, Options, condenser
+from agentcli.memory.compaction_cost import Prices
+from agentcli.memory.condensers.base import Ask, Options
+from agentcli.memory.condensers.registry import condenser
 from agentcli.memory.memory import Memory, WindowLimits
-from agentcli.memory.stride import Prices
 from agentcli.messages import ToolSchema, Usage
 
 _SAMPLE_TOKENS = 1_000

@@ -19,7 +19,7 @@ from agentcli.events.observations import (
     RecallObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.memory.images import image_tokens
+from agentcli.memory.image_tokens import image_tokens
 from agentcli.memory.projection import MAX_BOUNDED_CHARS, MAX_OBSERVATION_CHARS, clip, visible
 from agentcli.memory.tokens import Size, TokenEstimator, text_bytes, tools_size
 from agentcli.messages import ToolSchema

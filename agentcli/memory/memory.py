@@ -10,15 +10,22 @@ from agentcli.errors import TurnInterrupted
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.live import live
-from agentcli.memory.condensers.asking import PutOff, unaided
+from agentcli.memory.compaction_cost import (
+    Decision,
+    Outlook,
+    Prices,
+    decide,
+    steps_to_come,
+    target_tokens,
+)
 from agentcli.memory.condensers.base import Condenser, metrics
 from agentcli.memory.condensers.observation_masking import is_long, mask
 from agentcli.memory.condensers.old_results import OldResults
 from agentcli.memory.condensers.pipeline import merged
+from agentcli.memory.condensers.summariser import PutOff, unaided
 from agentcli.memory.condensers.window import Window
+from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistoryStats, is_poor
 from agentcli.memory.projection import Projector, visible
-from agentcli.memory.standing import TOKENS_AFTER, TOKENS_BEFORE, Standing, is_poor
-from agentcli.memory.stride import Decision, Outlook, Prices, decide, steps_to_come, target_tokens
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
 from agentcli.memory.view import View, speaks
 from agentcli.messages import Message, ToolSchema
@@ -80,7 +87,7 @@ class Memory:
         self._context_tokens = 0
         self._prices: tuple[Prices | None] | None = None
         self._taken = 0
-        self._standing = Standing()
+        self._standing = HistoryStats()
         self._masked: set[int] = set()
         self._grown = self._grown_steps = 0
         self._start(Projector())
@@ -122,7 +129,7 @@ class Memory:
             self._grown_steps += self._standing.steps - self._steps_then
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
-            self._standing, self._masked = Standing(), set()
+            self._standing, self._masked = HistoryStats(), set()
         for event in new:
             self._standing.feed(event)
             if isinstance(event, CondensationAction):

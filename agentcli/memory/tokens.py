@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentcli.memory.images import image_tokens
+from agentcli.memory.image_tokens import image_tokens
 from agentcli.messages import Message, ToolSchema
 
 BYTES_PER_TOKEN = 4.0

@@ -20,8 +20,8 @@ from agentcli.events.observations import (
     RecallObservation,
     ReplyDiscardedObservation,
 )
+from agentcli.memory.compaction_cost import Decision
 from agentcli.memory.projection import MAX_OBSERVATION_CHARS, visible
-from agentcli.memory.stride import Decision
 from agentcli.memory.tokens import text_bytes
 from agentcli.messages import Reply
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.own_files import locked, replace_file
+from agentcli.files.own_files import locked, replace_file
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -47,7 +47,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrustState:
     """What is known of a folder. `changed`: the files that are not as they were when it was
     trusted, new and vanished ones among them; `never`: the user does not want to be asked."""
 
@@ -89,18 +89,18 @@ class TrustStore:
     def is_trusted(self, found: Fingerprint) -> bool:
         return self.standing(found).trusted
 
-    def standing(self, found: Fingerprint) -> Standing:
+    def standing(self, found: Fingerprint) -> TrustState:
         """How what was found now compares with what was trusted."""
         record = self._folders().get(str(found.workspace))
         if record is None:
-            return Standing()
+            return TrustState()
         if record.get("never"):
-            return Standing(never=True)
+            return TrustState(never=True)
         before = record.get("files", {})
         if found.fault:
-            return Standing(known=True)
+            return TrustState(known=True)
         changed = tuple(_differences(before, found.files))
-        return Standing(trusted=not changed, known=True, changed=changed)
+        return TrustState(trusted=not changed, known=True, changed=changed)
 
     def trust(self, found: Fingerprint) -> None:
         """What was found may take effect from now on, for as long as it stays as it is."""

@@ -25,7 +25,7 @@ _LARGEST = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Letter:
+class QueuedMessage:
     """A message in the inbox: steer reaches the model at its next step, queue after the turn."""
 
     id: str
@@ -53,7 +53,7 @@ def put(folder: Path, text: str, delivery: Delivery) -> str:
     return letter_id
 
 
-def letters(folder: Path) -> list[Letter]:
+def letters(folder: Path) -> list[QueuedMessage]:
     """What waits there, oldest first; what can't be read as a message is passed over."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder / "inbox"))
@@ -62,18 +62,20 @@ def letters(folder: Path) -> list[Letter]:
     return [letter for name in names if (letter := _read(folder / "inbox" / name)) is not None]
 
 
-def remove(folder: Path, letter: Letter) -> None:
+def remove(folder: Path, letter: QueuedMessage) -> None:
     (folder / "inbox" / f"{letter.id}.json").unlink(missing_ok=True)
 
 
-def taken_before(events: Sequence[Event], waiting: Sequence[Letter]) -> Iterator[Letter]:
+def taken_before(
+    events: Sequence[Event], waiting: Sequence[QueuedMessage]
+) -> Iterator[QueuedMessage]:
     """Those that are events already: their owner was killed before it could remove them."""
     ids = {letter.id for letter in waiting}
     known = {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id in ids}
     return (letter for letter in waiting if letter.id in known)
 
 
-def _read(path: Path) -> Letter | None:
+def _read(path: Path) -> QueuedMessage | None:
     if path.suffix != ".json":
         return None
     try:
@@ -81,6 +83,6 @@ def _read(path: Path) -> Letter | None:
         values = json.loads(data)
         if status.st_size > _LARGEST or values["delivery"] not in ("steer", "queue"):
             return None
-        return Letter(path.stem, str(values["text"]), values["delivery"])
+        return QueuedMessage(path.stem, str(values["text"]), values["delivery"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

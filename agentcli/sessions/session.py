@@ -33,10 +33,9 @@ from agentcli.events.observations import (
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
-from agentcli.sessions.held_text import HeldText, NoSecrets, Redactor
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
-from agentcli.sessions.ownership import require_own, require_safe_place
+from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
     awaits_approval,
@@ -56,6 +55,7 @@ from agentcli.sessions.state import (
     save_state,
 )
 from agentcli.sessions.store import EventStore, encode, unwritable
+from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
 
 _SAVE_STATE_EVERY = 20
 
@@ -109,7 +109,7 @@ class Session:
         self._failed: SessionError | None = None
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
-        self._held = HeldText()
+        self._held = StreamRedactor()
         self.redact: Redactor = NoSecrets()
         past = record.events if record else []
         self.events = EventLog(past, lambda start: read_stretch(folder, start))
@@ -255,7 +255,7 @@ class Session:
             self._failed = full
         raise full
 
-    def take_letters(
+    def deliver_queued(
         self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
     ) -> int:
         """Make events of the messages in the inbox that are to be delivered so; how many. One that

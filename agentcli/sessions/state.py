@@ -25,7 +25,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     SessionStartedObservation,
 )
-from agentcli.sessions.ownership import trusted_file
+from agentcli.sessions.manage.ownership import trusted_file
 
 STATE_VERSION = 1
 ELSEWHERE = "elsewhere:"

@@ -16,11 +16,11 @@ from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ToolSchema
 
 if TYPE_CHECKING:
-    from agentcli.runtime.files import FileLedger
-    from agentcli.runtime.git_watch import GitWatch
-    from agentcli.runtime.python import PythonInterpreter
-    from agentcli.runtime.sandbox import Sandbox
-    from agentcli.runtime.shell import Shell
+    from agentcli.files.tracking import FileTracker
+    from agentcli.git.watch import GitWatch
+    from agentcli.sandbox.choosing import Sandbox
+    from agentcli.shell.python import PythonInterpreter
+    from agentcli.shell.shell import Shell
 
 
 class Effect(StrEnum):
@@ -88,7 +88,7 @@ class ToolContext:
 
     workspace: Path
     outputs: Path
-    files: FileLedger
+    files: FileTracker
     shell: Shell
     python: PythonInterpreter
     sandbox: Sandbox | None = None

@@ -11,12 +11,12 @@ from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
-from agentcli.runtime.command_result import CommandResult
-from agentcli.runtime.names import output_name
+from agentcli.files.names import output_name
+from agentcli.shell.command_result import CommandResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
 if TYPE_CHECKING:
-    from agentcli.runtime.sandbox import Sandbox
+    from agentcli.sandbox.choosing import Sandbox
 
 
 class Arguments(ToolArguments):
@@ -93,7 +93,7 @@ def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
 
 
 def _hint(result: CommandResult, arguments: Arguments, sandbox: Sandbox | None) -> str:
-    from agentcli.runtime.sandbox_hints import refused_by_sandbox
+    from agentcli.sandbox.hints import refused_by_sandbox
 
     used = _wider(arguments, sandbox) or sandbox
     hint = refused_by_sandbox(result.output, result.exit_code, used)

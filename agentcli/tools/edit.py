@@ -12,9 +12,9 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.runtime.files import TextFile, os_errors_told, undo_text
-from agentcli.runtime.variables import WITHHELD
-from agentcli.runtime.walk import no_such_file
+from agentcli.files.tracking import TextFile, os_errors_told, undo_text
+from agentcli.files.walking import no_such_file
+from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import numbered, split_lines
 from agentcli.tools.write import diff, introduced_error

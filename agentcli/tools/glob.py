@@ -11,10 +11,10 @@ from pathlib import Path
 from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
-from agentcli.runtime.files import parse_path
-from agentcli.runtime.names import in_outputs
-from agentcli.runtime.walk import Found, no_such_file, walk
-from agentcli.runtime.walk import Glob as Wildcards
+from agentcli.files.names import in_outputs
+from agentcli.files.tracking import parse_path
+from agentcli.files.walking import Found, no_such_file, walk
+from agentcli.files.walking import Glob as Wildcards
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_RESULTS = 200

@@ -16,11 +16,11 @@ from typing import BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.programs import find_program
-from agentcli.runtime.files import MAX_FILE_BYTES, FileLedger, decode, os_errors_told
-from agentcli.runtime.matching import Matcher
-from agentcli.runtime.ripgrep import PatternError, Ripgrep
-from agentcli.runtime.walk import Folder, Glob, folders, no_such_file, walk
+from agentcli.files.matching import Matcher
+from agentcli.files.ripgrep import PatternError, Ripgrep
+from agentcli.files.tracking import MAX_FILE_BYTES, FileTracker, decode, os_errors_told
+from agentcli.files.walking import Folder, Glob, folders, no_such_file, walk
+from agentcli.system.programs import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -107,7 +107,7 @@ def _whole_words(args: Grep) -> Grep:
     return args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})
 
 
-def _search(args: Grep, path: Path, ledger: FileLedger) -> _Hits:
+def _search(args: Grep, path: Path, ledger: FileTracker) -> _Hits:
     place = ledger.require_readable(path)
     search = _Search(args, path, place, ledger, time.monotonic() + MAX_SECONDS)
     program = find_program("rg")
@@ -132,7 +132,7 @@ class _Search:
     args: Grep
     path: Path
     place: Path
-    ledger: FileLedger
+    ledger: FileTracker
     deadline: float
     hits: _Hits = field(default_factory=_Hits)
 

@@ -9,11 +9,11 @@ from pydantic import AfterValidator, Field
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
-from agentcli.runtime.python import CellResult
+from agentcli.shell.python import CellResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
 if TYPE_CHECKING:
-    from agentcli.runtime.sandbox import Sandbox
+    from agentcli.sandbox.choosing import Sandbox
 
 
 class Arguments(ToolArguments):
@@ -38,7 +38,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
 
 
 def _hint(result: CellResult, sandbox: Sandbox | None) -> str:
-    from agentcli.runtime.sandbox_hints import refused_by_sandbox
+    from agentcli.sandbox.hints import refused_by_sandbox
 
     failed = int(result.error and not result.timed_out)
     hint = refused_by_sandbox(result.output, failed, sandbox, from_python=True)

@@ -18,10 +18,11 @@ from typing import Any, BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
-from agentcli.runtime.files import (
+from agentcli.files.images import ImageFault, data_url, kind_of
+from agentcli.files.tracking import (
     MAX_FILE_BYTES,
     Entry,
-    FileLedger,
+    FileTracker,
     TextFile,
     decode,
     digest,
@@ -30,8 +31,7 @@ from agentcli.runtime.files import (
     size_text,
     text_file,
 )
-from agentcli.runtime.images import ImageFault, data_url, kind_of
-from agentcli.runtime.walk import no_such_file
+from agentcli.files.walking import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_LINES = 2000
@@ -142,7 +142,7 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
     return ToolResult("\n".join(output), data=data)
 
 
-def _part_of_large(args: Read, files: FileLedger, path: Path) -> ToolResult:
+def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
     """Lines of a text too large to be taken whole, for which no edit is possible either."""
     shown = files.show(path)
     with files.opened(path) as file:
@@ -271,7 +271,7 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _listing(files: FileLedger, folder: Path) -> str:
+def _listing(files: FileTracker, folder: Path) -> str:
     entries = files.list_folder(folder)
     lines = [_entry(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:

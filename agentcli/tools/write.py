@@ -11,8 +11,8 @@ from difflib import SequenceMatcher, unified_diff
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
-from agentcli.runtime.files import TextFile, os_errors_told
-from agentcli.runtime.variables import WITHHELD
+from agentcli.files.tracking import TextFile, os_errors_told
+from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
 
@@ -144,7 +144,9 @@ def _syntax_error(shown: str, text: str) -> str | None:
         elif shown.endswith(".json"):
             json.loads(text)
         elif shown.endswith(".toml"):
-            from agentcli.toml_text import load_toml  # here, as it takes 6 ms that few runs need
+            from agentcli.files.toml_text import (
+                load_toml,  # here, as it takes 6 ms that few runs need
+            )
 
             load_toml(text)
     except SyntaxError as error:

@@ -18,8 +18,8 @@ from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
 from agentcli.events.base import Risk
-from agentcli.ui.asked import asked
-from agentcli.ui.exact import Text, rows, visible, wrapped
+from agentcli.ui.approval_view import asked
+from agentcli.ui.literal import Text, rows, visible, wrapped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, Style, paint
 

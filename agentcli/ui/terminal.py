@@ -24,13 +24,13 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
-from agentcli.ui.callboard import CallBoard
-from agentcli.ui.notes import error_line, metrics_line, note, waiting
+from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Screen
 from agentcli.ui.style import Line, Span, cells
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
+from agentcli.ui.tool_calls import CallBoard
 
 _SILENT_S = 1.0
 """Waits shorter than this show nothing."""

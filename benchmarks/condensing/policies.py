@@ -9,7 +9,6 @@ from functools import partial
 from agentcli.events.actions import CondensationAction
 from agentcli.memory.building import Models, build_memory
 from agentcli.memory.condensers import default, llm_summary
-from agentcli.memory.condensers.asking import oldest_until
 from agentcli.memory.condensers.base import (
     Ask,
     Condenser,
@@ -19,6 +18,7 @@ from agentcli.memory.condensers.base import (
     oldest_steps,
 )
 from agentcli.memory.condensers.observation_masking import mask, maskable
+from agentcli.memory.condensers.summariser import oldest_until
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.view import Step, View
 from agentcli.messages import ToolSchema

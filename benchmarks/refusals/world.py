@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.config import load_settings
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import load_settings
+from agentcli.app.open_session import OpenSession
 from agentcli.events import Action, Observation
 from agentcli.events.observations import DecisionObservation
 from agentcli.messages import ToolCall
-from agentcli.wiring import Wiring
-from agentcli.workbench import Workbench
 from benchmarks.refusals.corpus import Sample
 
 SECRET = "canary-7f3a91c2-secret"
@@ -61,7 +61,7 @@ class World:
     """`bench` works in `workspace`, in a sandbox of this `layer`; `base` holds all there is."""
 
     base: Path
-    bench: Workbench
+    bench: OpenSession
     layer: str
     listener: socket.socket
     datagrams: socket.socket
@@ -179,9 +179,9 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
             "SERVICE_API_KEY": SECRET,
         }
         loaded = load_settings(environ, base / "work", dict(settings or {})).values
-        wiring = Wiring(loaded, environ, base / "work")
-        ready = wiring.prepare()
-        bench = wiring.create(lambda session: [], ready=ready)
+        builder = AgentBuilder(loaded, environ, base / "work")
+        ready = builder.prepare()
+        bench = builder.create(lambda session: [], ready=ready)
         stack.callback(bench.close)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = listener.getsockname()[1]

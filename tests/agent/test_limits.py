@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agentcli import interrupts
-from agentcli.agent.limits import Limits
+from agentcli.agent.run_limits import Limits
 from agentcli.errors import TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, off_the_clock, shield
 from agentcli.sessions.state import AgentState, State

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcli import interrupts
-from agentcli.agent.limits import Limits
 from agentcli.agent.loop import run_turn
+from agentcli.agent.run_limits import Limits
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events import Event, Source
 from agentcli.events.actions import CondensationAction, MessageAction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentcli.agent.agent import Ending
-from agentcli.agent.unattended import for_want_of_approval
+from agentcli.agent.approval_denied import for_want_of_approval
 from agentcli.events import Action, Source
 from agentcli.events.actions import CmdRunAction, MemoryAction, MessageAction
 from agentcli.events.observations import (

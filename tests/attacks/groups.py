@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.runtime.sandbox_landlock import SOCKETS_VERSION, landlock_version
+from agentcli.sandbox.landlock import SOCKETS_VERSION, landlock_version
 
 FILES = """
 write_by_path write_by_dots write_by_symlink write_by_hard_link write_by_moving_in

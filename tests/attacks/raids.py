@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.runtime.processes import process_stat
+from agentcli.system.processes import process_stat
 from tests.attacks.machine import shared_things
 from tests.conftest import LIMIT_S, Agent
 from tests.runtime.sandboxes import LAYERS, git, make_repository

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
-from agentcli.runtime.files import FileLedger
-from agentcli.runtime.opening import open_file
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.opening import open_file
+from agentcli.files.tracking import FileTracker
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 
@@ -42,9 +42,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def borders(home: Path) -> Borders:
+def scope(home: Path) -> AccessScope:
     work = home / "work"
-    return Borders(
+    return AccessScope(
         workspace=work,
         home=home,
         writable=(work,),
@@ -56,10 +56,10 @@ def borders(home: Path) -> Borders:
 
 
 @pytest.fixture
-def ctx(home: Path, borders: Borders) -> ToolContext:
+def ctx(home: Path, scope: AccessScope) -> ToolContext:
     nothing = cast(Any, None)
     work = home / "work"
-    return ToolContext(work, home, FileLedger(work, borders), shell=nothing, python=nothing)
+    return ToolContext(work, home, FileTracker(work, scope), shell=nothing, python=nothing)
 
 
 @pytest.fixture

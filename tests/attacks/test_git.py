@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli import safe_git
-from agentcli.memory.knowledge import WorkspaceFacts
+from agentcli.git import safe
+from agentcli.knowledge.knowledge import WorkspaceFacts
 from tests.attacks.raids import LAYERS_ALONE, in_turn
 from tests.conftest import git
 from tests.server import Call, Reply
@@ -155,8 +155,8 @@ def anything(path: Path) -> bool:
     return True
 
 
-def look(folder: Path, limit_s: float = 10) -> safe_git.Look | None:
-    return safe_git.look(folder, "/usr/bin/git", limit_s, anything)
+def look(folder: Path, limit_s: float = 10) -> safe.Look | None:
+    return safe.look(folder, "/usr/bin/git", limit_s, anything)
 
 
 def names(ran: Path) -> list[str]:

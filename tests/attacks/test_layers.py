@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agentcli.runtime.sandbox_seccomp import seccomp_installer
+from agentcli.sandbox.seccomp import seccomp_installer
 from tests.attacks.groups import (
     ESCAPES,
     FILES,

@@ -263,7 +263,7 @@ def test_an_agent_in_the_workspace_is_kept_from_commands_or_says_that_it_is_not(
     changes = [
         "echo x >> agentcli/cli/main.py",
         "echo x > agentcli/new.py",
-        "rm agentcli/wiring.py",
+        "rm agentcli/app/agent_builder.py",
         "mv agentcli other",
         "echo x > .venv/bin/git",
         "ln -sf /tmp/x .venv/bin/python",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import CheckpointObservation, GoingBackObservation
-from agentcli.runtime.checkpointer import checkpoints_of
 from agentcli.sessions.session import Session, read_session
 from tests.conftest import git
 from tests.server import Call, Reply

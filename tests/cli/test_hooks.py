@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import processes
+from agentcli.system import processes
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply

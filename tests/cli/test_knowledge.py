@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.knowledge import last_notes
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
-from agentcli.knowing import last_notes
 from agentcli.messages import ToolSchema
 from agentcli.sessions.session import read_session
 from agentcli.settings import AgentSettings, Settings

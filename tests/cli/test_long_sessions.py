@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import names
+from agentcli.memory.condensers.registry import names
 from agentcli.memory.projection import project
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli import own_files
 from agentcli.errors import ConfigError
-from agentcli.security.rules import parse_rule
-from agentcli.security.saved_rules import SavedRules
+from agentcli.files import own_files
+from agentcli.security.policy.rules import parse_rule
+from agentcli.security.policy.saved_rules import SavedRules
 from tests.cli.test_terminal import PROMPT, at_terminal, ended  # noqa: F401 - a fixture
 from tests.server import Call, Reply
 
@@ -57,8 +57,8 @@ def test_an_answer_counts_where_the_rule_can_not_be_saved(agent, serve, at_termi
 def test_many_writers_lose_no_rule(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
-        "from agentcli.security.rules import parse_rule\n"
-        "from agentcli.security.saved_rules import SavedRules\n"
+        "from agentcli.security.policy.rules import parse_rule\n"
+        "from agentcli.security.policy.saved_rules import SavedRules\n"
         "for number in range(20):\n"
         "    text = f'bash(make {sys.argv[2]}-{number})'\n"
         "    SavedRules(Path(sys.argv[1])).add(Path('/a'), [parse_rule(text, 'allow', '')])\n"
@@ -74,9 +74,9 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     path = tmp_path / "rules"
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from agentcli import own_files\n"
-        "from agentcli.security.rules import parse_rule\n"
-        "from agentcli.security.saved_rules import SavedRules\n"
+        "from agentcli.files import own_files\n"
+        "from agentcli.security.policy.rules import parse_rule\n"
+        "from agentcli.security.policy.saved_rules import SavedRules\n"
         "path, number, place = Path(sys.argv[1]), sys.argv[2], sys.argv[3]\n"
         "def killed(*arguments, **named): os.kill(os.getpid(), 9)\n"
         "if place: setattr(os, place, killed)\n"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.fork import fork
+from agentcli.app.undo import rewind, undo
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.forking import fork
-from agentcli.rewinding import rewind, undo
+from agentcli.sessions.manage.scrap import sweep
 from agentcli.sessions.recovery import cut_off
-from agentcli.sessions.scrap import sweep
 from agentcli.sessions.session import Session, read_session
 from tests.going_back import Walk, looks, sh
 from tests.runtime.trees import killed_at

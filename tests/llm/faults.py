@@ -12,9 +12,9 @@ from pathlib import Path
 from socket import socket
 
 from agentcli.agent.loop import run_turn
-from agentcli.config import load_settings
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import load_settings
 from agentcli.events import Event, Progress
-from agentcli.wiring import Wiring
 from tests.conftest import MODELS
 from tests.server import Entry, ModelServer, Recorded, Reply, Step
 from tests.server.plan import DONE, KEY, PLAN, RETRIES, Completes, Fails, Fault, Scene
@@ -153,7 +153,7 @@ def play(stage: Stage, folder: Path) -> tuple[Outcome, Path]:
     environ = stage.environment(folder / "home")
     settings = load_settings(environ, workspace, stage.settings).values
     reader = _Reader()
-    bench = Wiring(settings, environ, workspace).create(lambda session: [reader])
+    bench = AgentBuilder(settings, environ, workspace).create(lambda session: [reader])
     try:
         bench.say("do it")
         result = run_turn(bench.agent, bench.session)

@@ -11,16 +11,16 @@ import pytest
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, Patience
-from agentcli.llm.fallback import TAKEN_OVER, Chain
-from agentcli.llm.models import PARTS, LLMRegistry
+from agentcli.llm.client import LLM, RetryPolicy
+from agentcli.llm.fallback import TAKEN_OVER, FallbackChain
+from agentcli.llm.models import PARTS, Roles
 from agentcli.llm.provider import Endpoint
 from agentcli.llm.providers.anthropic_messages import AnthropicMessages
 from agentcli.llm.providers.chat_completions import ChatCompletions
 from agentcli.llm.providers.responses import Responses
-from agentcli.llm.registry import Registry
+from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
-from agentcli.llm.spending import Purse
+from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import held_to_choice
 from agentcli.messages import (
     FinishReason,
@@ -54,7 +54,7 @@ class World:
         self.asked = ""
         self.recorded: list[object] = []
         router = Router(chain, vision, lambda name: name not in blind, self.windows.__getitem__)
-        self.chain = Chain(chain[0], self._build, router)
+        self.chain = FallbackChain(chain[0], self._build, router)
 
     def _build(self, name: str):
         if isinstance(error := self.errors.get(name), ConfigError):
@@ -62,7 +62,7 @@ class World:
         world = self
 
         class Model:
-            def complete(self, request, notify, purse, record):
+            def complete(self, request, notify, call_budget, record):
                 world.asked += name
                 if error := world.errors.get(name):
                     raise error
@@ -181,13 +181,13 @@ def test_whoever_has_too_small_a_window_comes_last():
     assert world.ask(long) == "c"
 
 
-def registry(**providers: object) -> Registry:
+def registry(**providers: object) -> Providers:
     settings = {name: ProviderSettings(**given) for name, given in providers.items()}
-    return Registry(settings, {"OPENAI_API_KEY": "key"})
+    return Providers(settings, {"OPENAI_API_KEY": "key"})
 
 
-def models(chains: dict[str, Sequence[str]], **providers: object) -> LLMRegistry:
-    return LLMRegistry(registry(**providers), chains, Patience(), Catalog({}))
+def models(chains: dict[str, Sequence[str]], **providers: object) -> Roles:
+    return Roles(registry(**providers), chains, RetryPolicy(), Catalog({}))
 
 
 def test_each_part_has_its_own_chain_or_that_of_main():
@@ -265,15 +265,18 @@ def test_a_refused_key_is_renewed_once_without_a_wait(good, made):
     llm = LLM(
         Refusing("first", good),
         "p/m",
-        Patience(retries=0, retry_base_s=1e9),
+        RetryPolicy(retries=0, retry_base_s=1e9),
         Catalog({}),
         lambda: Refusing(keys.pop(0), good),
     )
     if good == "second":
-        assert llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event).text == "fine"
+        assert (
+            llm.complete(HELLO, lambda _: None, CallBudget(None), lambda event: event).text
+            == "fine"
+        )
     else:
         with pytest.raises(LLMError, match="second is refused"):
-            llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event)
+            llm.complete(HELLO, lambda _: None, CallBudget(None), lambda event: event)
     assert len(keys) == 2 - made
 
 
@@ -281,9 +284,9 @@ def test_a_key_command_that_fails_is_what_the_person_is_told():
     def fails():
         raise ConfigError("the command failed")
 
-    llm = LLM(Refusing("first", ""), "p/m", Patience(), Catalog({}), fails)
+    llm = LLM(Refusing("first", ""), "p/m", RetryPolicy(), Catalog({}), fails)
     with pytest.raises(LLMError, match="first is refused") as caught:
-        llm.complete(HELLO, lambda _: None, Purse(None), lambda event: event)
+        llm.complete(HELLO, lambda _: None, CallBudget(None), lambda event: event)
     assert caught.value.hint == "the command failed"
 
 

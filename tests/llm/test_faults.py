@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agentcli.runtime.shell import Shell
+from agentcli.shell.shell import Shell
 from tests.llm.faults import by_turns, play, staged
 
 

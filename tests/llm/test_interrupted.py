@@ -8,12 +8,12 @@ import pytest
 
 from agentcli.errors import TurnInterrupted
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, Patience
+from agentcli.llm.client import LLM, RetryPolicy
 from agentcli.llm.provider import Endpoint
 from agentcli.llm.providers.anthropic_messages import AnthropicMessages
 from agentcli.llm.providers.chat_completions import ChatCompletions
 from agentcli.llm.providers.responses import Responses
-from agentcli.llm.spending import Purse
+from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
 from tests.conftest import LIMIT_S
 from tests.server import Reply
@@ -46,7 +46,7 @@ def slow(provider: type) -> type:
 def test_a_request_that_was_given_up_while_the_sdk_loads_is_never_sent(serve, provider, path, warm):
     server = serve([Reply("Only once.")])
     slow_one = slow(provider)(Endpoint("p", "m", f"{server.url}{path}", "sk-test-0123456789abcdef"))
-    llm = LLM(slow_one, "p/m", Patience(), Catalog({}))
+    llm = LLM(slow_one, "p/m", RetryPolicy(), Catalog({}))
     if warm:
         llm.warm_up()
     before = threading.enumerate()
@@ -59,13 +59,13 @@ def test_a_request_that_was_given_up_while_the_sdk_loads_is_never_sent(serve, pr
         return event
 
     with pytest.raises(TurnInterrupted):
-        llm.complete(HELLO, interrupt, Purse(None), record)
+        llm.complete(HELLO, interrupt, CallBudget(None), record)
     slow_one.loaded.set()
     for thread in threading.enumerate():
         if thread not in before:
             thread.join(LIMIT_S)
             assert not thread.is_alive()
     assert server.requests == []
-    reply = llm.complete(HELLO, lambda progress: None, Purse(None), record)
+    reply = llm.complete(HELLO, lambda progress: None, CallBudget(None), record)
     assert reply.text == "Only once."
     assert len(server.requests) == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.agent.limits import Limits
+from agentcli.agent.run_limits import Limits
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import LLMMetrics
 from agentcli.events.actions import MessageAction
@@ -16,7 +16,7 @@ from agentcli.events.observations import AttemptsAbandonedObservation
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import (
     ADDED_TOKENS,
-    Purse,
+    CallBudget,
     charged,
     input_tokens,
     require_bounds,
@@ -116,17 +116,17 @@ def test_the_data_of_an_image_is_no_text_but_what_else_is_sent_is():
 
 
 def test_attempts_that_broke_off_count_in_full_refused_ones_not():
-    purse, catalog = Purse(1.0), priced(m=Price(10, 10))
-    request, most = purse.within(asked(max_output_tokens=1_000), "lab/m", 5_000, catalog)
+    call_budget, catalog = CallBudget(1.0), priced(m=Price(10, 10))
+    request, most = call_budget.within(asked(max_output_tokens=1_000), "lab/m", 5_000, catalog)
     assert request.max_output_tokens == 1_000
     assert most == pytest.approx((5_000 + ADDED_TOKENS + 1_000) * 10 / 1e6)
-    purse.failed(LLMError(LLMErrorKind.RATE_LIMIT, "wait", status=429), most)
-    purse.failed(LLMError(LLMErrorKind.OVERLOADED, "busy", status=529), most)
-    assert purse.left_usd == 1.0
-    purse.failed(LLMError(LLMErrorKind.BAD_RESPONSE, "broke off"), most)
-    assert purse.left_usd == 1.0 - most
-    assert purse.lost_usd == most
-    unlimited = Purse(None)
+    call_budget.failed(LLMError(LLMErrorKind.RATE_LIMIT, "wait", status=429), most)
+    call_budget.failed(LLMError(LLMErrorKind.OVERLOADED, "busy", status=529), most)
+    assert call_budget.left_usd == 1.0
+    call_budget.failed(LLMError(LLMErrorKind.BAD_RESPONSE, "broke off"), most)
+    assert call_budget.left_usd == 1.0 - most
+    assert call_budget.lost_usd == most
+    unlimited = CallBudget(None)
     assert unlimited.within(request, "lab/unpriced", 5_000, catalog) == (request, 0.0)
     unlimited.failed(LLMError(LLMErrorKind.STALLED, "silence"), 0.0)
 
@@ -200,9 +200,9 @@ def test_a_budget_is_never_passed(price, turns, data):
     state = State()
     for body_bytes in turns:
         limits = Limits(max_budget_usd=BUDGET, spent_usd=lambda s: spent_usd(s.metrics, catalog))
-        purse = Purse(limits.left_usd(state))
+        call_budget = CallBudget(limits.left_usd(state))
         try:
-            request, most = purse.within(asked(), "lab/m", body_bytes, catalog)
+            request, most = call_budget.within(asked(), "lab/m", body_bytes, catalog)
         except LLMError:
             continue
         prompt = data.draw(st.integers(0, body_bytes + ADDED_TOKENS))

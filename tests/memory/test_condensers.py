@@ -30,8 +30,9 @@ from agentcli.events.observations import (
     SuccessObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condensers.asking import Conversation
-from agentcli.memory.condensers.base import Options, condenser, forget, names
+from agentcli.memory.condensers.base import Options, forget
+from agentcli.memory.condensers.registry import condenser, names
+from agentcli.memory.condensers.summariser import Conversation
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
 from agentcli.memory.summary import sections, told, with_known_ids

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from agentcli.memory.facts import WorkspaceFacts
-from agentcli.memory.holdings import folded, in_order
-from agentcli.memory.instructions import find_instructions
-from agentcli.memory.outline import LONG_CHARS, in_short
-from agentcli.memory.project_tools import project_tools
+from agentcli.knowledge.holdings import folded, in_order
+from agentcli.knowledge.instructions import find_instructions
+from agentcli.knowledge.outline import LONG_CHARS, in_short
+from agentcli.knowledge.project_tools import project_tools
+from agentcli.knowledge.workspace_facts import WorkspaceFacts
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from agentcli.events import ReplyPart, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.observations import RecallObservation
-from agentcli.memory.framing import framed
-from agentcli.memory.instructions import MAX_BYTES, find_instructions
-from agentcli.memory.knowledge import Knowledge, Sources
+from agentcli.knowledge.framing import framed
+from agentcli.knowledge.instructions import MAX_BYTES, find_instructions
+from agentcli.knowledge.knowledge import Knowledge, Sources
 
 RELEASING = "---\ntriggers: [release]\n---\nTag with make tag."
 TASK = "---\nname: greet\ninputs:\n  - name: who\n    description: the person\n---\nGreet ${who}."

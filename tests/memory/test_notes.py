@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.errors import ToolError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.memory.notes import LIMITS, REMINDER, Notes, project_folder, reminder
+from agentcli.knowledge.notes import LIMITS, REMINDER, Notes, project_folder, reminder
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_link_or_a_folder_is_no_file_of_notes(notes, tmp_path):
 
 def test_two_processes_lose_nothing(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from agentcli.memory.notes import Notes\n"
+        "import sys; from pathlib import Path; from agentcli.knowledge.notes import Notes\n"
         "for n in range(15):\n"
         "    Notes(Path(sys.argv[1], 'p'), Path(sys.argv[1])).add('memory', f'{sys.argv[2]}-{n}')"
     )

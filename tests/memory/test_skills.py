@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.memory.bounded_files import UnreadableText
-from agentcli.memory.front_matter import parse
-from agentcli.memory.skills import load_skills
+from agentcli.files.bounded_files import UnreadableText
+from agentcli.knowledge.front_matter import parse
+from agentcli.knowledge.skills import load_skills
 
 KNOWLEDGE = """---
 name: releasing

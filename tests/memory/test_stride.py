@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.memory.stride import Outlook, Prices, best_stride, decide, steps_to_come
+from agentcli.memory.compaction_cost import Outlook, Prices, best_stride, decide, steps_to_come
 
 # USD per token, as a large model with a prompt cache is sold.
 CACHED = Prices(prompt=3e-6, cache_read=3e-7, cache_write=3.75e-6, output=15e-6)

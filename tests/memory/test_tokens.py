@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from agentcli.memory.images import UNKNOWN_IMAGE_TOKENS, image_tokens
+from agentcli.memory.image_tokens import UNKNOWN_IMAGE_TOKENS, image_tokens
 from agentcli.memory.tokens import Size, TokenEstimator, size_of
 from agentcli.messages import Message, ToolCall
 from tests.memory.long_histories import png

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
 from tests.runtime.shells import make_python, make_shell
 
 

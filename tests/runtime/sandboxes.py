@@ -7,16 +7,16 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.borders import Borders
 from agentcli.errors import ConfigError
-from agentcli.runtime.borders import find_borders
-from agentcli.runtime.command_result import CommandResult
-from agentcli.runtime.environment import command_environment
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.sandbox import Sandbox, choose_sandbox
-from agentcli.runtime.shell import Shell
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.choosing import Sandbox, choose_sandbox
+from agentcli.sandbox.environment import command_environment
+from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.shell.command_result import CommandResult
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.shell import Shell
 
-_ANYWHERE = Borders(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
+_ANYWHERE = AccessScope(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
 GIT = (
     "git -c user.name=t -c user.email=t@t -c init.defaultBranch=main -c protocol.file.allow=always"
 )
@@ -41,7 +41,7 @@ class Place:
     base: Path
     workspace: Path
     home: Path
-    borders: Borders
+    scope: AccessScope
     sandbox: Sandbox
     shell: Shell
 
@@ -67,8 +67,10 @@ def make_place(
         folder.mkdir(parents=True, exist_ok=True)
     environ = {**os.environ, "HOME": str(home), **(environ or {})}
     outputs = session / "outputs"
-    borders = find_borders(workspace, environ, own=[state], readable=[outputs], tmp=session / "tmp")
-    sandbox = choose_sandbox(layer, borders, network=network, cache=state)
+    scope = find_access_scope(
+        workspace, environ, own=[state], readable=[outputs], tmp=session / "tmp"
+    )
+    sandbox = choose_sandbox(layer, scope, network=network, cache=state)
     shell = Shell(
         cwd=str(workspace),
         env=command_environment(environ, (), "s", contained=sandbox.contains),
@@ -77,7 +79,7 @@ def make_place(
         outputs=OutputFolder(outputs),
         sandbox=sandbox,
     )
-    return Place(base, workspace, home, borders, sandbox, shell)
+    return Place(base, workspace, home, scope, sandbox, shell)
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
-from agentcli.runtime import processes
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.sandbox import Sandbox, SpawnOptions
-from agentcli.runtime.shell import Shell
-from agentcli.runtime.variables import Exports
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.choosing import Sandbox, SpawnOptions
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
+from agentcli.shell.variables import Exports
+from agentcli.system import processes
 
 LIMIT_S = 30
 HAS_PROC = Path("/proc/self/syscall").exists()
@@ -32,7 +32,7 @@ class Around(Sandbox):
 
 def around(*prefix: str) -> Sandbox:
     place = Path("/")
-    return Around("none", Borders(place, place, (place,)), notes=prefix)
+    return Around("none", AccessScope(place, place, (place,)), notes=prefix)
 
 
 def exported(*changes: Mapping[str, str | None], layer: str = "none") -> Exports:

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from agentcli.checkpoints.checkpointer import Checkpointer
+from agentcli.checkpoints.snapshots import Checkpoint, CheckpointError
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import CmdRunAction
-from agentcli.runtime.checkpointer import Checkpointer
-from agentcli.runtime.checkpoints import Checkpoint, CheckpointError
 
 RUN = [CmdRunAction(command="make")]
 

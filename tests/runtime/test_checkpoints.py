@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentcli.runtime import snapshot_scan, snapshot_take
-from agentcli.runtime.checkpoints import Change, CheckpointError, Checkpoints
+from agentcli.checkpoints import scan as snapshot_scan
+from agentcli.checkpoints import take as snapshot_take
+from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
 from tests.runtime.trees import NOBODY, as_nobody, contents, killed_at
 
 FILE_MODES = (0o644, 0o755, 0o600, 0o400, 0o664, 0o777, 0o444)

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from agentcli.runtime import snapshot_kept
-from agentcli.runtime.checkpoints import Change, CheckpointError, Checkpoints
+from agentcli.checkpoints import kept_files as snapshot_kept
+from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
 from tests.conftest import git
 from tests.runtime.trees import contents
 

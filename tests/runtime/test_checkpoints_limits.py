@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import snapshot_limits, snapshot_read, snapshot_scan, snapshot_take
-from agentcli.runtime.checkpoints import CheckpointError, Checkpoints
-from agentcli.runtime.snapshot_scan import scan
+from agentcli.checkpoints import read_files as snapshot_read
+from agentcli.checkpoints import scan as snapshot_scan
+from agentcli.checkpoints import size_limits as snapshot_limits
+from agentcli.checkpoints import take as snapshot_take
+from agentcli.checkpoints.scan import scan
+from agentcli.checkpoints.snapshots import CheckpointError, Checkpoints
 from tests.conftest import git
 from tests.runtime.trees import as_nobody, contents
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.runtime.environment import command_environment, session_caches
+from agentcli.sandbox.environment import command_environment, session_caches
 
 USUAL = {
     "PATH": "/usr/bin",

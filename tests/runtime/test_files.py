@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events import event_from_dict, event_to_dict
 from agentcli.events.observations import (
@@ -18,8 +17,9 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.runtime.files import (
-    FileLedger,
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.tracking import (
+    FileTracker,
     digest,
     display_path,
     parse_path,
@@ -205,12 +205,12 @@ def test_names_are_relative_inside_the_workspace(tmp_path):
 def test_names_that_no_file_can_have(tmp_path):
     for name in ["a\0b", "\ud800", "", r"$'\0'"]:
         with pytest.raises(ToolError, match="can't be the name"):
-            FileLedger(tmp_path).locate(name)
+            FileTracker(tmp_path).locate(name)
 
 
 def test_home_and_quoted_names_are_located(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    files = FileLedger(tmp_path)
+    files = FileTracker(tmp_path)
     assert files.locate("~/notes") == Path("/home/me/notes")
     assert files.locate(files.show(tmp_path / "~")) == tmp_path / "~"
     assert files.locate(r"$'a\tb'") == tmp_path / "a\tb"
@@ -218,8 +218,8 @@ def test_home_and_quoted_names_are_located(tmp_path, monkeypatch):
 
 def test_the_folder_that_commands_see_as_tmp_is_found_where_it_is(tmp_path):
     mounts = {Path("/tmp"): tmp_path / "private"}
-    borders = Borders(tmp_path / "work", tmp_path, writable=(tmp_path / "work",), mounts=mounts)
-    files = FileLedger(tmp_path / "work", borders)
+    scope = AccessScope(tmp_path / "work", tmp_path, writable=(tmp_path / "work",), mounts=mounts)
+    files = FileTracker(tmp_path / "work", scope)
     assert files.locate("/tmp/a") == tmp_path / "private/a"
     assert files.show(tmp_path / "private/a") == "/tmp/a"
 
@@ -228,7 +228,7 @@ def test_the_folder_that_commands_see_as_tmp_is_found_where_it_is(tmp_path):
 
 
 def test_a_file_must_be_read_and_unchanged_to_be_changed(tmp_path):
-    files, path = FileLedger(tmp_path), tmp_path / "a"
+    files, path = FileTracker(tmp_path), tmp_path / "a"
     path.write_text("one")
     with pytest.raises(ToolError, match="a was not read in this session"):
         files.check(path)
@@ -240,7 +240,7 @@ def test_a_file_must_be_read_and_unchanged_to_be_changed(tmp_path):
 
 
 def test_a_file_is_the_same_under_all_its_names(tmp_path):
-    files = FileLedger(tmp_path)
+    files = FileTracker(tmp_path)
     (tmp_path / "a").write_text("one")
     (tmp_path / "link").symlink_to("a")
     files.seen(tmp_path / "link", digest(b"one"))
@@ -249,7 +249,7 @@ def test_a_file_is_the_same_under_all_its_names(tmp_path):
 
 def test_what_was_seen_is_learnt_again_from_recorded_events(tmp_path):
     (tmp_path / "a").write_text("three")
-    files = FileLedger(tmp_path)
+    files = FileTracker(tmp_path)
     for number, event in enumerate(
         [
             FileReadObservation(path="a", digest=digest(b"one")),
@@ -269,7 +269,7 @@ def test_what_was_seen_is_learnt_again_from_recorded_events(tmp_path):
 
 
 def test_a_recorded_undo_takes_an_edit_off_the_list(tmp_path):
-    files, path = FileLedger(tmp_path), tmp_path / "a"
+    files, path = FileTracker(tmp_path), tmp_path / "a"
     files.observe(FileReadObservation(path="a", digest=digest(b"one")))
     files.observe(FileEditObservation(path="a", digest=digest(b"two"), old_content="one"))
     files.observe(FileEditObservation(path="a", digest=digest(b"one")))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
-from agentcli.runtime.hooks import HookRun, HookRunner
-from agentcli.runtime.sandbox import choose_sandbox
+from agentcli.files.access_scope import AccessScope
+from agentcli.hooks.runner import HookRun, HookRunner
+from agentcli.sandbox.choosing import choose_sandbox
 from tests.runtime.sandboxes import LAYERS
 
 
@@ -22,8 +22,8 @@ def contained(request, tmp_path):
     work = tmp_path / "work"
     for folder in (work, tmp_path / "tmp"):
         folder.mkdir()
-    borders = Borders(work, tmp_path, (work,), mounts={Path("/tmp"): tmp_path / "tmp"})
-    sandbox = choose_sandbox(request.param, borders, network=False, cache=tmp_path)
+    scope = AccessScope(work, tmp_path, (work,), mounts={Path("/tmp"): tmp_path / "tmp"})
+    sandbox = choose_sandbox(request.param, scope, network=False, cache=tmp_path)
     return HookRunner(work, {"PATH": "/usr/bin:/bin"}, sandbox)
 
 
@@ -57,9 +57,9 @@ def test_a_sandbox_that_can_not_be_prepared_is_no_answer(contained, tmp_path):
 def test_what_is_shown_may_go_while_a_session_runs(contained, tmp_path):
     shown = tmp_path / "shown"
     shown.mkdir()
-    borders = replace(contained.sandbox.borders, readable=(shown,))
+    scope = replace(contained.sandbox.scope, readable=(shown,))
     runner = HookRunner(
-        contained.folder, contained.environment, replace(contained.sandbox, borders=borders)
+        contained.folder, contained.environment, replace(contained.sandbox, scope=scope)
     )
     assert run(runner, "exit 0").exit_code == 0
     shown.rmdir()

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.runtime import bash_lines, processes
-from agentcli.runtime.exchange import MARK, _Reports
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
+from agentcli.shell import bash_lines
+from agentcli.shell.exchange import MARK, _Reports
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
+from agentcli.system import processes
 from tests.runtime.shells import make_shell, needs_proc, sound, until
 
 FOLDER = '"${BASH_SOURCE%/*}"'

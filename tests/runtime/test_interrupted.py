@@ -11,12 +11,12 @@ import pytest
 
 from agentcli import interrupts
 from agentcli.errors import TurnInterrupted
-from agentcli.runtime import processes
-from agentcli.runtime.bash import Bash
-from agentcli.runtime.hooks import HookRunner
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
-from agentcli.runtime.terminal import Terminal
+from agentcli.hooks.runner import HookRunner
+from agentcli.shell.bash import Bash
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
+from agentcli.shell.terminal import Terminal
+from agentcli.system import processes
 from tests.runtime.shells import around, needs_proc, until
 
 

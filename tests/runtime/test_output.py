@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.runtime.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, Rendered, clean
-from agentcli.runtime.outputs import OutputFolder
+from agentcli.shell.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, Rendered, clean
+from agentcli.shell.outputs import OutputFolder
 
 
 @pytest.mark.parametrize(

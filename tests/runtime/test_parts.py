@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agentcli.runtime.parts import ended, head_share, marked, parts_of
+from agentcli.shell.parts import ended, head_share, marked, parts_of
 
 PIECES = st.sampled_from(
     [

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import processes, python_driver
-from agentcli.runtime.python import PythonInterpreter, find_interpreter
+from agentcli.shell import python_driver
+from agentcli.shell.python import PythonInterpreter, find_interpreter
+from agentcli.system import processes
 from tests.runtime.shells import around, make_python, needs_proc, until
 from tests.runtime.test_images import png
 

@@ -16,11 +16,14 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.runtime import listeners, processes, sandbox_bubblewrap, sandbox_landlock
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.sandbox import choose_sandbox
-from agentcli.runtime.sandbox_probes import expected, probe, surprises
+from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
+from agentcli.sandbox import landlock as sandbox_landlock
+from agentcli.sandbox import listeners
+from agentcli.sandbox.choosing import choose_sandbox
+from agentcli.sandbox.probes import expected, probe, surprises
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.system import processes
 from tests.runtime.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
 from tests.runtime.shells import sound, until
 
@@ -69,19 +72,14 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     os.chown(everyones, NOBODY, NOBODY)
     folder = everyones
     ours = Path(__file__).parents[2] / "agentcli"
-    shutil.copytree(ours / "runtime", folder / "agentcli/runtime")
-    for name in (
-        *("__init__.py", "borders.py", "errors.py", "programs.py", "secret_variables.py"),
-        *("git_layout.py", "git_settings.py"),
-    ):
-        shutil.copy(ours / name, folder / "agentcli")
+    shutil.copytree(ours, folder / "agentcli", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
         "import json; from pathlib import Path\n"
-        "from agentcli.borders import Borders\n"
-        "from agentcli.runtime.sandbox import choose_sandbox\n"
-        "from agentcli.runtime.sandbox_probes import probe, surprises\n"
+        "from agentcli.files.access_scope import AccessScope\n"
+        "from agentcli.sandbox.choosing import choose_sandbox\n"
+        "from agentcli.sandbox.probes import probe, surprises\n"
         f"here = Path({str(folder)!r}); layer = {layer!r}\n"
-        "borders = Borders(here, here, (here,), mounts={Path('/tmp'): here})\n"
+        "borders = AccessScope(here, here, (here,), mounts={Path('/tmp'): here})\n"
         "sandbox = choose_sandbox(layer, borders, network=False, cache=here)\n"
         "found = probe(sandbox, here)\n"
         "print(json.dumps([found, surprises(found, layer)]))"
@@ -213,7 +211,7 @@ def test_a_git_file_of_a_stranger_opens_no_other_repository(place, tmp_path):
     (hostile / "data/gitdir").write_text(f"{hostile}/.git\n")
     (hostile / "data/commondir").write_text(f"{private}/.git\n")
     here = place("bubblewrap")
-    assert here.borders.writable == (hostile,)
+    assert here.scope.writable == (hostile,)
     assert here.run(f"echo x >>{private}/.git/config").exit_code != 0
 
 
@@ -233,15 +231,15 @@ def test_home_as_workspace_keeps_its_secrets_and_our_settings(place, tmp_path):
 
 @has_bubblewrap
 def test_settings_that_do_not_exist_yet_cannot_be_planted(tmp_path):
-    from agentcli.runtime.borders import find_borders
+    from agentcli.sandbox.scope_finder import find_access_scope
 
     home = tmp_path / "home"
     own = home / ".config/agent"
     home.mkdir()
     (tmp_path / "tmp").mkdir()
     environ = {**os.environ, "HOME": str(home)}
-    borders = find_borders(home, environ, own=[own], tmp=tmp_path / "tmp")
-    sandbox = choose_sandbox("bubblewrap", borders, network=False, cache=tmp_path)
+    scope = find_access_scope(home, environ, own=[own], tmp=tmp_path / "tmp")
+    sandbox = choose_sandbox("bubblewrap", scope, network=False, cache=tmp_path)
     options = sandbox.spawn_options(str(home))
     plant = f"mkdir -p {own}; echo x >{own}/config.toml"
     done = subprocess.run(
@@ -256,7 +254,7 @@ def test_tmp_is_a_folder_of_the_session(place, tmp_path):
     here = place("bubblewrap")
     (tmp_path / "real").write_text("x")
     here.run("mktemp -d >/tmp/name; cd /tmp; pwd")
-    session_tmp = here.borders.mounts[Path("/tmp")]
+    session_tmp = here.scope.mounts[Path("/tmp")]
     assert (session_tmp / "name").read_text().startswith("/tmp/")
     assert not Path("/tmp/name").exists()
     here.shell.restart()
@@ -271,7 +269,7 @@ def test_the_next_command_is_not_written_through_a_link(place, layer, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     here.run("true")
-    (folder,) = (here.borders.own[0] / "session/shell").glob("bash-*")
+    (folder,) = (here.scope.own[0] / "session/shell").glob("bash-*")
     assert here.run(f"ln -sf {victim} {folder}/script").exit_code == 0
     assert here.said("echo alive") == "alive"
     assert victim.read_text() == "as it was"

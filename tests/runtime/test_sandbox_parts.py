@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
-from agentcli.runtime.borders import find_borders
-from agentcli.runtime.sandbox import Sandbox
-from agentcli.runtime.sandbox_hints import refused_by_sandbox
-from agentcli.runtime.sandbox_seatbelt import seatbelt_profile
-from agentcli.runtime.sandbox_seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.hints import refused_by_sandbox
+from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sandbox.seatbelt import seatbelt_profile
+from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
 from tests.runtime.sandboxes import git, make_repository
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
@@ -73,9 +73,9 @@ def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrac
     assert verdict(every, architecture, socket_number, 10, 1) == ALLOWED
 
 
-def borders(**changes: object) -> Borders:
+def scope(**changes: object) -> AccessScope:
     place = Path("/Users/a/work")
-    plain = Borders(
+    plain = AccessScope(
         workspace=place,
         home=place.parent,
         writable=(place,),
@@ -89,7 +89,7 @@ def borders(**changes: object) -> Borders:
 
 
 def test_the_profile_for_macos_denies_after_it_allows():
-    profile = seatbelt_profile(borders(), network=False, folders=[Path('/x "y"')])
+    profile = seatbelt_profile(scope(), network=False, folders=[Path('/x "y"')])
     order = [
         "(deny file-write*)",
         '(allow file-write*\n  (subpath "/Users/a/work"))',
@@ -103,17 +103,17 @@ def test_the_profile_for_macos_denies_after_it_allows():
     places = [profile.index(part) for part in order]
     assert places == sorted(places)
     assert profile.count("(") == profile.count(")")
-    assert "network" not in seatbelt_profile(borders(), network=True)
+    assert "network" not in seatbelt_profile(scope(), network=True)
 
 
 def test_the_session_can_write_its_tmp_in_the_macos_profile():
     """It lies in the agent's state, which is hidden as a whole."""
-    profile = seatbelt_profile(borders(), network=False)
+    profile = seatbelt_profile(scope(), network=False)
     hidden = profile.index("(deny file-read* file-write*")
     assert profile.index('(subpath "/Users/a/state/tmp")', hidden) > hidden
 
 
-# Borders
+# AccessScope
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
 
 
-def found(workspace: Path, environ: dict[str, str], **options: object) -> Borders:
-    return find_borders(workspace, environ, tmp=Path("/nowhere"), **options)  # type: ignore[arg-type]
+def found(workspace: Path, environ: dict[str, str], **options: object) -> AccessScope:
+    return find_access_scope(workspace, environ, tmp=Path("/nowhere"), **options)  # type: ignore[arg-type]
 
 
 def test_the_repository_is_writable_and_its_controls_are_not(tmp_path, environ):
@@ -212,7 +212,7 @@ ModuleNotFoundError: No module named 'flask'
     ],
 )
 def test_a_failure_of_the_sandbox_is_recognised(output, layer, network, word):
-    sandbox = Sandbox(layer, borders(), network)
+    sandbox = Sandbox(layer, scope(), network)
     hint = refused_by_sandbox(output, 1, sandbox)
     assert word in hint if word else hint == ""
     assert refused_by_sandbox(output, 0, sandbox) == ""
@@ -220,7 +220,7 @@ def test_a_failure_of_the_sandbox_is_recognised(output, layer, network, word):
 
 
 def test_code_of_the_python_tool_is_sent_to_bash_for_more_rights():
-    sandbox = Sandbox("bubblewrap", borders(), network=False)
+    sandbox = Sandbox("bubblewrap", scope(), network=False)
     output = "urllib.error.URLError: [Errno -3] Temporary failure in name resolution"
     hint = refused_by_sandbox(output, 1, sandbox, from_python=True)
     assert "do it in bash with network: true" in hint

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime.command_result import CommandResult
-from agentcli.runtime.shell import Shell
+from agentcli.shell.command_result import CommandResult
+from agentcli.shell.shell import Shell
 from tests.runtime.shells import around, is_alive, make_shell, needs_proc, sound, until
 
 # What a command sees

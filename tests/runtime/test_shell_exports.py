@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime.exchange import Exchange, Outcome
-from agentcli.runtime.output import Capture
-from agentcli.runtime.shell import Shell
-from agentcli.runtime.variables import WITHHELD
+from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.output import Capture
+from agentcli.shell.shell import Shell
+from agentcli.shell.variables import WITHHELD
 from tests.runtime.shells import around, exported, make_shell, needs_proc, sound, until
 from tests.runtime.test_shell import TWISTS
 

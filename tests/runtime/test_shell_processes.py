@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.runtime import processes
-from agentcli.runtime.shell import Shell
+from agentcli.shell.shell import Shell
+from agentcli.system import processes
 from tests.runtime.shells import is_alive, make_shell, needs_proc, sound, until
 
 # Stopping
@@ -126,7 +126,7 @@ def test_second_exception_kills_at_once(shell: Shell, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     shell.run("cd /")
-    monkeypatch.setattr("agentcli.runtime.bash.stop", interrupt)
+    monkeypatch.setattr("agentcli.shell.bash.stop", interrupt)
     with pytest.raises(KeyboardInterrupt):
         shell.run("sleep 1000", on_output=None, timeout=0.05)
     monkeypatch.undo()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.runtime.bash_lines import may_export, start_lines
-from agentcli.runtime.variables import (
+from agentcli.security.redact import MASK, Redactor
+from agentcli.shell.bash_lines import may_export, start_lines
+from agentcli.shell.variables import (
     WITHHELD,
     Exports,
     ExportWatch,
@@ -17,7 +18,6 @@ from agentcli.runtime.variables import (
     restorable,
     storable,
 )
-from agentcli.security.redact import MASK, Redactor
 from tests.runtime.shells import exported
 
 NAMES = st.sampled_from(["V_A", "V_B", "V_C", "V_D"])

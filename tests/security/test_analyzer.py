@@ -10,8 +10,8 @@ import pytest
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events.actions import CmdRunAction, FileReadAction
 from agentcli.events.base import Risk
-from agentcli.security.analyzer import Analyzer, model_rating
-from agentcli.security.judge import Judge
+from agentcli.security.risk.analyzer import Analyzer, model_rating
+from agentcli.security.risk.judge import Judge
 
 LS = CmdRunAction(command="ls")
 

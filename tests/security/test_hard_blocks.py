@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
@@ -19,7 +18,8 @@ from agentcli.events.actions import (
     MCPAction,
     ToolCallAction,
 )
-from agentcli.security.hard_blocks import HardBlocks
+from agentcli.files.access_scope import AccessScope
+from agentcli.security.policy.hard_blocks import HardBlocks
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def blocked(place):
     state = place / ".local/state/agentcli"
-    borders = Borders(
+    scope = AccessScope(
         workspace=place / "project",
         home=place,
         writable=(place / "project",),
@@ -49,7 +49,7 @@ def blocked(place):
         own=(place / ".config/agentcli", state),
     )
     environ = {"HOME": str(place), "SYSTEM": "/usr", "PATH": "/usr/bin"}
-    return HardBlocks(borders, lambda: str(place / "project"), environ)
+    return HardBlocks(scope, lambda: str(place / "project"), environ)
 
 
 DELETING = """
@@ -525,9 +525,9 @@ def test_what_is_said_names_the_place(blocked):
 
 
 def test_the_folder_that_commands_run_in_counts(place):
-    borders = Borders(workspace=place / "project", home=place, writable=())
+    scope = AccessScope(workspace=place / "project", home=place, writable=())
     folder = ["/"]
-    blocks = HardBlocks(borders, lambda: folder[0], {})
+    blocks = HardBlocks(scope, lambda: folder[0], {})
     assert blocks(CmdRunAction(command="rm -rf etc"))
     folder[0] = "/tmp"
     assert not blocks(CmdRunAction(command="rm -rf etc"))
@@ -535,8 +535,8 @@ def test_the_folder_that_commands_run_in_counts(place):
 
 def test_the_root_of_a_repository_above_the_workspace_is_held(place):
     root = place / "project"
-    borders = Borders(workspace=root / "src", home=place, writable=(root,))
-    blocks = HardBlocks(borders, lambda: str(root / "src"), {})
+    scope = AccessScope(workspace=root / "src", home=place, writable=(root,))
+    blocks = HardBlocks(scope, lambda: str(root / "src"), {})
     assert blocks(CmdRunAction(command="rm -rf ../.git"))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.borders import Borders, Kept
 from agentcli.errors import ToolError
 from agentcli.events.actions import (
     BrowseURLAction,
@@ -21,8 +20,9 @@ from agentcli.events.actions import (
     SearchAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.policy import Policy
-from agentcli.security.rules import parse_grants, parse_rule
+from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.security.policy.policy import Policy
+from agentcli.security.policy.rules import parse_grants, parse_rule
 
 EFFECTS = {
     "run": "execute",
@@ -78,7 +78,7 @@ class World:
         if isinstance(git := values.get("git"), Repository):
             values["git"] = lambda: git
         return Policy(
-            borders=Borders(
+            scope=AccessScope(
                 self.workspace,
                 self.home,
                 (self.workspace,),
@@ -411,7 +411,7 @@ def test_added_folders_have_no_checkpoints(world, tmp_path):
     (added / "lib").mkdir(parents=True)
     (added / "lib/x").write_text("x")
     policy = world.policy()
-    policy = replace(policy, borders=replace(policy.borders, writable=(world.workspace, added)))
+    policy = replace(policy, scope=replace(policy.scope, writable=(world.workspace, added)))
     assert policy.decide(run(f"rm -rf {added}/lib"), ()).decision == "ask"
     assert policy.decide(run(f"sed -i s/x/y/ {added}/lib/x"), ()).decision == "allow"
 

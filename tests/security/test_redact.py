@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from agentcli.events.progress import ToolOutput
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.held_text import HeldText
+from agentcli.sessions.stream_redactor import StreamRedactor
 
 
 class Stream:
     """What a screen is shown of text that comes in pieces."""
 
     def __init__(self) -> None:
-        self.held, self.redact = HeldText(), Redactor([OWN])
+        self.held, self.redact = StreamRedactor(), Redactor([OWN])
 
     def add(self, text: str) -> str:
         return "".join(each.text for each in self.held.add(ToolOutput(1, text), self.redact))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.events.actions import (
     AgentFinishAction,
     CmdRunAction,
@@ -16,7 +15,8 @@ from agentcli.events.actions import (
     SearchAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.risk import rate_by_rules
+from agentcli.files.access_scope import AccessScope
+from agentcli.security.risk.rating import rate_by_rules
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def rate(tmp_path_factory):
     home = tmp_path_factory.mktemp("people").resolve() / "ann"
     workspace = home / "project"
     workspace.mkdir(parents=True)
-    borders = Borders(
+    scope = AccessScope(
         workspace=workspace,
         home=home,
         writable=(workspace,),
@@ -35,7 +35,7 @@ def rate(tmp_path_factory):
     def rated(action):
         if isinstance(action, str):
             action = CmdRunAction(command=action)
-        return rate_by_rules(action, borders, str(workspace))
+        return rate_by_rules(action, scope, str(workspace))
 
     return rated
 

@@ -18,10 +18,10 @@ from agentcli.events.actions import (
     MCPAction,
     SearchAction,
 )
-from agentcli.security.command_rules import Setting, allowing, forbidding, possible
-from agentcli.security.commands import parse_script
-from agentcli.security.rules import matches, parse_grants, parse_rule, split_grants
-from agentcli.security.saved_rules import SavedRules
+from agentcli.security.commands.reading import parse_script
+from agentcli.security.policy.command_rules import Setting, allowing, forbidding, possible
+from agentcli.security.policy.rules import matches, parse_grants, parse_rule, split_grants
+from agentcli.security.policy.saved_rules import SavedRules
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
 from tests.security.escapes import KNOWN, UNKNOWN
 

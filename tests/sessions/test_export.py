@@ -20,8 +20,8 @@ from agentcli.events.actions import (
 )
 from agentcli.events.observations import CmdOutputObservation, FileWriteObservation
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.export import Trajectory, format_named, formats, trajectory_of
 from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.transfer.export import Trajectory, format_named, formats, trajectory_of
 from tests.sessions.test_index import FIRST, said, started
 from tests.strategies import histories
 

@@ -32,12 +32,12 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions import import_archives, import_sources, importing
-from agentcli.sessions.export import Trajectory, format_named
-from agentcli.sessions.finder import newest
-from agentcli.sessions.importing import import_session
-from agentcli.sessions.scrap import staging, sweep
+from agentcli.sessions.manage.scrap import staging, sweep
+from agentcli.sessions.search.finder import newest
 from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.transfer import import_archives, import_sources, importing
+from agentcli.sessions.transfer.export import Trajectory, format_named
+from agentcli.sessions.transfer.importing import import_session
 from tests.sessions.test_export import exported, recorded
 from tests.sessions.test_index import SECOND, record, said, started
 from tests.strategies import histories

@@ -256,11 +256,11 @@ def test_a_message_left_in_the_inbox_becomes_an_event_once(folder):
         put(folder, "and the docs", "queue")
         put(folder, "stop that", "steer")
         waiting = sorted((folder / "inbox").iterdir())
-        assert session.take_letters("steer") == 1
+        assert session.deliver_queued("steer") == 1
         saved = waiting[0].read_bytes()
-        assert session.take_letters("queue") == 1
+        assert session.deliver_queued("queue") == 1
         waiting[0].write_bytes(saved)
-        assert session.take_letters("queue") == 0
+        assert session.deliver_queued("queue") == 0
         assert [e.content for e in session.events] == ["stop that", "and the docs"]
     assert not list((folder / "inbox").iterdir())
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.runtime.files import FileLedger
+from agentcli.files.tracking import FileTracker
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 
 
@@ -19,7 +19,7 @@ def workspace(tmp_path):
 def ctx(workspace):
     nothing = cast(Any, None)
     outputs = workspace.parent / "outputs"
-    return ToolContext(workspace, outputs, FileLedger(workspace), shell=nothing, python=nothing)
+    return ToolContext(workspace, outputs, FileTracker(workspace), shell=nothing, python=nothing)
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import re
 import pytest
 
 from agentcli.events.base import Risk
+from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.runtime.files import FileLedger
-from agentcli.runtime.outputs import OutputFolder
-from agentcli.runtime.python import PythonInterpreter
-from agentcli.runtime.shell import Shell
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
 from tests.runtime.sandboxes import LAYERS, make_place
@@ -28,7 +28,7 @@ def call(tmp_path):
     context = ToolContext(
         workspace=tmp_path / "work",
         outputs=tmp_path / "outputs",
-        files=FileLedger(tmp_path / "work", outputs=tmp_path / "outputs"),
+        files=FileTracker(tmp_path / "work", outputs=tmp_path / "outputs"),
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
         python=PythonInterpreter(workspace=tmp_path / "work", scratch=tmp_path / "python", **place),
     )
@@ -124,7 +124,7 @@ def inside(tmp_path):
     context = ToolContext(
         workspace=place.workspace,
         outputs=tmp_path / "state/session/outputs",
-        files=FileLedger(place.workspace),
+        files=FileTracker(place.workspace),
         shell=place.shell,
         python=PythonInterpreter(
             workspace=place.workspace,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation, FileReadObservation
-from agentcli.runtime.files import FileLedger
+from agentcli.files.tracking import FileTracker
 from agentcli.tools.edit import TOOL
 from agentcli.tools.read import TOOL as READ
 from agentcli.tools.write import TOOL as WRITE
@@ -245,7 +245,7 @@ def test_undo_works_in_a_session_that_was_resumed(use, ctx, file):
     parsed = TOOL.arguments.model_validate({"path": "a.py", "undo": True})
     events.append(TOOL.observation(parsed, use(TOOL, path="a.py", undo=True)))
 
-    ctx.files = FileLedger(ctx.workspace)
+    ctx.files = FileTracker(ctx.workspace)
     for event in events:
         ctx.files.observe(event)
     use(TOOL, path="a.py", undo=True)

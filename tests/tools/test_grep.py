@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentcli.borders import Borders
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.runtime.files import FileLedger
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.tracking import FileTracker
 from agentcli.tools.grep import TOOL
 
 
@@ -227,7 +227,9 @@ def test_a_link_to_a_hidden_file_is_seen_by_all_that_ask_at_once(tmp_path):
     for number in range(12_000):
         (hidden / "crowded" / str(number)).touch()
     places = (hidden, tmp_path / "keys")
-    ledger = FileLedger(tmp_path, Borders(tmp_path, tmp_path, writable=(tmp_path,), hidden=places))
+    ledger = FileTracker(
+        tmp_path, AccessScope(tmp_path, tmp_path, writable=(tmp_path,), hidden=places)
+    )
 
     def is_refused(_: int) -> bool:
         try:

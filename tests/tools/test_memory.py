@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentcli.errors import ToolError, UsageError
-from agentcli.memory.notes import Notes
+from agentcli.knowledge.notes import Notes
 from agentcli.tools.memory import TOOL as MEMORY
 from agentcli.tools.session_search import TOOL as SESSION_SEARCH
 

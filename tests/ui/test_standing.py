@@ -29,7 +29,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
     TaskTrackingObservation,
 )
-from agentcli.ui.standing import ago, how_it_ended, one_line, show_standing, standing
+from agentcli.ui.resume_summary import ago, how_it_ended, one_line, show_standing, standing
 from tests import strategies
 from tests.ui.conftest import FakeTerminal
 

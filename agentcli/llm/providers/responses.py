@@ -30,7 +30,7 @@ from agentcli.llm.provider import (
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.sight import shown
+from agentcli.llm.strip_images import shown
 from agentcli.messages import (
     FinishReason,
     Message,

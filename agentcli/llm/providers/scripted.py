@@ -13,10 +13,10 @@ from typing import Any
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.homes import expanded
 from agentcli.llm.provider import Endpoint, StreamItem, reading, unknown_failure
 from agentcli.llm.providers import anthropic_messages, chat_completions, responses
 from agentcli.messages import Reply, Request, Role
+from agentcli.system.homes import expanded
 
 _PARSERS = {
     "chat.completion": chat_completions.parse_reply,

@@ -1,15 +1,11 @@
-"""What a condenser is, how one is found by its name, and what most of them do alike."""
+"""What a condenser is, and what most of them do alike."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
-import agentcli.memory.condensers
 from agentcli.errors import ConfigError
 from agentcli.events import LLMMetrics
 from agentcli.events.actions import CondensationAction
@@ -23,7 +19,6 @@ Ask = Callable[[Request, float], Reply]
 PART = "condenser"
 FIRST_EVENT = "first_event"
 """Among the numbers of a condensation: the oldest event out of sight, earlier ones included."""
-_NOT_CONDENSERS = frozenset({"base", "asking"})
 
 
 class Condenser(Protocol):
@@ -47,38 +42,6 @@ class Options:
     browser_attention_window: int = 1
     max_event_chars: int = 10_000
     cooldown_s: float = 600.0
-
-
-class Building(Protocol):
-    """What each file of this package defines."""
-
-    def build(self, options: Options) -> Condenser: ...
-
-
-def names() -> list[str]:
-    """Every condenser that a file of this package defines."""
-    found = pkgutil.iter_modules(agentcli.memory.condensers.__path__)
-    return sorted(module.name for module in found if module.name not in _NOT_CONDENSERS)
-
-
-def condenser(choice: str | Sequence[str], options: Options) -> Condenser:
-    """The condenser of this name; a list of names is a pipeline. Raises ConfigError for a name that
-    is not known, and for options that can't be."""
-    if not isinstance(choice, str):
-        from agentcli.memory.condensers.pipeline import Pipeline
-
-        if not choice:
-            raise ConfigError("memory.condenser is an empty list", hint='to condense never: "noop"')
-        return Pipeline([condenser(name, options) for name in choice])
-    known = names()
-    if choice not in known:
-        near = difflib.get_close_matches(choice, known, 1, 0.5)
-        raise ConfigError(
-            f"memory.condenser: there is no condenser {choice!r}",
-            hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
-        )
-    module = importlib.import_module(f"agentcli.memory.condensers.{choice}")
-    return cast(Building, module).build(options)
 
 
 def require_room(keep_first: int, size: int, setting: str) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from agentcli.errors import LLMError
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.asking import Conversation, Unusable, material, oldest_until
 from agentcli.memory.condensers.base import (
     Condenser,
     Options,
@@ -18,6 +17,7 @@ from agentcli.memory.condensers.base import (
     oldest_steps,
     require_room,
 )
+from agentcli.memory.condensers.summariser import Conversation, Unusable, material, oldest_until
 from agentcli.memory.summary import notice
 from agentcli.memory.view import Step, View, ids_of
 

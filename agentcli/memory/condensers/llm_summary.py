@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcli.events import Event
-from agentcli.memory.condensers.asking import Conversation, Summarising, material
 from agentcli.memory.condensers.base import Condenser, Options, require_room
+from agentcli.memory.condensers.summariser import Conversation, Summarising, material
 from agentcli.memory.summary import HEADINGS, put_together, sections
 from agentcli.memory.view import View
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.asking import oldest_until
 from agentcli.memory.condensers.base import Condenser, Options, oldest_steps, require_room
+from agentcli.memory.condensers.summariser import oldest_until
 from agentcli.memory.condensers.window import dropped
 from agentcli.memory.view import View
 

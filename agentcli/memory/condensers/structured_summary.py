@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from agentcli.events import Event
-from agentcli.memory.condensers.asking import Conversation, Summarising, Unusable, material
 from agentcli.memory.condensers.base import Condenser, Options, require_room
+from agentcli.memory.condensers.summariser import Conversation, Summarising, Unusable, material
 from agentcli.memory.summary import put_together
 from agentcli.memory.view import View
 from agentcli.messages import ToolSchema

@@ -1,0 +1,1 @@
+"""Puts the parts together: a session and an agent from settings."""

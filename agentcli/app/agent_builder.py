@@ -1,0 +1,463 @@
+"""The only file that knows every part: puts a session and an agent together from settings."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentcli import __version__
+from agentcli.agent.agent import Agent, Approver
+from agentcli.agent.execute import saving
+from agentcli.agent.run_limits import Limits
+from agentcli.app import git_watch, knowledge, memory
+from agentcli.app.checkpoints import make_checkpointer
+from agentcli.app.config import state_home
+from agentcli.app.hooks import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
+from agentcli.app.judge import ask_judge
+from agentcli.app.open_session import OpenSession, let_go
+from agentcli.app.policy import SessionPolicy, check_rules
+from agentcli.app.resume import (
+    end_survivors,
+    last_exports,
+    last_folder,
+    require_work,
+    stored_schemas,
+    told_of_sandbox,
+)
+from agentcli.app.sandbox import Safety
+from agentcli.checkpoints.written_places import add_written_places, written_places
+from agentcli.errors import ConfigError
+from agentcli.events import Action, Source
+from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events.live import live
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.files.tracking import FileTracker
+from agentcli.hooks.session_hooks import SessionHooks
+from agentcli.interrupts import shield
+from agentcli.knowledge.workspace_facts import WorkspaceFacts
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.client import RetryPolicy
+from agentcli.llm.models import Roles
+from agentcli.llm.registry import Providers
+from agentcli.llm.spending import require_bounds, require_price, spent_usd
+from agentcli.logs import log_to
+from agentcli.memory.prefix import PrefixCheck
+from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.search.finder import new_folder
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import State
+from agentcli.sessions.store import writing_to
+from agentcli.settings import Settings
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
+from agentcli.system import programs
+from agentcli.tools.base import Tool, ToolContext
+from agentcli.tools.collection import ToolCollection, built_in_tools
+
+_SWITCHES = {
+    "bash": "enable_cmd",
+    "python": "enable_jupyter",
+    "todo": "enable_plan",
+    "think": "enable_think",
+    "finish": "enable_finish",
+    "recall": "enable_recall",
+}
+_FILE_TOOLS_SWITCH = "enable_editor"
+AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], Approver]
+"""Makes what asks a person, given the rule that a lasting answer to an action would save, and what
+the file of a path holds now."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a session is put together from and what can fail by its settings, found good while
+    there is no session yet. `notices` are for the person."""
+
+    folder: Path
+    redactor: Redactor
+    registry: Providers
+    models: Roles
+    safety: Safety
+    notices: Sequence[str]
+    system_text: str = ""
+    """Of a new session."""
+
+
+@dataclass(frozen=True)
+class AgentBuilder:
+    """How sessions are made and opened under these settings."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    ask_person: AskPerson | None = None
+    """None: nobody can be asked."""
+    brought: Brought = NOTHING_BROUGHT
+    """By the project, for hooks."""
+    interactive: bool = False
+
+    def __post_init__(self) -> None:
+        """No program of ours is taken from where commands of a session may write."""
+        writable = (*self.settings.sandbox.writable, *written_places(self.home))
+        programs.distrust((self.workspace, self.home, *writable))
+
+    @property
+    def home(self) -> Path:
+        return state_home(self.environ)
+
+    def registry(self, learn: Callable[[str], None] = lambda key: None) -> Providers:
+        """`learn` is told each key that will be used."""
+        return Providers(
+            self.settings.providers,
+            self.environ,
+            learn,
+            connect_timeout_s=self.settings.llm.connect_s,
+            read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
+        )
+
+    def prepare(self) -> Prepared:
+        """For a new session, of which there is nothing on disk yet. Raises ConfigError when no
+        session can begin under these settings."""
+        ready = self._prepared(new_folder(self.home), self.settings.model.name, State())
+        return replace(ready, system_text=self._system_text(ready))
+
+    def create(
+        self,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        name: str | None = None,
+        ready: Prepared | None = None,
+    ) -> OpenSession:
+        """A new session. Raises ConfigError when there is no model, SessionError when the session
+        can't be written; then nothing of it is left."""
+        ready = ready or self.prepare()
+        with ExitStack() as undo, writing_to(ready.folder):
+            with shield():
+                session = Session.create(ready.folder)
+                undo.callback(let_go, session, fresh=True)
+            bench = self._bench(session, ready)
+            bench.fresh = True
+            with shield():
+                undo.pop_all()
+                undo.callback(bench.close, "failed")
+            bench.context.shell.start()
+            bench.knowledge.begin(session.events)
+            for subscriber in subscribers(session):
+                session.subscribe(subscriber)
+            session.emit(self._started(session, ready, name=name))
+            session.emit(
+                SystemMessageAction(
+                    content=ready.system_text,
+                    tools=tuple(asdict(schema) for schema in bench.agent.schemas),
+                    source=Source.ENVIRONMENT,
+                )
+            )
+            bench.begin(resumed=False)
+            undo.pop_all()
+        return bench
+
+    def reopen(
+        self,
+        folder: Path,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        model: str | None = None,
+        *,
+        has_message: bool = False,
+    ) -> OpenSession:
+        """An existing session, to go on with, with its own model unless `model` names another.
+        Raises UsageError when another process holds it or, unless there is a message to come
+        (`has_message`), nothing is left to do; SessionError when it is damaged."""
+        with ExitStack() as undo, writing_to(folder):
+            with shield():
+                session = Session.open(folder)
+                undo.callback(session.close)
+            stored = require_work(session, has_message, interactive=self.interactive)
+            end_survivors(session.id, self.environ)
+            ready = self._prepared(folder, model or session.state.model, session.state)
+            bench = self._bench(session, ready, stored)
+            with shield():
+                undo.pop_all()
+                undo.callback(bench.close, "failed")
+            bench.context.shell.start()
+            bench.knowledge.begin(session.events)
+            for subscriber in subscribers(session):
+                session.subscribe(subscriber)
+            moved = session.state.workspace != str(self.workspace)
+            contained = told_of_sandbox(session.events, ready.safety.facts())
+            session.emit(self._started(session, ready, resumed=True))
+            if moved:
+                told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
+                session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+            if contained:
+                session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
+            bench.begin(resumed=True)
+            if not has_message:
+                bench.knowledge.recall(session)
+            undo.pop_all()
+        return bench
+
+    def _prepared(self, folder: Path, model: str, state: State) -> Prepared:
+        """For the session in `folder`, which need not be there yet. Raises ConfigError."""
+        redactor = Redactor(masked_values(self.environ))
+        registry = self.registry(redactor.learn)
+        redactor.learn(*registry.keys())
+        models = self.models(registry, model)
+        models.part("main").warm_up()
+        self._require_prices(models, state)
+        memory.check(self.settings, models)
+        safety = self._safety(folder)
+        rules = check_rules(self.settings, self.environ, self.workspace)
+        notices = (*rules, *safety.notices())
+        return Prepared(folder, redactor, registry, models, safety, notices)
+
+    def _system_text(self, ready: Prepared) -> str:
+        return knowledge.system_text(
+            self.settings,
+            self.home,
+            ready.models.part("main").model,
+            ready.safety.facts(),
+            watched=self.interactive,
+        )
+
+    def models(self, registry: Providers, wanted: str) -> Roles:
+        """The models by the part they play, of the main part the `wanted` one first. Raises
+        ConfigError when there is none."""
+        settings = self.settings
+        chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
+        for part in type(settings.models).model_fields:
+            names = getattr(settings.models, part)
+            chains[part] = [names] if isinstance(names, str) else names
+        return Roles(
+            registry,
+            {part: [name for name in names if name] for part, names in chains.items()},
+            self._retry_policy(),
+            Catalog(settings.prices),
+            settings.model.context_tokens,
+        )
+
+    def _retry_policy(self) -> RetryPolicy:
+        waits = self.settings.llm
+        return RetryPolicy(
+            retries=waits.retries,
+            retry_base_s=waits.retry_base_s,
+            retry_longest_s=waits.retry_longest_s,
+            retry_after_longest_s=waits.retry_after_longest_s,
+            first_byte_s=waits.first_byte_s,
+            gap_s=waits.gap_s,
+        )
+
+    def _bench(
+        self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
+    ) -> OpenSession:
+        registry, models, safety = ready.registry, ready.models, ready.safety
+        session.redact = ready.redactor
+        log_to(session.folder / "log", session.redact)
+        context = self._context(session, registry, safety)
+        notes = knowledge.equip(context, session, self.settings, ready.redactor, safety.scope.home)
+        tools = ToolCollection(self._enabled_tools(), context)
+        schemas = stored_schemas(stored) if stored else tools.to_params()
+        hooks = self.hooks(session, registry, safety)
+        model = self.settings.model
+        spending = self.limits(session.state)
+        policy = SessionPolicy(
+            self.settings,
+            self.environ,
+            self.workspace,
+            safety.sandbox,
+            tools,
+            context,
+            ask_judge(models, session, spending),
+            lambda: None if checkpointer is None else checkpointer.kept(saving(session)),
+        )
+        checkpointer = None
+        if self.settings.agent.checkpoints:
+            checkpointer = make_checkpointer(session, tools, context, policy.to_keep)
+        policy.begin()
+        environment = safety.environment(registry.key_variables())
+        known = knowledge.knowledge(
+            self.settings,
+            self.environ,
+            self.workspace,
+            notes,
+            lambda: WorkspaceFacts(self.workspace, environment, safety.scope.may_read),
+        )
+        agent = Agent(
+            llm=models.part("main"),
+            memory=memory.memory(self.settings, models, schemas, session, spending),
+            tools=tools,
+            schemas=schemas,
+            policy=policy,
+            limits=spending,
+            prefix=PrefixCheck(),
+            approver=self.ask_person(policy.grant_for, context.files.current_text)
+            if self.ask_person
+            else None,
+            checkpointer=checkpointer,
+            git=context.git,
+            hooks=hooks,
+            save_rule=policy.save_rule,
+            recall=known.recall,
+            last_notes=knowledge.last_notes(schemas, self.settings),
+            max_output_tokens=model.output_tokens,
+            effort=model.effort or None,
+            temperature=None if model.temperature == "" else model.temperature,
+            interactive=self.interactive,
+        )
+        return OpenSession(session, agent, context, known, hooks, ready.notices)
+
+    def _safety(self, folder: Path) -> Safety:
+        """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
+        attended = self.ask_person is not None
+        safety = Safety(
+            self.settings, self.environ, self.workspace, self.home, folder, attended=attended
+        )
+        _ = safety.sandbox
+        return safety
+
+    def hooks(self, session: Session, registry: Providers, safety: Safety) -> SessionHooks | None:
+        place = Place(
+            self.workspace,
+            session.folder,
+            safety.sandbox,
+            free_environment(self.environ, registry.key_variables(), session.id),
+            safety.environment(registry.key_variables()),
+        )
+        return session_hooks(self.settings, place, self.brought)
+
+    def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
+        """For a session that nothing works on."""
+        if not self.settings.hooks.PreCompact:
+            return None
+        _private(session.folder / "tmp")
+        return self.hooks(session, registry, self._safety(session.folder))
+
+    def limits(self, state: State) -> Limits:
+        limits = self.settings.agent
+        catalog = Catalog(self.settings.prices)
+        return Limits(
+            limits.max_turns,
+            limits.max_bad_calls,
+            limits.max_bad_replies,
+            self._budget(state),
+            lambda state: spent_usd(state.metrics, catalog),
+            limits.max_time_s,
+            limits.summary_at_limit,
+        )
+
+    def _budget(self, state: State) -> float | None:
+        """USD that the session may cost in all: as set now, or else when it was last opened."""
+        return self.settings.agent.max_budget_usd or state.max_budget_usd or None
+
+    def _require_prices(self, models: Roles, state: State) -> None:
+        """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
+        if self._budget(state) is not None:
+            catalog = Catalog(self.settings.prices)
+            asked = [models.part(name).model for name in ("main", "condenser", "judge")]
+            for name in asked:
+                require_price(catalog, name)
+            spent_usd(state.metrics, catalog)
+            for name in (*asked, *self.settings.model.fallback):
+                if options := self.settings.providers.get(name.partition("/")[0]):
+                    require_bounds(name, options.extra_body, options.drop_params)
+
+    def _context(self, session: Session, registry: Providers, safety: Safety) -> ToolContext:
+        """What tools work with, as the session's events left it."""
+        sandbox = safety.sandbox
+        if sandbox.contains:
+            add_written_places(self.home, safety.scope.writable)
+        full = safety.full_environment(registry.key_variables())
+        env = safety.environment(registry.key_variables())
+        max_chars = self.settings.tools.max_output_chars
+        outputs = OutputFolder(session.outputs, self.settings.tools.max_outputs_mb * 1_000_000)
+        files = FileTracker(self.workspace, sandbox.view, session.outputs)
+        past = live(session.events)
+        for event in past:
+            files.observe(event)
+        exports, not_restored = last_exports(past, sandbox.layer, env)
+        folder = last_folder(past, str(self.workspace), sandbox.layer)
+        _private(session.folder / "tmp")
+        context = ToolContext(
+            workspace=self.workspace,
+            outputs=session.outputs,
+            files=files,
+            shell=Shell(
+                cwd=folder or str(self.workspace),
+                env=env,
+                full_env=full.environ,
+                left_out=full.left_out,
+                scratch=_private(session.folder / "shell"),
+                outputs=outputs,
+                max_chars=max_chars,
+                sandbox=sandbox,
+                exports=exports,
+                first_notes=not_restored,
+            ),
+            python=PythonInterpreter(
+                workspace=self.workspace,
+                env=env,
+                scratch=_private(session.folder / "python"),
+                outputs=outputs,
+                max_chars=max_chars,
+                sandbox=sandbox,
+            ),
+            sandbox=sandbox,
+            max_output_chars=max_chars,
+            past=session.events,
+        )
+        context.git = git_watch.start(context, sandbox, self.home, session)
+        return context
+
+    def _enabled_tools(self) -> Iterator[Tool[Any]]:
+        for tool in built_in_tools():
+            switch = knowledge.enabled(self.settings, tool.name)
+            if switch is None:
+                switch = getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
+            if switch:
+                yield tool
+
+    def _started(
+        self,
+        session: Session,
+        ready: Prepared,
+        *,
+        resumed: bool = False,
+        name: str | None = None,
+    ) -> SessionStartedObservation:
+        return SessionStartedObservation(
+            version=__version__,
+            session_id=session.id,
+            model=ready.models.part("main").model,
+            sandbox=ready.safety.sandbox.layer,
+            workspace=str(self.workspace),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            name=name,
+            resumed=resumed,
+            max_budget_usd=self._budget(session.state),
+            sealed=ready.safety.sealed,
+        )
+
+
+def resolve_workspace(folder: str | None) -> Path:
+    """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
+    try:
+        workspace = Path(folder or ".").expanduser().resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"
+        ) from error
+    if not workspace.is_dir():
+        raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
+    return workspace
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

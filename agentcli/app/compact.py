@@ -1,0 +1,81 @@
+"""Condenses a stored session on request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.app.memory import memory
+from agentcli.errors import SessionError
+from agentcli.events import Source
+from agentcli.events.actions import CondensationAction, SystemMessageAction
+from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
+from agentcli.memory.memory import Memory, nothing
+from agentcli.messages import ToolSchema
+from agentcli.security.redact import Redactor
+from agentcli.sessions.session import Session
+
+if TYPE_CHECKING:
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.llm.registry import Providers
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What `action` takes out of sight, tokens before and after it (estimates), and what the
+    summary cost: USD, None when the price is not known. `action` None: there is nothing to take."""
+
+    action: CondensationAction | None
+    tokens_before: int = 0
+    tokens_after: int = 0
+    cost_usd: float | None = 0.0
+
+
+def compact(
+    builder: AgentBuilder, folder: Path, focus: str = "", *, preview: bool = False
+) -> Compaction:
+    """Condense the session in `folder` but for its newest two steps, keeping what `focus` names.
+    With `preview` the session shows its model what it did before; the summary is written all the
+    same, and what that cost is recorded.
+
+    Raises SessionError for a session that can't be read, or when a hook puts it off; UsageError for
+    one that is in use, ConfigError when there is no model to ask.
+    """
+    redactor = Redactor()
+    registry = builder.registry(redactor.learn)
+    redactor.learn(*registry.keys())
+    with Session.open(folder) as session:
+        session.redact = redactor
+        hooks = None if preview else builder.compacting_hooks(session, registry)
+        if hooks is not None and (why := hooks.compacting(session, "asked_for")):
+            raise SessionError(f"a hook puts it off: {why}")
+        action = _stored(builder, registry, session).compact(session.events, focus)
+        done = _told(action, redactor)
+        if done.action is not None and not preview:
+            session.emit(done.action)
+        elif done.action is not None and done.action.llm_metrics is not None:
+            paid = {"llm_metrics": done.action.llm_metrics}
+            session.emit(nothing("it was a preview").model_copy(update=paid))
+        return done
+
+
+def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
+    """The memory of a session that nothing works on, with its own model and tools."""
+    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
+    models = builder.models(registry, session.state.model)
+    return memory(builder.settings, models, schemas, session, builder.limits(session.state))
+
+
+def _told(action: CondensationAction | None, redactor: Redactor) -> Compaction:
+    if action is None:
+        return Compaction(None)
+    paid = action.llm_metrics
+    summary = redactor.text(action.summary) if action.summary else action.summary
+    return Compaction(
+        action.model_copy(update={"source": Source.USER, "summary": summary}),
+        int(action.numbers.get(TOKENS_BEFORE, 0)),
+        int(action.numbers.get(TOKENS_AFTER, 0)),
+        paid.cost_usd if paid is not None else 0.0,
+    )

@@ -1,0 +1,345 @@
+"""Settings: layers of TOML merged key by key, validated once, each value with its origin.
+
+Layers, strongest first: managed file, flags, environment, project file, user file, defaults. A
+project file comes with a cloned repository, so it may tighten what follows and nothing else, until
+the user trusts the folder. Lists of what is forbidden, asked, or run as a hook only ever grow: each
+layer adds its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from agentcli.errors import ConfigError
+from agentcli.files.own_files import own_fault
+from agentcli.files.toml_text import LongKeyError, load_toml
+from agentcli.settings import (
+    HooksSettings,
+    PriceSettings,
+    ProviderSettings,
+    Settings,
+    flatten,
+)
+from agentcli.system.homes import expanded
+
+MANAGED_FILE = Path("/etc/agent/config.toml")
+PROJECT_FILE = Path(".agent/config.toml")
+ENVIRONMENT_KEYS = {
+    "AGENT_MODEL": "model.name",
+    "OPENAI_BASE_URL": "providers.openai.base_url",
+    "ANTHROPIC_BASE_URL": "providers.anthropic.base_url",
+}
+_MAX_FILE_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """`origins` maps each key that is not at its default to where it was set; `notices` are lines
+    for the person about what was left out. `project_hooks`: event and command of each hook that
+    the (trusted) project brought."""
+
+    values: Settings
+    origins: Mapping[str, str]
+    notices: Sequence[str]
+    project_hooks: frozenset[tuple[str, str]] = frozenset()
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """`$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
+    if chosen := environ.get("AGENT_CONFIG"):
+        return expanded(chosen)
+    base = environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return expanded(base) / "agent" / "config.toml"
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
+    if chosen := environ.get("AGENT_HOME"):
+        return expanded(chosen).absolute()
+    base = environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return expanded(base).absolute() / "agent"
+
+
+def load_settings(
+    environ: Mapping[str, str],
+    workspace: Path,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    trusted: bytes | None = None,
+    rule_fault: Callable[[str], str] = lambda rule: "",
+) -> LoadedSettings:
+    """Merge all layers; `flags` maps dotted keys to values. `trusted`: the project's file as it was
+    when it was found to be trusted; without it the file is read here and may only tighten, and what
+    is wrong with it (a rule of which `rule_fault` says why it is none, too) is left out. Raises
+    ConfigError, naming the layer and the key, for what else can't be read, is not known or has a
+    wrong value."""
+    layers = _Layers()
+    user = user_file(environ)
+    layers.add(_read(user), str(user))
+    project = workspace / PROJECT_FILE
+    notices: list[str] = []
+    if trusted is None:
+        values, notices = _untrusted(project, layers.values, rule_fault)
+    else:
+        values = project_values(trusted, str(project))
+        notices = list(_contained_hooks(values, str(project)))
+    layers.add(values, str(project))
+    layers.add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, _SHELL)
+    layers.add(flags or {}, "flags")
+    layers.add(_read(MANAGED_FILE), str(MANAGED_FILE))
+    settings = _validate(layers.values, layers.origins)
+    hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
+    return LoadedSettings(settings, layers.origins, notices, hooks)
+
+
+def _untrusted(
+    project: Path, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What a project may set by itself, and lines for the person about the rest. It comes with
+    whatever was cloned, so nothing in it stops a run."""
+    try:
+        values = _known(_read(project, of_project=True), str(project))
+    except ConfigError as error:
+        return {}, [f"{error.message}; what this project sets is left out"]
+    ignored = list(beyond_tightening(values, lower))
+    values = {key: value for key, value in values.items() if key not in ignored}
+    notices = []
+    if ignored:
+        what = "not for a project to set until you trust it (agent trust); ignored:"
+        notices.append(f"{project}: {what} {', '.join(ignored)}")
+    for key in _RULES:
+        faults = {rule: rule_fault(rule) for rule in values.get(key, ())}
+        if any(faults.values()):
+            values[key] = [rule for rule, fault in faults.items() if not fault]
+            first = next(filter(None, faults.values()))
+            count = len(faults) - len(values[key])
+            notices.append(f"{project}: {key}: {first}; {count} left out")
+    return values, notices
+
+
+def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
+    """Keep the hooks of a project in the sandbox, whatever it says; a line for the person where it
+    said something else."""
+    for key in (f"hooks.{event}" for event in HooksSettings.model_fields):
+        hooks = values.get(key)
+        if not isinstance(hooks, list):
+            continue
+        free = [hook for hook in hooks if isinstance(hook, dict) and hook.get("sandboxed") is False]
+        values[key] = [{**hook, "sandboxed": True} if hook in free else hook for hook in hooks]
+        if free:
+            yield f"{origin}: {key}: sandboxed is not for a project to set; it stays on"
+
+
+def project_values(text: bytes, origin: str) -> dict[str, Any]:
+    """What a project's file sets, by dotted key. Raises ConfigError."""
+    return _known(_parsed(text, origin), origin)
+
+
+def _known(values: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Raises ConfigError for a key that there is none of."""
+    for key in values:
+        _check_known(key, origin)
+    return values
+
+
+def beyond_tightening(
+    values: Mapping[str, Any], lower: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """The keys among `values` that a project may not set by itself, `lower` being what weaker
+    layers set."""
+    return (key for key, value in values.items() if not _tightens(key, value, lower or {}))
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`key=value` of `--set`; the value is TOML, or else taken as a string."""
+    key, equals, raw = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text}: it must be key=value", hint="e.g. agent.max_turns=20")
+    try:
+        return key.strip(), load_toml(f"value = {raw}")["value"]
+    except (ValueError, RecursionError):
+        return key.strip(), raw
+
+
+_KEYED_SECTIONS: dict[str, type[BaseModel]] = {
+    "providers": ProviderSettings,
+    "prices": PriceSettings,
+}
+_FREE_TABLES = ("headers", "extra_body")
+_SHELL = "environment"
+_RULES = ("security.deny", "security.ask")
+_GROWING = frozenset({*_RULES, *(f"hooks.{name}" for name in HooksSettings.model_fields)})
+"""Lists to which each layer adds: none can take away what another forbids or watches."""
+
+
+class _Layers:
+    """Values by dotted key as merged so far, and where each was set."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+
+    def add(self, layer: Mapping[str, Any], origin: str) -> None:
+        """Raises ConfigError for a key that there is none of."""
+        for key, value in layer.items():
+            _check_known(key, origin)
+            before = self.values.get(key)
+            if key in _GROWING and isinstance(before, list) and isinstance(value, list):
+                new = [item for item in value if item not in before]
+                self.values[key] = [*before, *new]
+                self.origins[key] = f"{self.origins[key]}, {origin}" if new else self.origins[key]
+            else:
+                self.values[key] = value
+                self.origins[key] = origin
+
+
+def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
+    """The dotted keys of a TOML file; none when there is no such file. One that is not a project's
+    must be the user's own or root's, and for nobody else to write."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise ConfigError(f"{path} is not a file")
+            if not of_project and (fault := own_fault(facts)):
+                raise ConfigError(
+                    f"{path} can't be trusted: {fault}",
+                    hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
+                )
+            text = file.read(_MAX_FILE_BYTES + 1)
+            if len(text) > _MAX_FILE_BYTES:
+                raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    return _parsed(text, str(path))
+
+
+def _parsed(text: bytes, origin: str) -> dict[str, Any]:
+    """The dotted keys of TOML."""
+    try:
+        return dict(_dotted(load_toml(text.decode()), ""))
+    except LongKeyError as error:
+        raise ConfigError(f"{origin} can't be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
+
+
+def _hook_commands(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Event and command of each hook among values that were found valid."""
+    for event in HooksSettings.model_fields:
+        for hook in values.get(f"hooks.{event}", ()):
+            yield event, hook["command"]
+
+
+def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and name not in _FREE_TABLES:
+            yield from _dotted(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _split(key: str) -> list[str]:
+    """Path of a dotted key; entries of keyed sections may hold dots (model names do)."""
+    section, _, rest = key.partition(".")
+    if section in _KEYED_SECTIONS and "." in rest:
+        entry, _, name = rest.rpartition(".")
+        return [section, entry, name]
+    return [section, rest] if rest else [section]
+
+
+def _check_known(key: str, origin: str) -> None:
+    path = _split(key)
+    if len(path) == 3 and path[2] in _KEYED_SECTIONS[path[0]].model_fields:
+        return
+    known = [name for name, _ in flatten(Settings()) if name not in _KEYED_SECTIONS]
+    if key in known:
+        return
+    if path[0] in _KEYED_SECTIONS:
+        entry = path[1] if len(path) == 3 else "NAME"
+        known = [f"{path[0]}.{entry}.{n}" for n in _KEYED_SECTIONS[path[0]].model_fields]
+    sections = list(Settings.model_fields)
+    if path[0] not in sections:
+        near = difflib.get_close_matches(path[0], sections, 1, 0.5)
+        known, key = [f"{name}.{'.'.join(path[1:])}" for name in near], ".".join(path)
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    raise ConfigError(
+        f"{origin}: there is no setting {key!r}",
+        hint=f"did you mean {near[0]}?" if near else "all settings: agent config show",
+    )
+
+
+_APPROVALS = ("plan", "ask", "auto-edit", "yolo")
+"""From strict to lax."""
+_CONFIRMS = ("always", "confirm_risky", "reach", "never")
+_STRICTER_LAYERS = {
+    "none": ("auto", "bubblewrap", "landlock", "seatbelt"),
+    "landlock": ("bubblewrap",),
+    "auto": ("bubblewrap",),
+}
+
+
+def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
+    """Whether a project may set this: a lower limit, a tool switched off, more questions, more
+    that is forbidden."""
+    current = lower.get(key, _defaults().get(key))
+    match key:
+        case "agent.max_turns" | "agent.max_bad_calls" | "agent.max_bad_replies":
+            return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
+        case "agent.max_budget_usd" | "agent.max_time_s":
+            if type(value) not in (int, float) or type(current) not in (int, float):
+                return False
+            # 0 is no limit at all.
+            return bool(value > 0 and not 0 < current < value)
+        case "agent.approval":
+            return _at_least_as_strict(value, current, _APPROVALS)
+        case "security.confirm":
+            return _at_least_as_strict(value, current, _CONFIRMS)
+        case "security.deny" | "security.ask":
+            return isinstance(value, list) and all(isinstance(rule, str) for rule in value)
+        case "sandbox.network":
+            return value is False
+        case "sandbox.read":
+            return bool(value == "workspace")
+        case "sandbox.layer":
+            return value == current or value in _STRICTER_LAYERS.get(str(current), ())
+    return key.startswith("tools.enable_") and value is False
+
+
+def _at_least_as_strict(value: Any, current: Any, order: Sequence[str]) -> bool:
+    return value in order and current in order and order.index(value) <= order.index(current)
+
+
+def _defaults() -> dict[str, Any]:
+    return dict(flatten(Settings()))
+
+
+def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        table = nested
+        *parents, name = _split(key)
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[name] = value
+    try:
+        settings = Settings.model_validate(nested)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        origin = origins.get(key, "settings")
+        raise ConfigError(f"{origin}: {key}: {fault['msg']} (it is {fault['input']!r})") from error
+    if settings.memory.low_water >= settings.memory.high_water:
+        raise ConfigError("memory.low_water must be below memory.high_water")
+    return settings

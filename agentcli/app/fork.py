@@ -1,0 +1,102 @@
+"""Going on from an event of a session in a copy of it and of its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli import __version__
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.errors import UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.files.names import display_path
+from agentcli.sessions.history import at_rest, cut_at, moved_since, tree_at, trees
+from agentcli.sessions.manage.copying import copy_events
+from agentcli.sessions.manage.scrap import drafting, staging
+from agentcli.sessions.search.finder import new_folder
+from agentcli.sessions.session import SessionRecord, read_session
+
+
+@dataclass(frozen=True)
+class Forked:
+    session_id: str
+    at_event: int
+    workspace: Path
+    notes: tuple[str, ...]
+
+
+def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) -> Forked:
+    """A new session that has the events of the one in `original` up to `event_id` (its end, when
+    None) and, in a new `folder` (beside its workspace, when None), the files as they were then.
+
+    The original is only read, so it may be in use. Raises UsageError when there is no such event
+    or the folder is there and not empty, SessionError when the files of then were not kept. Killed
+    at any moment, it leaves both or neither, or what the next sweep makes so.
+    """
+    record = read_session(original)
+    cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
+    tree = tree_at(record.events, cut)
+    copy_id = new_folder(home).name
+    before = Path(moved_since(record.events, cut) or record.state.workspace)
+    if folder is None and not before.is_absolute():
+        raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
+    theirs = checkpoints_of(original, str(before))
+    top = folder or theirs.root.with_name(f"{theirs.root.name}-fork-{copy_id[-4:]}")
+    _require_free(top)
+    # A session that was begun in a folder of a repository goes on there.
+    workspace = top / os.path.relpath(os.path.realpath(before), theirs.root)
+    with staging(home, copy_id) as staged, drafting(staged, top) as draft:
+        known = [*trees(record.events[: cut + 1]), *([tree] if tree else [])]
+        theirs.copy_to(staged / "checkpoints", known)
+        kept = checkpoints_of(staged, str(before))
+        now = tree or kept.take().tree
+        settled = at_rest(record.events[: cut + 1])
+        if settled is not None and tree is None:
+            settled.append(now)
+        notes = kept.write_out(now, draft, at_rest=settled)
+        kept.move_to(workspace, top)
+        copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
+    return Forked(copy_id, cut, workspace, tuple(notes))
+
+
+def _require_free(folder: Path) -> None:
+    try:
+        if os.path.lexists(folder) and any(folder.iterdir()):
+            raise UsageError(f"{folder} is there already", hint="name another with --dir")
+    except OSError as error:
+        raise UsageError(f"{folder} can't be used: {error.strerror}") from error
+
+
+def _beginning(
+    record: SessionRecord, copy_id: str, cut: int, before: Path, workspace: Path
+) -> list[Event]:
+    """What a copy begins with: who it is, and a word to the model."""
+    original = record.folder.name
+    return [
+        SessionStartedObservation(
+            version=__version__,
+            session_id=copy_id,
+            model=record.state.model,
+            sandbox="none",
+            workspace=str(workspace),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            forked_from=original,
+            forked_at=cut,
+        ),
+        MessageAction(
+            content=f"[You work in a copy of session {original} from here on. Its workspace is now "
+            f"{_quoted(workspace)}, a copy of {_quoted(before)} as it was at this point.]",
+            source=Source.ENVIRONMENT,
+        ),
+    ]
+
+
+def _quoted(path: Path) -> str:
+    """So that a name can't be taken for words of the user."""
+    return json.dumps(display_path(str(path)), ensure_ascii=False).replace("]", "\\u005d")

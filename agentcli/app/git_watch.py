@@ -1,0 +1,53 @@
+"""Wires the watch over git folders to a session: what it may stop, and where it tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcli.agent.agent import Agent
+from agentcli.agent.execute import record_set_aside
+from agentcli.git.watch import GitWatch
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.sessions.session import Session
+from agentcli.tools.base import ToolContext
+
+
+def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session) -> GitWatch:
+    """For the commands of a session, which are not spawned yet. What sessions that were killed have
+    left is put right."""
+    shell, python = context.shell, context.python
+
+    def stop() -> None:
+        shell.condemn()
+        python.condemn()
+
+    def end_all() -> None:
+        shell.end_all()
+        python.close()
+
+    watch = GitWatch(
+        sandbox.scope,
+        layer=sandbox.layer,
+        state=state,
+        session=session.id,
+        folder=session.folder,
+        stop=stop,
+        end_all=end_all,
+    )
+    watch.finish_others()
+    return watch
+
+
+def begin(agent: Agent, session: Session, context: ToolContext) -> None:
+    """The session is open; the next to run are hooks, where there are any, which run what lies in
+    the workspace as commands do."""
+    record_set_aside(agent, session)
+    if context.git is not None and agent.hooks is not None:
+        context.git.begin()
+
+
+def end(agent: Agent, session: Session, context: ToolContext) -> None:
+    """What commands started has ended: looks at what they left."""
+    if context.git is not None:
+        context.git.close()
+        record_set_aside(agent, session)

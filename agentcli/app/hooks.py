@@ -1,0 +1,161 @@
+"""Puts a session's hooks together."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agentcli.app.config import user_file
+from agentcli.hooks.runner import HOOK_MARK, HookRun, HookRunner
+from agentcli.hooks.session_hooks import SessionHooks
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.settings import HookSettings, Settings
+from agentcli.system.programs import distrusted, trimmed
+
+FOLDER = ".agent/hooks"
+"""Of a project, what its hooks run; of a session, the copy of that as it was trusted."""
+COPY_VARIABLE = "AGENT_HOOKS"
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a trusted project brings for hooks: event and command of each, and its files by their
+    path within it, as they were digested. `runnable`: those of them that may be run."""
+
+    commands: frozenset[tuple[str, str]] = frozenset()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    runnable: frozenset[str] = frozenset()
+
+
+NOTHING_BROUGHT = Brought()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session's hooks run. `environ` is the user's, but for keys of models; `contained`
+    what commands have of it."""
+
+    workspace: Path
+    session_folder: Path
+    sandbox: Sandbox
+    environ: Mapping[str, str]
+    contained: Mapping[str, str]
+
+
+def session_hooks(settings: Settings, place: Place, brought: Brought) -> SessionHooks | None:
+    """None where there are none, and in what a hook runs: a hook that runs an agent must not have
+    that run the hook again."""
+    by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
+    if HOOK_MARK in place.environ or not any(by_event.values()):
+        return None
+    free = HookRunner(place.workspace, trimmed(place.environ, distrusted()).environ)
+    readable = [folder for folder in [_own_folder(place.environ)] if folder.is_dir()]
+    held = HookRunner(place.workspace, place.contained, _showing(place.sandbox, readable))
+    copy = _Copy(place, brought)
+
+    def bound(event: str, hook: HookSettings) -> _BoundHook:
+        if (event, hook.command) in brought.commands:
+            return _BoundHook(hook, copy.runner, copy.command)
+        return _BoundHook(hook, held if hook.sandboxed else free, str)
+
+    return SessionHooks(
+        {event: [bound(event, hook) for hook in hooks] for event, hooks in by_event.items()},
+        str(place.workspace),
+    )
+
+
+def free_environment(
+    environ: Mapping[str, str], secret_names: Collection[str], session_id: str
+) -> dict[str, str]:
+    """The user's environment without the keys of models."""
+    kept = {name: value for name, value in environ.items() if name not in secret_names}
+    return {**kept, "AGENT_SESSION_ID": session_id}
+
+
+@dataclass(frozen=True)
+class _BoundHook:
+    """A hook of the settings with what runs it; `as_run` makes its command the one to be run."""
+
+    hook: HookSettings
+    runner: HookRunner
+    as_run: Callable[[str], str]
+
+    @property
+    def command(self) -> str:
+        return self.hook.command
+
+    @property
+    def matcher(self) -> str:
+        return self.hook.matcher
+
+    def run(self, payload: bytes, alive: Callable[[], None]) -> HookRun:
+        try:
+            command = self.as_run(self.hook.command)
+        except OSError as error:
+            return HookRun(None, fault=f"could not be prepared: {error.strerror}")
+        return self.runner(command, payload, self.hook.timeout_s, alive)
+
+
+class _Copy:
+    """The files of a project's hooks as they were trusted, where only the agent can write. In the
+    sandbox those of the workspace are out of sight: commands may have changed them."""
+
+    def __init__(self, place: Place, brought: Brought) -> None:
+        self._brought = brought
+        self._workspace = place.workspace
+        self._folder = place.session_folder / "hooks"
+        self._made = False
+        environment = {**place.contained, COPY_VARIABLE: str(self._folder)}
+        sandbox = _showing(place.sandbox, [self._folder])
+        if brought.files:
+            sandbox = _hiding(sandbox, place.workspace / FOLDER)
+        self.runner = HookRunner(place.workspace, environment, sandbox)
+
+    def command(self, command: str) -> str:
+        """`command` with the copy in place of what it names of the project. Raises OSError."""
+        from agentcli.security.commands.shell_words import decode, tokens
+
+        self._make()
+        original = self._workspace / FOLDER
+        out, at = "", 0
+        for token in tokens(command) or ():
+            word = decode(command[token.start : token.end]).text
+            path = Path(os.path.normpath(self._workspace / word)) if word else None
+            if path is not None and path.is_relative_to(original):
+                out += command[at : token.start]
+                out += shlex.quote(str(self._folder / path.relative_to(original)))
+                at = token.end
+        return out + command[at:]
+
+    def _make(self) -> None:
+        if self._made:
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700)
+        for name, data in self._brought.files.items():
+            path = self._folder / Path(name).relative_to(FOLDER)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o500 if name in self._brought.runnable else 0o400)
+        self._made = True
+
+
+def _own_folder(environ: Mapping[str, str]) -> Path:
+    return user_file(environ).with_name("hooks")
+
+
+def _showing(sandbox: Sandbox, folders: list[Path]) -> Sandbox:
+    """With `folders` to be read, which commands don't see."""
+    scope = sandbox.scope
+    return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
+
+
+def _hiding(sandbox: Sandbox, folder: Path) -> Sandbox:
+    scope = sandbox.scope
+    protected = tuple(path for path in scope.protected if path != folder)
+    hidden = (*scope.hidden, folder)
+    return replace(sandbox, scope=replace(scope, protected=protected, hidden=hidden))

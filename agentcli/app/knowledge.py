@@ -1,0 +1,147 @@
+"""Puts together what a session knows beside its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
+from agentcli.app.config import user_file
+from agentcli.errors import UsageError
+from agentcli.events import Event
+from agentcli.events.actions import MessageAction
+from agentcli.git.repositories import find_repository
+from agentcli.knowledge.instructions import repository_root
+from agentcli.knowledge.knowledge import Knowledge, Sources
+from agentcli.knowledge.workspace_facts import WorkspaceFacts
+from agentcli.messages import ToolSchema
+from agentcli.settings import Settings
+from agentcli.system.homes import expanded
+
+if TYPE_CHECKING:
+    from agentcli.knowledge.notes import Notes
+    from agentcli.security.redact import Redactor
+    from agentcli.sessions.session import Session
+    from agentcli.tools.base import ToolContext
+
+SMALL_WINDOW_TOKENS = 16_384
+"""A model that is set to hold no more is given a shorter system text."""
+
+
+def enabled(settings: Settings, tool: str) -> bool | None:
+    """Whether a tool of this module's is offered; None for the tools of others."""
+    switches = {
+        "memory": settings.agent.notes,
+        "session_search": settings.knowledge.session_search,
+    }
+    return switches.get(tool)
+
+
+def equip(
+    context: ToolContext,
+    session: Session,
+    settings: Settings,
+    redactor: Redactor,
+    user_home: Path,
+) -> Notes | None:
+    """Give tools the notes and the search over earlier sessions, as far as they are offered.
+    Returns the notes."""
+    home = session.folder.parents[1]
+    notes = None
+    if settings.agent.notes:
+        notes = notes_on(
+            context.workspace, home, user_home, lambda text: redactor.text(text) != text
+        )
+        context.notes = notes
+    if settings.knowledge.session_search:
+
+        def search_sessions(query: str) -> str:
+            from agentcli.sessions.search.excerpts import excerpts
+
+            return excerpts(home, query, session.id, redactor)
+
+        context.search_sessions = search_sessions
+    return notes
+
+
+def notes_on(
+    workspace: Path,
+    home: Path,
+    user_home: Path,
+    is_secret: Callable[[str], bool] = lambda text: False,
+) -> Notes:
+    """The notes that a session in `workspace` is told and may change; `home` is the agent's."""
+    from agentcli.knowledge.notes import Notes, project_folder
+
+    return Notes(project_folder(home, project_of(workspace, user_home)), home, is_secret)
+
+
+def project_of(workspace: Path, user_home: Path) -> Path:
+    """The folder that stands for the project which `workspace` is a part of: the root of its
+    repository, of a worktree that of the main one, else `workspace` itself. A repository that holds
+    the home folder is no project."""
+    root = repository_root(workspace)
+    found = find_repository(root)
+    if found is None or found.root != root or user_home.is_relative_to(root):
+        return workspace
+    data = found.folders[0]
+    return data.parent if data.name == ".git" else data
+
+
+def knowledge(
+    settings: Settings,
+    environ: Mapping[str, str],
+    workspace: Path,
+    notes: Notes | None,
+    start_facts: Callable[[], WorkspaceFacts],
+) -> Knowledge:
+    """What a session in `workspace` is told."""
+    wanted = settings.knowledge
+    sources = Sources(
+        workspace=workspace,
+        user_folder=user_file(environ).parent,
+        more_files=wanted.more_files,
+        instructions=wanted.instructions,
+        skills=wanted.skills,
+        repo_microagents=wanted.repo_microagents,
+        disabled=wanted.disabled_microagents,
+    )
+    return Knowledge(sources, start_facts, notes)
+
+
+def last_notes(
+    schemas: Sequence[ToolSchema], settings: Settings
+) -> Callable[[Sequence[Event]], MessageAction | None]:
+    """What the model is told before older work is condensed: for those that may take notes."""
+    planning = settings.agent.approval == "plan"
+    if planning or not any(schema.name == "memory" for schema in schemas):
+        return lambda events: None
+    from agentcli.knowledge.notes import reminder
+
+    return reminder
+
+
+def check_call(known: Knowledge, message: str) -> None:
+    """Raises UsageError when `message` calls a task without its inputs."""
+    try:
+        known.check(message)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def system_text(
+    settings: Settings, home: Path, model: str, sandbox: SandboxFacts | None, *, watched: bool
+) -> str:
+    """The system text of a new session. Raises ConfigError for a template of the user's that is
+    no good."""
+    provider = settings.providers.get(model.partition("/")[0])
+    own = settings.agent.prompt
+    facts = PromptFacts(
+        watched=watched,
+        small_window=0 < settings.model.context_tokens <= SMALL_WINDOW_TOKENS,
+        text_tools=provider is not None and provider.tool_format == "text",
+        sandbox=sandbox,
+    )
+    manager = PromptManager(expanded(own) if own else None, home / "prompts")
+    return manager.system_text(facts)

@@ -1,0 +1,65 @@
+"""Puts a session's memory together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentcli.events import Event, Progress
+from agentcli.events.observations import AttemptsAbandonedObservation
+from agentcli.events.progress import Status
+from agentcli.llm.catalog import Catalog
+from agentcli.memory.building import Models, build_memory
+from agentcli.memory.memory import Memory
+from agentcli.messages import Reply, Request, ToolSchema
+from agentcli.sessions.session import Session
+from agentcli.settings import Settings
+
+if TYPE_CHECKING:
+    from agentcli.agent.run_limits import Limits
+    from agentcli.llm.models import Roles
+
+
+def memory(
+    settings: Settings,
+    models: Roles,
+    schemas: tuple[ToolSchema, ...],
+    session: Session,
+    limits: Limits,
+) -> Memory:
+    """What `session` shows the model. Raises ConfigError for settings that can't be."""
+    chain = models.part("condenser")
+
+    def quietly(progress: Progress) -> None:
+        # What the summariser writes is nothing the agent says.
+        if isinstance(progress, Status):
+            session.notify(progress)
+
+    def keep(event: Event) -> Event:
+        # A session's state and model are those of the main part.
+        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
+
+    def ask(request: Request, unrecorded_usd: float) -> Reply:
+        session.notify(Status("thinking", "older work is being summed up"))
+        chain.begin_turn()
+        left = limits.left_usd(session.state)
+        left = None if left is None else left - unrecorded_usd
+        asked = replace(request, session_id=session.id, budget_usd=left)
+        return chain.complete(asked, quietly, keep)
+
+    names, catalog = _names(settings, models), Catalog(settings.prices)
+    return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
+
+
+def check(settings: Settings, models: Roles) -> None:
+    """Raises ConfigError for settings that can't be."""
+    build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
+
+
+def _names(settings: Settings, models: Roles) -> Models:
+    return Models(
+        models.part("main").model,
+        models.part("condenser").model,
+        settings.model.output_tokens,
+        settings.model.context_tokens,
+    )

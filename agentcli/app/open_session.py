@@ -1,0 +1,88 @@
+"""A session with everything that works on it: closed whole, whatever fails on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from agentcli.agent.agent import Agent
+from agentcli.app import git_watch, knowledge
+from agentcli.errors import SessionError
+from agentcli.events import Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.progress import Notice
+from agentcli.hooks.session_hooks import SessionHooks
+from agentcli.knowledge.knowledge import Knowledge
+from agentcli.sessions.session import Session
+from agentcli.tools.base import ToolContext
+
+
+@dataclass
+class OpenSession:
+    """`close` ends the shell and lets the lock go; a session that was begun (`fresh`) and never got
+    its task goes away with it, as there is nothing to go on with."""
+
+    session: Session
+    agent: Agent
+    context: ToolContext
+    knowledge: Knowledge
+    hooks: SessionHooks | None = None
+    notices: Sequence[str] = ()
+    fresh: bool = False
+    _begun: bool = field(default=False, init=False)
+    """The hooks know of the session, so they must hear of its end."""
+
+    def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
+        """Record a message of the user and what it brings up, with the first one what the workspace
+        is like. Raises UsageError when it calls a task without its inputs, SessionError when a hook
+        of the user does not let it pass."""
+        knowledge.check_call(self.knowledge, text)
+        if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
+            raise SessionError(f"a hook refused the message: {why}")
+        self.session.emit(
+            MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
+        )
+        self.fresh = False
+        self.knowledge.recall(self.session)
+
+    def begin(self, *, resumed: bool) -> None:
+        """The session is open and whoever follows it is there."""
+        for notice in self.notices:
+            self.session.notify(Notice(notice))
+        git_watch.begin(self.agent, self.session, self.context)
+        if self.hooks is not None:
+            self._begun = True
+            self.hooks.started(self.session, resumed=resumed)
+
+    def close(self, reason: str = "ended") -> None:
+        """`reason` is for the hooks: how the turn ended."""
+        with ExitStack() as stack:
+            stack.callback(let_go, self.session, fresh=self.fresh)
+            stack.callback(git_watch.end, self.agent, self.session, self.context)
+            stack.callback(self.context.python.close)
+            stack.callback(self.context.shell.close)
+            if self.hooks is not None and self._begun:
+                self._begun = False
+                self.hooks.ended(self.session, reason)
+
+    @contextmanager
+    def closed_on_failure(self) -> Iterator[None]:
+        """For a block that leaves the workbench to others when it ends well."""
+        try:
+            yield
+        except BaseException:
+            self.close("failed")
+            raise
+
+
+def let_go(session: Session, *, fresh: bool) -> None:
+    """Close a session; one that was begun and has no task is removed."""
+    if fresh and not any(_is_task(event) for event in session.events):
+        session.discard()
+    else:
+        session.close()
+
+
+def _is_task(event: object) -> bool:
+    return isinstance(event, MessageAction) and event.source is Source.USER

@@ -1,0 +1,133 @@
+"""What a session that is opened again says of itself: what is left to do, and where things were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentcli.agent.prompts import SandboxFacts
+from agentcli.agent.replies import verdict
+from agentcli.errors import UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    CmdOutputObservation,
+    SessionStartedObservation,
+)
+from agentcli.messages import ToolSchema
+from agentcli.security.redact import MASK
+from agentcli.sessions import inbox
+from agentcli.sessions.session import Session
+from agentcli.shell.variables import Exports, may_cross, restorable
+from agentcli.system.processes import kill_marked
+
+
+def _tasks(session: Session) -> list[MessageAction]:
+    """What the user said so far."""
+    return [
+        event
+        for event in newest_first(session.events)
+        if isinstance(event, MessageAction) and event.source is Source.USER
+    ]
+
+
+def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
+    """The system message of a session with which something is left to do. Raises UsageError."""
+    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    has_message = has_message or bool(inbox.letters(session.folder))
+    if stored is None or not (has_message or _tasks(session)):
+        raise UsageError(
+            f"session {session.id} ended before it was given its task",
+            hint="start a new one: agent run",
+        )
+    over = verdict(session.events, interactive=interactive) is not None
+    if over and not has_message and not _ended_untold(session):
+        raise UsageError(
+            f"session {session.id} has nothing left to do",
+            hint=f'say what comes next: agent resume {session.id} "…"',
+        )
+    return stored
+
+
+def _ended_untold(session: Session) -> bool:
+    """Whether the process was killed after the last reply, before anyone was told of it."""
+    changes = (
+        e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
+    )
+    last = next(changes, None)
+    return last is not None and last.reason == "killed"
+
+
+def end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
+    """End what commands of a process that was killed have left running."""
+    if environ.get("AGENT_SESSION_ID") != session_id:
+        kill_marked(f"AGENT_SESSION_ID={session_id}")
+
+
+def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**schema) for schema in stored.tools)
+
+
+def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None:
+    """Where the shell was when the session was left, if that still exists, the session goes on in
+    the same workspace, and commands there can do no more now, in `layer`, than those that chose
+    it."""
+    folder = at = None
+    now = chosen_in = ""
+    for event in past:
+        if isinstance(event, SessionStartedObservation):
+            folder, at = folder if event.workspace == at else None, event.workspace
+            now = event.sandbox
+        elif isinstance(event, CmdOutputObservation) and event.metadata.cwd:
+            folder, chosen_in = event.metadata.cwd, now
+    if at != workspace or folder is None or not may_cross(chosen_in, layer):
+        return None
+    return folder if Path(folder).is_dir() else None
+
+
+def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
+    """What the model must know where its commands are contained in another way than when the
+    session was left, as its system text stays as it was; else empty."""
+    starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
+    before = next(((start.sandbox, start.sealed) for start in starts), None)
+    layer, sealed = (now.layer, now.sealed) if now else ("none", False)
+    if before in (None, (layer, sealed)):
+        return ""
+    if now is None:
+        return (
+            "[Commands now run without a sandbox, with all rights of the user; what is said of one "
+            "above no longer holds.]"
+        )
+    where = f"write to {', '.join(now.writable)} only" if now.writable else "write nowhere"
+    where = "write to $TMPDIR only (plan mode: nothing is changed)" if sealed else where
+    network = "can reach the network" if now.network else "have no network"
+    return (
+        f"[Commands now run in a sandbox ({layer}): they {where} and {network}; what is said above "
+        "of where they run no longer holds.]"
+    )
+
+
+def last_exports(
+    past: Sequence[Event], layer: str, own: Mapping[str, str]
+) -> tuple[Exports, list[str]]:
+    """What commands made of the exported variables, and notes if some can't be had again: `layer`
+    contains commands now, which have `own` by themselves."""
+    exports = Exports()
+    secret: set[str] = set()
+    for event in past:
+        if isinstance(event, CmdOutputObservation) and event.metadata.exports:
+            known, withheld = restorable(event.metadata.exports, MASK)
+            exports.add(known, event.metadata.exports_layer)
+            secret = (secret - known.keys()) | set(withheld)
+    notes = []
+    if secret:
+        names = ", ".join(sorted(secret))
+        notes.append(f"secret values are not stored; not restored: {names}")
+    if others := exports.withheld(layer, own):
+        notes.append(
+            f"not restored, as commands in a sandbox set them and this is less of one: "
+            f"{', '.join(others)}; set in the command itself what it needs of them"
+        )
+    return exports, notes

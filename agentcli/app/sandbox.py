@@ -1,0 +1,202 @@
+"""What holds a session, put together from settings: its borders and its sandbox."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from agentcli.agent.prompts import SandboxFacts
+from agentcli.app.config import MANAGED_FILE, user_file
+from agentcli.app.policy import RULES_FILE
+from agentcli.errors import ConfigError
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
+from agentcli.sandbox.environment import command_environment
+from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.settings import Settings
+from agentcli.system import programs
+from agentcli.system.homes import expanded
+
+OUTPUTS = "outputs"
+PLAN = "plan"
+"""The mode in which nothing is changed: the workspace can't be written."""
+_TMP = "tmp"
+
+
+@dataclass(frozen=True)
+class Safety:
+    """Of one session, whose folder need not be there yet. `attended`: a person can be asked."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    home: Path
+    """The agent's state: sessions and what it remembers."""
+    session_folder: Path
+    attended: bool
+
+    @cached_property
+    def scope(self) -> AccessScope:
+        """Raises ConfigError for a folder to write to that is none, or the agent's own."""
+        places = [self.home, *_settings_places(self.environ)]
+        writable = [_folder(name) for name in self.settings.sandbox.writable]
+        for folder in (self.workspace, *writable):
+            _require_not_own(folder, places)
+        scope = find_access_scope(
+            self.workspace,
+            self.environ,
+            writable=writable,
+            own=[*places, *_led_to(places, self.workspace)],
+            readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
+            tmp=self.session_folder / _TMP,
+            confined=self.settings.sandbox.read == "workspace",
+        )
+        return replace(scope, sealed=self.settings.agent.approval == PLAN)
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Raises ConfigError when none works here and nobody said that it may be without."""
+        wanted = self.settings.sandbox
+        chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
+        if chosen.contains or self.attended or wanted.layer == NO_LAYER:
+            return chosen
+        raise ConfigError(
+            "no sandbox works here, and nobody is there to be asked before commands run",
+            hint="install bubblewrap (agent doctor says what is missing), or let commands run with "
+            "all your rights: --no-sandbox --yolo",
+        )
+
+    @property
+    def sealed(self) -> bool:
+        """Whether a sandbox keeps commands from writing to the workspace, as in plan mode."""
+        return self.sandbox.contains and self.scope.sealed
+
+    def notices(self) -> Iterator[str]:
+        """What the person must know of it."""
+        yield from self.scope.problems
+        for path in () if self.scope.sealed else self.sandbox.out_of_reach:
+            yield (
+                f"{path} belongs to another user, and commands in the sandbox have none of root's "
+                "powers: they can't write there. Run agent as that user, or with --no-sandbox"
+            )
+        if exposed := self._exposed():
+            yield exposed
+
+    def _exposed(self) -> str:
+        """What commands can change of the agent itself; else empty."""
+        sandbox = self.sandbox
+        inside, whole = programs.installed_in(self.scope.writable)
+        places = whole + (inside if sandbox.layer == "landlock" else [])
+        loads = sorted(
+            name
+            for name in programs.trimmed(self.environ, programs.distrusted()).left_out
+            if name in programs.LOADED_AT_START
+        )
+        if not sandbox.contains or not (places or loads):
+            return ""
+        what = ", ".join([*places, *loads])
+        return f"agent itself loads what commands may change, as no sandbox can forbid it: {what}"
+
+    def environment(self, keys: Collection[str]) -> dict[str, str]:
+        """That of the session's commands; `keys` are variables that none gets to see."""
+        if not self.sandbox.contains:
+            return self.full_environment(keys).environ
+        return self._usual(keys, contained=True)
+
+    def full_environment(self, keys: Collection[str]) -> programs.Trimmed:
+        """That of commands outside all sandboxes: nothing in it leads to where those in one can
+        write."""
+        return programs.trimmed(self._usual(keys, contained=False), programs.distrusted())
+
+    def _usual(self, keys: Collection[str], *, contained: bool) -> dict[str, str]:
+        extra = self.settings.sandbox.environment
+        name = self.session_folder.name
+        found = command_environment(self.environ, keys, name, contained=contained, extra=extra)
+        return found | _plan_variables(self.settings)
+
+    def facts(self) -> SandboxFacts | None:
+        """What the model is told of the sandbox; None without one."""
+        sandbox, view = self.sandbox, self.sandbox.view
+        if not sandbox.contains:
+            return None
+        whole = sandbox.layer == BUBBLEWRAP
+        return SandboxFacts(
+            layer=sandbox.layer,
+            network=sandbox.network,
+            loopback=whole,
+            writable=() if view.sealed else tuple(map(str, self.scope.writable)),
+            protected=tuple(_protected(view)) if whole and not view.sealed else (),
+            private_tmp=whole and not view.sealed,
+            confined=bool(self.scope.shown),
+            sealed=view.sealed,
+        )
+
+
+def _plan_variables(settings: Settings) -> dict[str, str]:
+    """What commands see besides in plan mode: git then writes nothing by the way."""
+    return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.approval == PLAN else {}
+
+
+def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where settings are read from, saved rules too."""
+    user = user_file(environ)
+    yield MANAGED_FILE.parent
+    if environ.get("AGENT_CONFIG"):
+        # Beside a file that the user named may be anything, the workspace even.
+        yield from (user, user.with_name(RULES_FILE))
+    else:
+        yield user.parent
+
+
+def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
+    """Where commands may write there is nothing that the agent believes. Raises ConfigError."""
+    for place in map(Path.resolve, places):
+        if folder.resolve().is_relative_to(place):
+            raise ConfigError(
+                f"{folder} is a folder of the agent's own settings or sessions, which nothing it "
+                "runs may change",
+                hint="work on a copy elsewhere: -C DIR",
+            )
+
+
+def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:
+    """What links in these folders lead to: a person may keep settings or sessions elsewhere."""
+    for place in places:
+        try:
+            with os.scandir(place) as entries:
+                links = [Path(entry.path).resolve() for entry in entries if entry.is_symlink()]
+        except OSError:
+            continue
+        yield from (link for link in links if not workspace.is_relative_to(link))
+
+
+def _skills(environ: Mapping[str, str]) -> Iterator[Path]:
+    """The user's own, which are beside the settings; to be read by the model where they are."""
+    folder = user_file(environ).with_name("skills")
+    if folder.is_dir():
+        yield folder
+
+
+def _protected(scope: AccessScope) -> Iterator[str]:
+    """In words, as a repository with submodules has hundreds of such files."""
+    if scope.git_folders:
+        yield "git's hooks and settings"
+    for path in scope.protected:
+        if path.name != ".git" and not any(map(path.is_relative_to, scope.git_folders)):
+            yield _short(path, scope)
+
+
+def _short(path: Path, scope: AccessScope) -> str:
+    inside = path.is_relative_to(scope.workspace)
+    return str(path.relative_to(scope.workspace) if inside else path)
+
+
+def _folder(name: str) -> Path:
+    """Raises ConfigError when there is no such folder."""
+    path = expanded(name).absolute()
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {name} to write to", hint="see --add-dir")
+    return path

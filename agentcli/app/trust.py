@@ -1,0 +1,119 @@
+"""The settings in force in a folder, with what it may add to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from agentcli.app.config import (
+    LoadedSettings,
+    beyond_tightening,
+    load_settings,
+    project_values,
+    state_home,
+)
+from agentcli.app.hooks import NOTHING_BROUGHT, Brought
+from agentcli.errors import ConfigError
+from agentcli.security.trust import (
+    HOOK_FOLDER,
+    PROJECT_CONFIG,
+    Fingerprint,
+    TrustState,
+    TrustStore,
+    fingerprint,
+)
+
+Answer = Literal["yes", "no", "never"]
+Asker = Callable[[Fingerprint, TrustState], Answer]
+STORE = "trust.json"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings with what the folder may add to them, and what it brings for hooks."""
+
+    settings: LoadedSettings
+    brought: Brought
+
+
+def load_with_trust(
+    environ: Mapping[str, str],
+    workspace: Path,
+    flags: Mapping[str, Any] | None = None,
+    ask: Asker | None = None,
+) -> Loaded:
+    """The settings in force in `workspace`. If it brings something along that is not trusted as it
+    is now, `ask` decides; without one, it is left out and a notice says so. What takes effect is
+    what was compared: each file is read once. Raises ConfigError."""
+    found = fingerprint(workspace)
+    store = trust_store(environ)
+    standing = store.standing(found) if found.files or found.fault else TrustState()
+    trusted = standing.trusted
+    askable = _wants_trust(found) and not standing.never and not inside_session(environ)
+    if ask is not None and askable and not trusted:
+        answer = ask(found, standing)
+        trusted = answer == "yes"
+        if trusted:
+            store.trust(found)
+        elif answer == "never":
+            store.never_ask(workspace)
+            standing = replace(standing, never=True)
+    if not trusted:
+        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
+        notices = () if standing.never else _notices(found, standing, loaded.notices)
+        return Loaded(replace(loaded, notices=notices), NOTHING_BROUGHT)
+    loaded = load_settings(
+        environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
+    )
+    files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
+    return Loaded(loaded, Brought(loaded.project_hooks, files, found.runnable))
+
+
+def trust_store(environ: Mapping[str, str]) -> TrustStore:
+    return TrustStore(state_home(environ) / STORE)
+
+
+def inside_session(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("AGENT_SESSION_ID"))
+
+
+def _wants_trust(found: Fingerprint) -> bool:
+    """Whether it holds more than settings that only tighten."""
+    if any(name != PROJECT_CONFIG for name in found.files):
+        return True
+    try:
+        return any(beyond_tightening(settings_of(found)))
+    except ConfigError:
+        # What can't be read takes no effect, so there is nothing to ask about.
+        return False
+
+
+def _rule_fault(text: str) -> str:
+    """Why a rule of a project is none; "" if it is one."""
+    from agentcli.security.policy.rules import parse_rule
+
+    try:
+        parse_rule(text, "deny", "its rule")
+    except ConfigError as error:
+        return error.message
+    return ""
+
+
+def settings_of(found: Fingerprint) -> dict[str, Any]:
+    text = found.contents.get(PROJECT_CONFIG, b"")
+    return project_values(text, str(found.workspace / PROJECT_CONFIG))
+
+
+def _notices(found: Fingerprint, standing: TrustState, notices: Any) -> tuple[str, ...]:
+    where = f"{found.workspace}:"
+    if found.fault:
+        return (*notices, f"{where} can't be trusted: {found.fault}")
+    if standing.changed:
+        names = ", ".join(standing.changed)
+        said = f"{where} no longer trusted, as these files changed: {names}; see agent trust"
+        return (*notices, said)
+    if not notices and _wants_trust(found):
+        return (f"{where} not trusted, so its hooks, tool servers and skills: see agent trust",)
+    return tuple(notices)

@@ -1,0 +1,288 @@
+"""Going back: undo steps, return to an event.
+
+Each function records what it did in the session it is given; before files change, the workspace
+as it is now is kept too, so that going back can itself be taken back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.checkpoints.snapshots import Change, Checkpoints, Restored
+from agentcli.errors import SessionError, UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction, RewindAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import CheckpointObservation, GoingBackObservation
+from agentcli.files.names import display_path
+from agentcli.sessions.history import (
+    StepTrees,
+    at_rest,
+    cut_at,
+    moved_since,
+    spans,
+    steps_with_trees,
+    tree_at,
+)
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.recovery import half_way
+from agentcli.sessions.session import Session, read_session
+
+_LONGEST_NAME = 200
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class WentBack:
+    """Where the session is now: `to_event`, what changed on the way, the event under which the
+    workspace as it was before is kept, and what is in no snapshot, so as it was."""
+
+    to_event: int
+    steps: int
+    changes: tuple[Change, ...]
+    kept_at: int | None
+    left_out: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Files by which git runs programs, not brought back as commands may have made them."""
+
+
+def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
+    """Take back what the newest `count` steps that changed files, or git's own state, did to them.
+
+    All else stays as it is. Raises UsageError when there are not so many such steps, or when
+    somebody else changed the same since (unless `force`).
+    """
+    kept = checkpoints_of(session.folder, session.state.workspace)
+    steps = steps_with_trees(session.events)
+    if steps:
+        _require_workspace(session, kept)
+    now = kept.take(thorough=True).tree if steps else ""
+    damaged = kept.overwritten(steps[-1].after or now, now) if steps else set()
+    undone = _newest_changes(kept, steps, now, count, any_change=bool(damaged))
+    if not undone:
+        raise UsageError(
+            f"session {session.id} has changed no files that could be undone",
+            hint="another: agent undo --session SESSION, one of: agent sessions list",
+        )
+    if count > len(undone):
+        raise UsageError(f"only {_steps(len(undone))} of session {session.id} changed files")
+    target = undone[0].before
+    mine = {path for step in undone for path in kept.paths(step.before, step.after or now)}
+    damaged |= kept.overwritten(target, now)
+    if not force:
+        mine -= _others_work(kept, undone, now, target, mine)
+    flags = f" {count}" * (count > 1) + " --force" * force
+    begun = GoingBackObservation(
+        content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
+    )
+    with _going_back(session, now, begun) as kept_at:
+        done = kept.restore(target, mine | damaged, at_rest=at_rest(session.events))
+        tree = kept.take().tree
+    to_event = undone[0].event_id - 1
+    which = "last step" if count == 1 else f"last {count} steps"
+    told = _told(f"The user undid your {which} that changed files.", done)
+    _record(session, RewindAction(to_event=to_event, conversation=False, tree=tree), told)
+    return _went_back(session, to_event, count, done, kept_at)
+
+
+def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> WentBack:
+    """Bring `files`, the `conversation` or both back to just after event `event_id`, or the last
+    event before it where no step is cut in two.
+
+    Raises UsageError when there is no such place, SessionError when the files of then were not
+    kept; then nothing is changed.
+    """
+    cut = cut_at(session.events, event_id)
+    if not files:
+        told = _framed(
+            "The user went back to this point of the conversation. The files are as later work "
+            "left them: look before you rely on what is said above."
+        )
+        _record(session, RewindAction(to_event=cut), told)
+        return WentBack(cut, 0, (), len(session.events) - 3)
+    wanted = _tree_to_restore(session, cut)
+    kept = checkpoints_of(session.folder, session.state.workspace)
+    _require_workspace(session, kept)
+    now = kept.take(thorough=True).tree
+    # Of a repository that other worktrees use too, only what the session had its hands in.
+    shared = {path for span in spans(session.events) for path in kept.paths(*span)}
+    only = "" if conversation else " --files"
+    begun = GoingBackObservation(
+        content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
+    )
+    with _going_back(session, now, begun) as kept_at:
+        done = kept.restore(wanted or now, shared=shared, at_rest=at_rest(session.events))
+        tree = kept.take().tree
+    told = "" if conversation else _told("The user brought files back to an earlier state.", done)
+    action = RewindAction(to_event=cut, conversation=conversation, tree=tree)
+    _record(session, action, told)
+    return _went_back(session, cut, 0, done, kept_at)
+
+
+def _went_back(
+    session: Session, to_event: int, steps: int, done: Restored, kept_at: int
+) -> WentBack:
+    left_out = _left_out(session)
+    return WentBack(to_event, steps, tuple(done.changes), kept_at, left_out, tuple(done.held))
+
+
+def _newest_changes(
+    kept: Checkpoints, steps: list[StepTrees], now: str, count: int, *, any_change: bool
+) -> list[StepTrees]:
+    """At most `count`, oldest first, of those that changed something; of damage that no snapshot
+    saw (`any_change`) the newest step is thought to be the cause."""
+    found: list[StepTrees] = []
+    for step in reversed(steps):
+        is_cause = any_change and step is steps[-1]
+        if is_cause or kept.differ(step.before, step.after or now):
+            found.insert(0, step)
+        if len(found) == count:
+            break
+    return found
+
+
+@contextmanager
+def _going_back(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
+    """Around a restore: what is there is kept before, at the event that is given, and what is begun
+    is on record, so that it is told if it does not come to its end."""
+    kept = CheckpointObservation(tree=now, moment="before_rewind")
+    events = session.emit_group([kept, begun])
+    try:
+        yield events[0].id
+    except BaseException:
+        session.emit(MessageAction(content=half_way(begun), source=Source.ENVIRONMENT))
+        raise
+
+
+def _record(session: Session, action: RewindAction, told: str) -> None:
+    """What was done, and a word to the model, without which it is not done."""
+    done = action.model_copy(update={"source": Source.USER, "told": told})
+    events: list[Event] = [done]
+    if told:
+        events.append(MessageAction(content=told, source=Source.ENVIRONMENT))
+    session.emit_group(events)
+
+
+def _tree_to_restore(session: Session, cut: int) -> str | None:
+    """Raises SessionError when there is none for this workspace."""
+    hint = "the conversation alone can go back: --conversation"
+    if then := moved_since(session.events, cut):
+        raise SessionError(
+            f"at event {cut} the session worked in {then}, now it works elsewhere", hint=hint
+        )
+    try:
+        return tree_at(session.events, cut)
+    except SessionError as error:
+        error.hint = hint
+        raise
+
+
+def _require_workspace(session: Session, kept: Checkpoints) -> None:
+    """Raises SessionError when the workspace was moved or deleted by somebody else."""
+    if kept.root.is_dir():
+        return
+    snapshots = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
+    last = next(snapshots, None)
+    if last is None or not kept.is_empty(last.tree):
+        raise SessionError(
+            f"session {session.id} worked in {session.state.workspace}, which is no longer there",
+            hint=f"its files as they were, elsewhere: agent fork {session.id} --dir DIR",
+        )
+
+
+def _left_out(session: Session) -> tuple[str, ...]:
+    named = (e.left_out for e in session.events if isinstance(e, CheckpointObservation))
+    return tuple(dict.fromkeys(what for left_out in named for what in left_out))
+
+
+def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
+    """The snapshots before and after all that the session in `folder` did to files, or, with
+    `step`, before and after the `step`-th last of its steps that changed some; None without any.
+
+    What a process at work in it has done since its last checkpoint is left out.
+    """
+    record = read_session(folder)
+    kept = checkpoints_of(folder, record.state.workspace)
+    steps = steps_with_trees(record.events)
+    pairs = [(s.before, s.after or _as_now(folder, kept) or s.before) for s in steps]
+    if step is None:
+        return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
+    changing = (pair for pair in reversed(pairs) if kept.differ(*pair))
+    return kept, next(islice(changing, step - 1, None), None)
+
+
+def _as_now(folder: Path, kept: Checkpoints) -> str | None:
+    """A snapshot of the workspace as it is; None while somebody else makes them."""
+    try:
+        lock = SessionLock(folder / "session.lock")
+    except (UsageError, SessionError):
+        return None
+    try:
+        return kept.take().tree
+    finally:
+        lock.release()
+
+
+def _others_work(
+    kept: Checkpoints, undone: list[StepTrees], now: str, target: str, mine: Collection[str]
+) -> set[str]:
+    """What somebody else did to the same files since, where it is nothing but git's own notes.
+    Raises UsageError if undoing would lose anything more."""
+    ends = [*(step.before for step in undone[1:]), now]
+    foreign = {
+        path
+        for step, later in zip(undone, ends, strict=True)
+        for path in kept.paths(step.after or now, later)
+    }
+    # Folders whose mode alone is another are left by an undo that was cut off.
+    differ = kept.paths(now, target, folder_modes=False)
+    notes = {path for path in foreign if kept.is_incidental(path)}
+    lost = sorted((foreign & differ & set(mine)) - notes)
+    if lost:
+        raise UsageError(
+            "changed since by somebody else: "
+            f"{_few([display_path(kept.shown(path)) for path in lost])}",
+            hint="undo with --force to lose these changes",
+        )
+    return notes
+
+
+def _told(what: str, done: Restored) -> str:
+    """Said to the model before it goes on, as what it knows of the files is no longer true."""
+    now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
+    told = [what]
+    files = [change for change in done.changes if not change.told]
+    for kind, state in now.items():
+        paths = [c.path for c in files if ("modified" if c.kind == "mode" else c.kind) == kind]
+        if paths:
+            told.append(f"{state.capitalize()}: {_few([_quoted(path) for path in paths])}.")
+    if git := [_quoted(change.told) for change in done.changes if change.told]:
+        told.append(f"Besides: {_few(git)}.")
+    if done.held:
+        told.append(f"Not brought back: {_few([_quoted(path) for path in done.held])}.")
+    return _framed(" ".join(told))
+
+
+def _framed(text: str) -> str:
+    return f"[{text}]"
+
+
+def _quoted(path: str) -> str:
+    """So that a name can't be taken for words of the user."""
+    shown = display_path(path)
+    return json.dumps(shown[:_LONGEST_NAME], ensure_ascii=False).replace("]", "\\u005d")
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"

@@ -1,0 +1,1 @@
+"""Snapshots of a workspace, and the way back to them."""

@@ -1,0 +1,139 @@
+"""When the workspace is snapshotted: before each step that may change it, and after the last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agentcli.checkpoints.written_places import written_places
+from agentcli.errors import SessionError
+from agentcli.events import Action
+from agentcli.events.observations import CheckpointObservation
+from agentcli.files.access_scope import LARGEST_KEPT, Kept
+from agentcli.system import programs
+
+if TYPE_CHECKING:
+    from agentcli.checkpoints.snapshots import Checkpoint, Checkpoints
+
+Moment = Literal["before_step", "turn_end"]
+_TICK_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class Checkpointer:
+    """`checkpoints` gives the store when it is first needed, `may_change` says whether an action
+    may change files of the workspace, `touched` which files it is certain to change."""
+
+    def __init__(
+        self,
+        checkpoints: Callable[[], Checkpoints],
+        may_change: Callable[[Action], bool],
+        touched: Callable[[Action], Iterable[Path]],
+    ) -> None:
+        self._open = checkpoints
+        self._checkpoints: Checkpoints | None = None
+        self._may_change = may_change
+        self._touched = touched
+        self._step = -1
+        self._changed_since = False
+        self._failure = ""
+        self._first: Checkpoint | None = None
+        self._kept: Kept | None = None
+        self._worker: threading.Thread | None = None
+
+    def kept(self, alive: Callable[[], None]) -> Kept:
+        """What can be brought back later. A snapshot is taken if there is none of this process."""
+        try:
+            if self._first is None:
+                self._first = self._in_thread((), alive, thorough=False)
+            if self._kept is None:
+                assert self._checkpoints is not None
+                left_out = self._checkpoints.left_out(self._first.tree)
+                self._kept = Kept(self._checkpoints.root, left_out, LARGEST_KEPT)
+        except SessionError as error:
+            return Kept(Path(), failure=error.message)
+        return replace(self._kept, failure=self._failure) if self._failure else self._kept
+
+    def before(
+        self, actions: Sequence[Action], step: int, alive: Callable[[], None]
+    ) -> CheckpointObservation | None:
+        """The checkpoint to record before `actions` of step `step` are carried out: one a step.
+
+        None when there is no need for one, or it can't be made and this has been told before.
+        `alive` is called ten times a second while it takes long.
+        """
+        if step == self._step or not any(map(self._may_change, actions)):
+            return None
+        touched = [path for action in actions for path in self._touched(action)]
+        kept = self._take("before_step", touched, alive)
+        self._step = step
+        self._changed_since = True
+        return kept
+
+    def at_turn_end(self, alive: Callable[[], None]) -> CheckpointObservation | None:
+        """The workspace as the turn left it, if a step may have changed it since the last."""
+        if not self._changed_since or self._failure:
+            return None
+        self._changed_since = False
+        return self._take("turn_end", (), alive)
+
+    def _take(
+        self, moment: Moment, touched: Sequence[Path], alive: Callable[[], None]
+    ) -> CheckpointObservation | None:
+        try:
+            made = self._in_thread(touched, alive, thorough=moment == "turn_end")
+            self._first = self._first or made
+        except SessionError as error:
+            told_before, self._failure = self._failure == error.message, error.message
+            log.warning("no checkpoint: %s", error.message)
+            if told_before:
+                return None
+            return CheckpointObservation(content=error.message, moment=moment)
+        self._failure = ""
+        return CheckpointObservation(tree=made.tree, moment=moment, left_out=made.left_out)
+
+    def _in_thread(
+        self, touched: Sequence[Path], alive: Callable[[], None], *, thorough: bool
+    ) -> Checkpoint:
+        """So that the main thread can show that it lives, and be interrupted."""
+        results: list[Checkpoint | BaseException] = []
+
+        def take() -> None:
+            try:
+                self._checkpoints = self._checkpoints or self._open()
+                again = thorough and self._checkpoints.has_few_objects
+                results.append(self._checkpoints.take(touched, thorough=again))
+            except BaseException as error:
+                results.append(error)
+
+        self._join(alive)
+        self._worker = threading.Thread(target=take, name="checkpoint", daemon=True)
+        self._worker.start()
+        self._join(alive)
+        [result] = results
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _join(self, alive: Callable[[], None]) -> None:
+        """An interrupted checkpoint may still be at work when the next one is to be made."""
+        while self._worker is not None:
+            self._worker.join(_TICK_S)
+            if self._worker.is_alive():
+                alive()
+            else:
+                self._worker = None
+
+
+def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
+    """The snapshots of the session in `folder`, a folder of one below the agent's home; the module
+    comes with the first use."""
+    from agentcli.checkpoints.snapshots import Checkpoints
+
+    programs.distrust((workspace, *written_places(folder.parent.parent)))
+    return Checkpoints(Path(workspace), folder / "checkpoints", folder.parent.parent)

@@ -1,0 +1,61 @@
+"""What git runs or believes, and how it may come back.
+
+A snapshot that was taken between two commands has what the first one made of a repository, and what
+is not allowed there is only taken away later. To bring that back would undo the protection, so of
+such files only what was there when nothing was at work comes back, and what can do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+
+from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.paths import repository_of
+from agentcli.checkpoints.trees import Entry, Trees
+from agentcli.files.git_layout import is_daily
+from agentcli.git.config_files import is_harmless, parse
+
+_INERT = re.compile(r"description|info/exclude|hooks/[^/]+\.sample", re.DOTALL)
+_SETTINGS = ("config", "config.worktree")
+_TODO = "rebase-merge/git-rebase-todo"
+_RUNS = re.compile(rb"^[ \t]*(?:x|exec)[ \t]", re.MULTILINE)
+_STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
+"""Name programs, though they belong to daily work."""
+
+
+class Controls:
+    """`at_rest`: the snapshots of when nothing was at work; None where nothing is held back."""
+
+    def __init__(
+        self, trees: Trees, objects: ObjectStore, at_rest: Collection[bytes] | None
+    ) -> None:
+        self._trees = trees
+        self._objects = objects
+        self._at_rest = at_rest
+
+    def may_return(self, path: bytes, entry: Entry) -> bool:
+        if self._at_rest is None or not self._has_power(path, entry):
+            return True
+        return any(self._trees.find(root, path) == entry for root in self._at_rest)
+
+    def _has_power(self, path: bytes, entry: Entry) -> bool:
+        repository = repository_of(path)
+        if repository is None or entry.is_folder:
+            return False
+        name = os.fsdecode(path[len(repository) + 1 :])
+        # A `.git` that is no folder leads to another one, and so does a link in one.
+        if not name or entry.is_link:
+            return True
+        if not is_daily(name.split("/")):
+            return _INERT.fullmatch(name) is None and not self._is_harmless(name, entry)
+        if name.endswith(_TODO):
+            return _RUNS.search(self._objects.read(entry.oid)) is not None
+        return name.endswith(_STRATEGIES)
+
+    def _is_harmless(self, name: str, entry: Entry) -> bool:
+        if name.rpartition("/")[2] not in _SETTINGS:
+            return False
+        settings = parse(self._objects.read(entry.oid))
+        return settings is not None and all(map(is_harmless, settings))

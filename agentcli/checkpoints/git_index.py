@@ -1,0 +1,188 @@
+"""The index of a repository, read without git: what it says of files, and whether two say the same.
+
+No git reads the repository: neither its configuration nor anything that it names has any effect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcli.checkpoints.scan import REPOSITORY, UNCERTAIN_NS, Facts, time_text
+from agentcli.checkpoints.trees import Entry, entry_mode
+
+_HEADER = struct.Struct(">4sII")
+_STAT = struct.Struct(">10I")
+_FLAGS = struct.Struct(">H")
+_VERSIONS = (2, 3, 4)
+_EXTENDED = 0x4000
+_NOT_PLAIN = 0x8000 | _EXTENDED | 0x3000
+"""Flags of an entry: assumed valid, extended, in conflict."""
+_MEANT = 0x8000 | 0x3000
+_MEANT_EXTENDED = 0x6000
+"""Flags that people set, or merges: assumed valid, stage; not checked out, to be added."""
+_CONVERTS = re.compile(rb"autocrlf|\beol\b|attributesfile|include|worktreeconfig", re.I)
+_LARGEST_INDEX = 100_000_000
+
+
+class _Item(NamedTuple):
+    facts: tuple[int, ...]
+    oid: bytes
+    flags: int
+    extended: int
+    path: bytes
+
+
+def meaning(data: bytes) -> bytes | None:
+    """A digest of what an index says of each path: mode, content, stage and what people set. The
+    facts of files, which git notes again whenever it looks at them, are not in it. None for what
+    can't be told, such as an index whose entries are partly in another file."""
+    try:
+        digest = hashlib.sha256()
+        for item in _items(data):
+            flags = (item.flags & _MEANT, item.extended & _MEANT_EXTENDED)
+            digest.update(
+                b"%o %s %d %d %s\0" % (item.facts[6], item.oid.hex().encode(), *flags, item.path)
+            )
+        return digest.digest()
+    except (struct.error, ValueError, IndexError):
+        return None
+
+
+def known_ids(workspace: Path, files: Mapping[bytes, Facts]) -> dict[bytes, Entry]:
+    """Entries for those of `files` whose content has the id that the index of the workspace's
+    repository gives it, none at all if git may have converted contents. A hint that the objects
+    exist, not more.
+    """
+    repository = workspace / os.fsdecode(REPOSITORY)
+    if _may_convert(repository, files):
+        return {}
+    index = repository / "index"
+    try:
+        facts = index.lstat()
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST_INDEX:
+            return {}
+        return dict(_matching(index.read_bytes(), files, facts.st_mtime_ns))
+    except (OSError, struct.error, ValueError, IndexError):
+        return {}
+
+
+def _items(data: bytes) -> Iterator[_Item]:
+    """Raises ValueError or struct.error for what is no index, or not the whole of one."""
+    signature, version, count = _HEADER.unpack_from(data)
+    size = _oid_size(data)
+    if signature != b"DIRC" or version not in _VERSIONS:
+        raise ValueError("no index")
+    at = _HEADER.size
+    path = b""
+    for _ in range(count):
+        start = at
+        facts = _STAT.unpack_from(data, at)
+        at += _STAT.size
+        oid = data[at : at + size]
+        [flags] = _FLAGS.unpack_from(data, at + size)
+        at += size + _FLAGS.size
+        extended = 0
+        if flags & _EXTENDED:
+            [extended] = _FLAGS.unpack_from(data, at)
+            at += _FLAGS.size
+        if version == 4:
+            cut, at = _length(data, at)
+            end = data.index(b"\0", at)
+            path = path[: len(path) - cut] + data[at:end]
+            at = end + 1
+        else:
+            end = data.index(b"\0", at)
+            path = data[at:end]
+            # Entries are padded with one to eight NULs to a multiple of eight bytes.
+            at = start + (end - start + 8 & ~7)
+        yield _Item(facts, oid, flags, extended, path)
+    # An extension with a small letter changes what the entries mean.
+    while at < len(data) - size:
+        if data[at] >= ord("a"):
+            raise ValueError("not the whole index")
+        at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+
+
+def _oid_size(data: bytes) -> int:
+    """An index ends with its digest, by which one knows how long ids are in it."""
+    for algorithm in ("sha1", "sha256"):
+        digest = hashlib.new(algorithm, usedforsecurity=False)
+        digest.update(memoryview(data)[: -digest.digest_size])
+        if data.endswith(digest.digest()):
+            return digest.digest_size
+    raise ValueError("damaged")
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable width, as in packs, and where it ends."""
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = (value + 1 << 7) | data[at] & 127
+    return value, at + 1
+
+
+def _may_convert(repository: Path, files: Mapping[bytes, Facts]) -> bool:
+    if any(path.endswith(b".gitattributes") for path in files):
+        return True
+    home = Path(os.environ.get("HOME") or "/nonexistent")
+    xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    attributes = (
+        repository / "info" / "attributes",
+        xdg / "attributes",
+        Path("/etc/gitattributes"),
+    )
+    if any(os.path.lexists(path) for path in attributes):
+        return True
+    if any(name in os.environ for name in ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS")):
+        return True
+    configs = (repository / "config", home / ".gitconfig", xdg / "config", Path("/etc/gitconfig"))
+    named = (os.environ.get("GIT_CONFIG_GLOBAL"), os.environ.get("GIT_CONFIG_SYSTEM"))
+    return any(map(_converts, (*configs, *(Path(name) for name in named if name))))
+
+
+def _converts(config: Path) -> bool:
+    try:
+        if not os.path.lexists(config) or not config.is_file():
+            return False
+        return _CONVERTS.search(config.read_bytes()) is not None
+    except OSError:
+        return True
+
+
+def _matching(
+    data: bytes, files: Mapping[bytes, Facts], written_ns: int
+) -> Iterator[tuple[bytes, Entry]]:
+    found = []
+    for item in _items(data):
+        if item.path.endswith(b".gitattributes") or len(item.oid) != 20:
+            return
+        now = files.get(item.path)
+        if now is not None and not item.flags & _NOT_PLAIN and _is_same(item, now, written_ns):
+            kind = stat.S_IFLNK if now.kind == b"l" else stat.S_IFREG
+            found.append((item.path, Entry(entry_mode(kind | now.mode), item.oid)))
+    yield from found
+
+
+def _is_same(item: _Item, now: Facts, written_ns: int) -> bool:
+    changed_s, changed_ns, modified_s, modified_ns, _, inode, mode, _, _, size = item.facts
+    kind = {b"f": stat.S_IFREG, b"l": stat.S_IFLNK}.get(now.kind)
+    changed = changed_s * 1_000_000_000 + changed_ns
+    modified = modified_s * 1_000_000_000 + modified_ns
+    return (
+        kind == stat.S_IFMT(mode)
+        and time_text(changed) == now.changed
+        and time_text(modified) == now.modified
+        and changed_ns != 0
+        and inode == now.inode & 0xFFFFFFFF
+        and size == now.size
+        # Written in the same instant as the index, it may have changed after it was looked at.
+        and modified + UNCERTAIN_NS < written_ns
+    )

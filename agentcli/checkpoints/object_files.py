@@ -1,0 +1,118 @@
+"""The stat facts of the files in which repositories keep their objects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agentcli.checkpoints.places import Place
+from agentcli.checkpoints.scan import record_of
+
+_FAN = re.compile(rb"[0-9a-f]{2}")
+_UNFINISHED = b"tmp_"
+"""Begins the names of what git has not made an object yet."""
+_SETTLED_NS = 2_000_000_000
+"""A folder changed this recently may change again within the same tick of a coarse clock."""
+
+
+class ObjectFiles:
+    """Objects may be tens of thousands, so those in a folder that has not changed are not looked at
+    again: they never change once they are there, as far as git alone writes them."""
+
+    FEW = 10_000
+    """Are looked at again in a tenth of a second; git packs them when they are 6,700."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._listings: dict[bytes, _Listing] = {}
+
+    @property
+    def are_few(self) -> bool:
+        return sum(listing.files for listing in self._listings.values()) <= self.FEW
+
+    def records(self, repository: bytes, *, thorough: bool) -> Iterator[bytes]:
+        """Of all that is in the objects of the git folder at this path. `thorough`: with those
+        that another program than git may have changed."""
+        folder = repository + b"/objects"
+        for name, is_folder in sorted(self._entries(folder)):
+            if is_folder and not name.startswith(_UNFINISHED):
+                path = folder + b"/" + name
+                yield from self._folder(path, thorough or not _FAN.fullmatch(name))
+        try:
+            yield record_of(folder, os.lstat(self._place.absolute(folder)))
+        except OSError:
+            return
+
+    def _folder(self, path: bytes, thorough: bool) -> Iterator[bytes]:
+        try:
+            facts = os.lstat(self._place.absolute(path))
+        except OSError:
+            return
+        version = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
+        known = self._listings.get(path)
+        if known is None or thorough or not known.is_settled or known.version != version:
+            files = dict(self._files(path))
+            # What takes long is to write the records.
+            if (
+                known is None
+                or not (known.is_settled and known.version == version)
+                or known.digest != _digest(files)
+            ):
+                known = self._listings[path] = _listing(path, facts, files)
+        yield known.records
+        for name, is_folder in sorted(self._entries(path)) if not _is_fan(path) else ():
+            if is_folder:
+                yield from self._folder(path + b"/" + name, thorough)
+
+    def _files(self, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+        with contextlib.suppress(OSError), os.scandir(self._place.absolute(folder)) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) or entry.name.startswith(_UNFINISHED):
+                    continue
+                with contextlib.suppress(OSError):
+                    yield entry.name, entry.stat(follow_symlinks=False)
+
+    def _entries(self, folder: bytes) -> list[tuple[bytes, bool]]:
+        """Names, and whether they are folders."""
+        top = self._place.absolute(folder)
+        try:
+            if not stat.S_ISDIR(os.lstat(top).st_mode):
+                return []
+            with os.scandir(top) as entries:
+                return [(e.name, e.is_dir(follow_symlinks=False)) for e in entries]
+        except OSError:
+            return []
+
+
+class _Listing(NamedTuple):
+    version: tuple[int, int, int]
+    is_settled: bool
+    files: int
+    digest: int
+    records: bytes
+
+
+def _listing(path: bytes, facts: os.stat_result, files: dict[bytes, os.stat_result]) -> _Listing:
+    version = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
+    settled = time.time_ns() - _SETTLED_NS > facts.st_ctime_ns
+    records = [record_of(path + b"/" + name, file) for name, file in sorted(files.items())]
+    found = b"\0".join([record_of(path, facts), *records])
+    return _Listing(version, settled, len(files), _digest(files), found)
+
+
+def _digest(files: dict[bytes, os.stat_result]) -> int:
+    """Of all that records say of these, for this process alone."""
+    facts = (
+        (name, f.st_mode, f.st_size, f.st_mtime_ns, f.st_ctime_ns, f.st_ino)
+        for name, f in files.items()
+    )
+    return hash(frozenset(facts))
+
+
+def _is_fan(path: bytes) -> bool:
+    return _FAN.fullmatch(path.rpartition(b"/")[2]) is not None

@@ -1,0 +1,276 @@
+"""Git objects in a bare repository of our own, written and read without git.
+
+Objects in packs of other repositories, which may be deltas, are read through git. Whatever is read
+is what was written: it has the id that it was asked for by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BufferedRandom
+from pathlib import Path
+
+from agentcli.checkpoints.store_git import CheckpointError, Git
+
+EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+_FAST = 1
+"""zlib's quickest level: a step waits for it."""
+_PACK_KINDS = {b"tree": 2, b"blob": 3}
+_KINDS = {number: kind for kind, number in _PACK_KINDS.items()}
+_LARGEST_PACK = 1 << 30
+"""Below 2 GiB, where offsets in an index would need a second table."""
+_LARGEST_OBJECT = 1 << 30
+"""Bytes. No file of a snapshot and no folder comes near it."""
+_LOOKUP = "lookup"
+_OID = 20
+_HEADER = b"PACK" + struct.pack(">I", 2)
+_INDEX_HEADER = b"\xfftOc" + struct.pack(">I", 2)
+_FANOUT = 256 * 4
+
+
+class ObjectStore:
+    """The objects of one store. Whatever `write` returned is complete on disk, or will be when
+    the `bulk` around it ends. Raises CheckpointError; OSError where the disk refuses."""
+
+    def __init__(self, store: Path) -> None:
+        self.folder = store
+        self.lookup = store / _LOOKUP
+        """Where packs of the workspace's repository are found by the names that git gave them."""
+        self.git = Git(store, self.lookup)
+        self._objects = store / "objects"
+        self._packs: list[_Pack] | None = None
+        self._bulk: _PackWriter | None = None
+        self._names = itertools.count()
+
+    def create(self) -> None:
+        """Makes the repository if it isn't there and removes what a killed process left."""
+        for folder in (self.folder, self._objects / "pack", self.folder / "refs"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        head = self.folder / "HEAD"
+        config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+        for path, text in ((self.folder / "config", config), (head, "ref: refs/heads/none\n")):
+            temporary = path.with_name(f"tmp_{path.name}")
+            if not path.exists():
+                temporary.write_text(text)
+                temporary.replace(path)
+        for leftover in (self._objects / "pack").glob("tmp_*"):
+            leftover.unlink(missing_ok=True)
+
+    def write(self, kind: bytes, data: bytes, *, dense: bool = False) -> bytes:
+        """The object's id, 20 bytes. `dense` data is not worth the time to make it smaller."""
+        oid = object_id(kind, data)
+        if not self._is_packed(oid):
+            if self._bulk is not None:
+                if oid not in self._bulk:
+                    self._bulk.add(oid, kind, data, 0 if dense else _FAST)
+            elif not self.loose(oid).exists():
+                self._write_loose(oid, _header(kind, data) + data, 0 if dense else _FAST)
+        return oid
+
+    @contextlib.contextmanager
+    def bulk(self) -> Iterator[None]:
+        """What is written within goes to one pack, which is far quicker for many objects."""
+        self._bulk = _PackWriter(self._objects / "pack")
+        try:
+            yield
+            self._bulk.finish()
+        finally:
+            self._bulk.close()
+            self._bulk = None
+            self._packs = None
+
+    def read(self, oid: bytes) -> bytes:
+        found = self._own(oid) or self.git.read(oid, _LARGEST_OBJECT)
+        if found is None or object_id(*found) != oid:
+            raise CheckpointError(f"what {self.folder} holds of it is gone or damaged")
+        return found[1]
+
+    def adopt(self, oid: bytes) -> None:
+        """Makes a blob ours, if it is not and can be read: then git finds what we would read."""
+        if not self._is_packed(oid) and not self.loose(oid).exists():
+            with contextlib.suppress(CheckpointError):
+                self.write(b"blob", self.read(oid))
+
+    def _own(self, oid: bytes) -> tuple[bytes, bytes] | None:
+        with contextlib.suppress(FileNotFoundError, zlib.error, ValueError):
+            data = zlib.decompress(self.loose(oid).read_bytes())
+            end = data.index(b"\0")
+            return data[:end].partition(b" ")[0], data[end + 1 :]
+        for pack in self._all_packs():
+            offset = pack.find(oid)
+            if offset is not None:
+                return pack.read(offset)
+        return None
+
+    def loose(self, oid: bytes) -> Path:
+        name = oid.hex()
+        return self._objects / name[:2] / name[2:]
+
+    def close(self) -> None:
+        self.git.close()
+
+    def _is_packed(self, oid: bytes) -> bool:
+        return any(pack.find(oid) is not None for pack in self._all_packs())
+
+    def _all_packs(self) -> list[_Pack]:
+        if self._packs is None:
+            self._packs = [_Pack(path) for path in (self._objects / "pack").glob("*.idx")]
+        return self._packs
+
+    def _write_loose(self, oid: bytes, data: bytes, level: int) -> None:
+        path = self.loose(oid)
+        temporary = self._objects / "pack" / f"tmp_{next(self._names)}"
+        body = zlib.compress(data, level)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400)
+        with open(descriptor, "wb") as file:
+            file.write(body)
+        try:
+            temporary.rename(path)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            temporary.rename(path)
+
+
+def object_id(kind: bytes, data: bytes) -> bytes:
+    digest = hashlib.sha1(_header(kind, data), usedforsecurity=False)
+    digest.update(data)
+    return digest.digest()
+
+
+def _header(kind: bytes, data: bytes) -> bytes:
+    return b"%s %d\0" % (kind, len(data))
+
+
+class _PackWriter:
+    """One pack after the other, each given its name when it is whole, its index last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._entries: dict[bytes, tuple[int, int]] = {}
+        self._written: set[bytes] = set()
+        self._file: BufferedRandom | None = None
+        self._size = 0
+
+    def __contains__(self, oid: bytes) -> bool:
+        return oid in self._entries or oid in self._written
+
+    def add(self, oid: bytes, kind: bytes, data: bytes, level: int) -> None:
+        if self._file is None:
+            self._file = self._temporary.open("w+b")
+            self._file.write(_HEADER + b"\0\0\0\0")
+            self._size = self._file.tell()
+        entry = _entry_header(_PACK_KINDS[kind], len(data)) + zlib.compress(data, level)
+        self._file.write(entry)
+        self._entries[oid] = (self._size, zlib.crc32(entry))
+        self._size += len(entry)
+        if self._size > _LARGEST_PACK:
+            self.finish()
+
+    def finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.seek(len(_HEADER))
+        self._file.write(struct.pack(">I", len(self._entries)))
+        self._file.seek(0)
+        checksum = hashlib.file_digest(self._file, "sha1").digest()
+        self._file.write(checksum)
+        self.close()
+        index = self._folder / "tmp_index"
+        index.write_bytes(_index(self._entries, checksum))
+        name = f"pack-{checksum.hex()}"
+        self._temporary.rename(self._folder / f"{name}.pack")
+        index.rename(self._folder / f"{name}.idx")
+        self._written |= self._entries.keys()
+        self._entries = {}
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _temporary(self) -> Path:
+        return self._folder / "tmp_pack"
+
+
+def _entry_header(kind: int, size: int) -> bytes:
+    head = bytearray()
+    byte = kind << 4 | size & 15
+    size >>= 4
+    while size:
+        head.append(byte | 128)
+        byte = size & 127
+        size >>= 7
+    head.append(byte)
+    return bytes(head)
+
+
+def _index(entries: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
+    names = sorted(entries)
+    counts = [0] * 256
+    for name in names:
+        counts[name[0]] += 1
+    body = b"".join(
+        [
+            _INDEX_HEADER,
+            struct.pack(">256I", *itertools.accumulate(counts)),
+            *names,
+            struct.pack(f">{len(names)}I", *(entries[name][1] for name in names)),
+            struct.pack(f">{len(names)}I", *(entries[name][0] for name in names)),
+            checksum,
+        ]
+    )
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+class _Pack:
+    """A pack of ours, which holds no deltas, by the path of its index."""
+
+    def __init__(self, index: Path) -> None:
+        self._path = index.with_suffix(".pack")
+        self._index = index.read_bytes()
+        if not self._index.startswith(_INDEX_HEADER):
+            raise CheckpointError(f"{index} is damaged")
+        self._fanout = (0, *struct.unpack_from(">256I", self._index, len(_INDEX_HEADER)))
+        self._names = len(_INDEX_HEADER) + _FANOUT
+
+    def find(self, oid: bytes) -> int | None:
+        """Where in the pack it is."""
+        low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            at = self._names + middle * _OID
+            name = self._index[at : at + _OID]
+            if name == oid:
+                offsets = self._names + self._fanout[-1] * (_OID + 4)
+                offset: int = struct.unpack_from(">I", self._index, offsets + middle * 4)[0]
+                return offset
+            if name < oid:
+                low = middle + 1
+            else:
+                high = middle
+        return None
+
+    def read(self, offset: int) -> tuple[bytes, bytes] | None:
+        """Kind and bytes of an object; None if it is damaged."""
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            head = file.read(16)
+            shift, length = 4, 1
+            size = head[0] & 15
+            while head[length - 1] & 128:
+                size |= (head[length] & 127) << shift
+                shift += 7
+                length += 1
+            # zlib needs at most 5 bytes more for each 16 kB that it can't make smaller.
+            packed = head[length:] + file.read(size + size // 1000 + 64)
+        try:
+            return _KINDS[head[0] >> 4 & 7], zlib.decompressobj().decompress(packed, size + 1)
+        except (zlib.error, KeyError):
+            return None

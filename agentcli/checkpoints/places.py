@@ -1,0 +1,105 @@
+"""Which folders the snapshots of a workspace hold, and by which paths.
+
+Commands may write to all of the repository around the workspace, so all of it is held. A worktree
+has its repository elsewhere: that folder is held beside it, below the path `.`, which no file has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.git.repositories import find_repository
+
+COMMON = b"."
+"""The path of a git folder that lies outside of `root`; what is in it is `./HEAD` and so on."""
+_FILE = "place"
+
+
+@dataclass(frozen=True)
+class Place:
+    """`root` is the workspace or a folder above it, `common` the git folder of its repository if
+    that lies elsewhere. All are real paths."""
+
+    workspace: Path
+    root: Path
+    common: Path | None = None
+
+    def top(self, path: bytes) -> tuple[Path, bytes]:
+        """The folder that `path` lies in, and its path there, empty for that folder itself."""
+        if self.common is not None and is_common(path):
+            return self.common, path[2:]
+        return self.root, path
+
+    def absolute(self, path: bytes) -> bytes:
+        top, inner = self.top(path)
+        return os.fsencode(top) + b"/" + inner
+
+    def shown(self, path: bytes) -> str:
+        """For people and models: relative to the workspace where it lies in `root`."""
+        if self.common is not None and is_common(path):
+            return os.fsdecode(self.absolute(path)).rstrip("/")
+        if self.root == self.workspace:
+            return os.fsdecode(path)
+        return os.path.relpath(os.fsdecode(self.absolute(path)), self.workspace)
+
+    def within(self, path: Path) -> bytes | None:
+        """Of a path that is absolute or relative to the workspace, with no symlink on the way;
+        None for what is not in `root`."""
+        whole = self.workspace / path
+        return inside(self.root, Path(os.path.realpath(whole.parent)) / whole.name)
+
+    def alone(self) -> Place:
+        """The workspace without the rest of its repository, but for the git folder."""
+        repository = find_repository(self.workspace)
+        common = repository.folders[0] if repository is not None else None
+        if common is not None and inside(self.workspace, common) is not None:
+            common = None
+        return Place(self.workspace, self.workspace, common)
+
+
+def find_place(workspace: Path) -> Place:
+    workspace = Path(os.path.realpath(workspace))
+    # One that is gone, or never was here, lies in nobody's repository.
+    repository = find_repository(workspace) if workspace.is_dir() else None
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 (Path's own may fail)
+    if repository is None or home.is_relative_to(repository.root):
+        return Place(workspace, workspace)
+    [common] = map(os.path.realpath, repository.folders)
+    is_within = Path(common).is_relative_to(repository.root)
+    return Place(workspace, repository.root, None if is_within else Path(common))
+
+
+def load_place(store: Path, workspace: Path) -> Place | None:
+    """What was found for this workspace when its first snapshot was taken: it holds from then on,
+    as what it was found by may be destroyed. None if there was none."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        facts = json.loads((store / _FILE).read_bytes())
+        if facts["workspace"] == str(workspace):
+            common = facts["common"]
+            return Place(workspace, Path(facts["root"]), Path(common) if common else None)
+    return None
+
+
+def save_place(store: Path, place: Place) -> None:
+    common = str(place.common) if place.common else None
+    facts = {"workspace": str(place.workspace), "root": str(place.root), "common": common}
+    temporary = store / f"tmp_{_FILE}"
+    temporary.write_text(json.dumps(facts))
+    temporary.replace(store / _FILE)
+
+
+def is_common(path: bytes) -> bool:
+    return path == COMMON or path.startswith(b"./")
+
+
+def inside(folder: Path, path: Path) -> bytes | None:
+    """`path` relative to `folder`; None where it is `folder` itself or not in it."""
+    try:
+        relative = path.relative_to(folder)
+    except ValueError:
+        return None
+    return os.fsencode(relative) if relative.parts and ".." not in relative.parts else None

@@ -1,0 +1,103 @@
+"""From what a scan found to what a tree holds: reads files into the store, each of them once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import BinaryIO, Self
+
+from agentcli.checkpoints.kept_files import KeptFiles, is_whole
+from agentcli.checkpoints.known_state import Known
+from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.paths import is_object, is_pack, repository_of
+from agentcli.checkpoints.places import Place, is_common
+from agentcli.checkpoints.scan import Facts
+from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
+from agentcli.files.access_scope import LARGEST_KEPT
+from agentcli.files.beneath import Beneath
+from agentcli.files.names import size_text
+
+UNREADABLE = "can't be read"
+STORED = (b"f", b"l")
+_DEEPEST = 200
+"""Folders in each other: trees are written by recursion."""
+_TOO_DEEP = "too many folders deep"
+
+
+class Reader:
+    """A context manager. Commands may run while it reads: what they put in the place of a folder
+    is never followed."""
+
+    def __init__(self, place: Place, objects: ObjectStore, kept: KeptFiles) -> None:
+        self._place = place
+        self._objects = objects
+        self._kept = kept
+        self._tops: dict[bool, Beneath] = {}
+        """By whether it is the git folder that lies elsewhere."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for top in self._tops.values():
+            top.close()
+
+    def entry(self, facts: Facts, after: Known) -> Entry | FolderChange | None:
+        """None for what is not stored; why is noted in `after`."""
+        after.files.pop(facts.path, None)
+        if facts.path.count(b"/") >= _DEEPEST:
+            top = b"/".join(facts.path.split(b"/")[: _DEEPEST + 1])
+            after.files[top] = _TOO_DEEP
+            return None
+        if facts.kind == b"d":
+            return FolderChange(entry_mode(stat.S_IFDIR | facts.mode))
+        if facts.kind not in STORED:
+            return None
+        try:
+            return self._link(facts) if facts.kind == b"l" else self._file(facts, after)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            after.files[facts.path] = UNREADABLE
+            return None
+
+    def _link(self, facts: Facts) -> Entry:
+        beneath, inner = self._beneath(facts.path)
+        folder, name = beneath.place(inner)
+        target = os.readlink(name, dir_fd=folder)
+        return Entry(stat.S_IFLNK, self._objects.write(b"blob", target))
+
+    def is_damaged(self, path: bytes) -> bool:
+        """Whether a pack is there and not as it was made."""
+        with contextlib.suppress(OSError), self._opened(path) as file:
+            return not is_whole(file, path)
+        return False
+
+    def _file(self, facts: Facts, after: Known) -> Entry | None:
+        with self._opened(facts.path) as file:
+            now = os.fstat(file.fileno())
+            if not stat.S_ISREG(now.st_mode):
+                return None
+            in_git = repository_of(facts.path) is not None
+            is_large = now.st_size > LARGEST_KEPT
+            if in_git and (is_pack(facts.path) or (is_large and is_object(facts.path))):
+                if (name := self._kept.keep(file, facts.path)) is not None:
+                    return Entry(KEPT | now.st_mode & 0o777, name)
+                is_large = True
+            if is_large:
+                after.files[facts.path] = size_text(now.st_size)
+                return None
+            data = file.read(now.st_size)
+        dense = in_git and is_object(facts.path)
+        return Entry(entry_mode(now.st_mode), self._objects.write(b"blob", data, dense=dense))
+
+    def _opened(self, path: bytes) -> BinaryIO:
+        beneath, inner = self._beneath(path)
+        return open(beneath.open(inner, os.O_RDONLY | os.O_NONBLOCK), "rb")
+
+    def _beneath(self, path: bytes) -> tuple[Beneath, bytes]:
+        elsewhere = self._place.common is not None and is_common(path)
+        if elsewhere not in self._tops:
+            self._tops[elsewhere] = Beneath(self._place.top(path)[0])
+        return self._tops[elsewhere], path[2:] if elsewhere else path

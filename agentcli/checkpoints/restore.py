@@ -1,0 +1,300 @@
+"""Brings a folder to the state of a snapshot, without ever writing outside it.
+
+Folders are opened one below the other and never through a symlink; a file gets its name when it is
+complete, with its mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from agentcli.checkpoints.kept_files import KeptFiles, copy_bytes, share
+from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.store_git import CheckpointError
+from agentcli.checkpoints.trees import Difference, Entry
+from agentcli.files.beneath import Beneath
+
+_TEMPORARY = b".agent-restore"
+_MOST_NAMES = 100
+_ENTER = 0o700
+_WRITE = 0o300
+
+
+class Restorer:
+    """Applies differences below `top`, which must exist. What went wrong is in `failures`, by
+    path; folders that stay because of what else is in them are in `kept`; all else is done.
+
+    With `links`, a file that the store has under a second name gets that name back; else each is
+    a copy, so that `top` shares none with another folder.
+    """
+
+    def __init__(self, top: Path, objects: ObjectStore, files: KeptFiles, *, links: bool) -> None:
+        self._writer = _Writer(top)
+        self._objects = objects
+        self._files = files
+        self._links = links
+        self.failures: dict[bytes, str] = {}
+        self.kept: set[bytes] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def apply(
+        self,
+        differences: Sequence[Difference],
+        order: Callable[[Difference], int] = lambda difference: 0,
+    ) -> None:
+        """`differences` are sorted so that folders come before what is in them. Files are written
+        by `order`, and in that order where it is the same."""
+        for difference in reversed(differences):
+            if difference.old is not None and _makes_way(difference.old, difference.new):
+                with self._reporting(difference.path):
+                    self._remove(difference)
+        modes = {d.path: d.new.mode for d in differences if d.new is not None and d.new.is_folder}
+        for path in modes:
+            with self._reporting(path):
+                self._writer.make_folder(path)
+        for difference in sorted(differences, key=order):
+            if difference.new is not None and not difference.new.is_folder:
+                with self._reporting(difference.path):
+                    self._write(difference.path, difference.old, difference.new)
+        self._writer.set_modes(modes, self.failures)
+
+    def _remove(self, difference: Difference) -> None:
+        assert difference.old is not None
+        if not difference.old.is_folder:
+            self._writer.remove(difference.path)
+        elif self._writer.remove_folder(difference.path):
+            return
+        elif difference.new is None:
+            self.kept.add(difference.path)
+        else:
+            self.failures[difference.path] = "it holds files that are in no checkpoint"
+
+    def _write(self, path: bytes, old: Entry | None, new: Entry) -> None:
+        if path in self.failures:
+            return
+        if old is not None and old.oid == new.oid and not old.is_link and not new.is_link:
+            self._writer.set_mode(path, new.mode)
+            return
+        if new.is_kept:
+            self._bring(path, new)
+            return
+        data = self._objects.read(new.oid)
+        if new.is_link:
+            self._writer.make_link(path, data)
+        elif old is not None or not self._writer.holds(path, new.mode, data):
+            self._writer.write_file(path, new.mode, lambda file: _put(file, data))
+
+    def _bring(self, path: bytes, entry: Entry) -> None:
+        with self._files.opened(entry.oid, path) as source:
+            if self._links and self._files.is_link(entry.oid):
+                with contextlib.suppress(OSError):
+                    self._writer.link(path, source)
+                    return
+            self._writer.write_file(path, entry.mode, lambda file: _copy(source, file))
+
+    @contextlib.contextmanager
+    def _reporting(self, path: bytes) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failures[path] = error.strerror or str(error)
+        except CheckpointError as error:
+            self.failures[path] = error.message
+
+
+def _makes_way(old: Entry, new: Entry | None) -> bool:
+    return new is None or old.is_folder != new.is_folder
+
+
+class _Writer(Beneath):
+    """Changes what is below one folder, whose folders are made writable for as long as need be."""
+
+    def __init__(self, top: Path) -> None:
+        super().__init__(top)
+        self._unlocked: dict[bytes, int] = {}
+        self._is_root = os.geteuid() == 0
+
+    def write_file(self, path: bytes, mode: int, fill: Callable[[BinaryIO], None]) -> None:
+        folder, name = self.place(path)
+        temporary = self._free_name(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600, dir_fd=folder), "w+b") as file:
+            fill(file)
+            file.flush()
+            self._own(folder, temporary, name)
+            os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def make_link(self, path: bytes, target: bytes) -> None:
+        folder, name = self.place(path)
+        temporary = self._free_name(folder)
+        os.symlink(target, temporary, dir_fd=folder)
+        self._own(folder, temporary, name)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def link(self, path: bytes, source: BinaryIO) -> None:
+        """Gives the open file `source` this name too."""
+        folder, name = self.place(path)
+        temporary = self._free_name(folder)
+        # Giving a folder makes CPython call linkat, which alone follows this link.
+        descriptor = f"/proc/self/fd/{source.fileno()}".encode()
+        os.link(descriptor, temporary, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        # Two names of one file: then renaming one to the other does nothing.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+
+    def make_folder(self, path: bytes) -> None:
+        """What is there and is no folder makes way: no snapshot has it."""
+        try:
+            folder, name = self.place(path)
+        except FileNotFoundError:
+            self.make_folder(path.rpartition(b"/")[0])
+            folder, name = self.place(path)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, _ENTER, dir_fd=folder)
+            self._own(folder, name, b".")
+            return
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            os.unlink(name, dir_fd=folder)
+            self.make_folder(path)
+
+    def remove(self, path: bytes) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            folder, name = self.place(path)
+            os.unlink(name, dir_fd=folder)
+
+    def remove_folder(self, path: bytes) -> bool:
+        """False if there is still something in it."""
+        try:
+            folder, name = self.place(path)
+            os.rmdir(name, dir_fd=folder)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in _NOT_EMPTY:
+                return False
+            raise
+        finally:
+            self.forget()
+        self._unlocked.pop(path, None)
+        return True
+
+    def holds(self, path: bytes, mode: int, data: bytes) -> bool:
+        """Whether a file of just this content and mode is there."""
+        folder, name = self.place(path)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            facts = os.lstat(name, dir_fd=folder)
+            same = stat.S_ISREG(facts.st_mode) and facts.st_mode & 0o777 == stat.S_IMODE(mode)
+            if not same or facts.st_size != len(data):
+                return False
+            with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+                return file.read(len(data) + 1) == data
+        except OSError:
+            return False
+
+    def set_mode(self, path: bytes, mode: int) -> None:
+        """Of a file or folder, leaving setuid, setgid and sticky bits of folders as they are."""
+        folder, name = self.place(path)
+        facts = os.lstat(name, dir_fd=folder)
+        wanted = stat.S_IMODE(mode)
+        if stat.S_ISDIR(facts.st_mode):
+            wanted |= facts.st_mode & 0o7000
+        if stat.S_IMODE(facts.st_mode) != wanted:
+            _chmod(folder, name, wanted)
+
+    def set_modes(self, modes: dict[bytes, int], failures: dict[bytes, str]) -> None:
+        """Of folders, and of those that were made writable for a while."""
+        pending = {**self._unlocked, **modes}
+        while pending:
+            self.forget()
+            self._unlocked = {}
+            for path in sorted(pending, reverse=True):
+                try:
+                    self.set_mode(path, pending[path])
+                except OSError as error:
+                    failures.setdefault(path, error.strerror or str(error))
+                self._unlocked.pop(path, None)
+            # Those that had to be opened to get here.
+            pending = self._unlocked
+
+    def _open_folder(self, path: bytes) -> int:
+        folder = super()._open_folder(path)
+        mode = os.fstat(folder).st_mode
+        if not self._is_root and mode & _WRITE != _WRITE:
+            os.fchmod(folder, stat.S_IMODE(mode) | _ENTER)
+            self._unlocked.setdefault(path, stat.S_IMODE(mode))
+        return folder
+
+    def _enter(self, above: int, name: bytes, path: bytes) -> int:
+        try:
+            return super()._enter(above, name, path)
+        except PermissionError:
+            mode = stat.S_IMODE(os.lstat(name, dir_fd=above).st_mode)
+            _chmod(above, name, mode | _ENTER)
+            self._unlocked.setdefault(path, mode)
+            return super()._enter(above, name, path)
+
+    def _free_name(self, folder: int) -> bytes:
+        """For what gets its real name when it is whole. What a killed restore left under this
+        one makes way."""
+        for number in range(_MOST_NAMES):
+            name = _TEMPORARY + (b"-%d" % number if number else b"")
+            try:
+                os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                return name
+            except OSError:
+                # A folder of somebody else.
+                continue
+            return name
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def _own(self, folder: int, made: bytes, like: bytes) -> None:
+        """root leaves files to those who had them, or who have the folder."""
+        if not self._is_root:
+            return
+        try:
+            facts = os.lstat(like, dir_fd=folder)
+        except FileNotFoundError:
+            facts = os.fstat(folder)
+        with contextlib.suppress(PermissionError):
+            os.chown(made, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
+
+
+def _put(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _copy(source: BinaryIO, file: BinaryIO) -> None:
+    if not share(source, file):
+        copy_bytes(source, file)
+
+
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+def _chmod(folder: int, name: bytes, mode: int) -> None:
+    """Never that of a symlink's target."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
+        return
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        Path(f"/proc/self/fd/{descriptor}").chmod(mode)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,270 @@
+"""The stat facts of every path of a workspace, as one short record each.
+
+Two scans of a tree that nobody touched are equal byte by byte. Python reads the first folders;
+where there are many more, several `find` processes read the rest side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcli.checkpoints.store_git import CheckpointError
+
+MOST_FILES = 300_000
+"""Beyond it a scan before each step would be felt, and it is hardly anyone's project."""
+REPOSITORY = b".git"
+REPOSITORY_OBJECTS = b"/.git/objects"
+UNCERTAIN_NS = 20_000_000
+"""Clocks of file systems tick every 1 to 10 ms: a file that changed less than this before it was
+looked at can change again without a trace in its facts."""
+_WHOLE_SECONDS_NS = 2_000_000_000
+"""The same on file systems that keep whole seconds, or every other one."""
+_ALONE = 1_500
+"""So many entries Python has read by the time that two `find` have started."""
+_MOST_FINDS = 4
+_FINDS = ("/usr/bin/find", "/bin/find")
+_FILE_FORMAT = "%y %m %s %T@ %C@ %i %p\\0"
+_FOLDER_FORMAT = "%y %m %p\\0"
+_CHUNK = 1 << 20
+_LETTERS = {
+    stat.S_IFREG: b"f",
+    stat.S_IFDIR: b"d",
+    stat.S_IFLNK: b"l",
+    stat.S_IFIFO: b"p",
+    stat.S_IFSOCK: b"s",
+    stat.S_IFCHR: b"c",
+    stat.S_IFBLK: b"b",
+}
+
+
+class TooManyFiles(CheckpointError):
+    pass
+
+
+class Facts(NamedTuple):
+    """`kind` is f, d or l; everything else is special and never opened. Times as `find` prints
+    them; those of folders are not known, as whatever changes in them has a record of its own."""
+
+    kind: bytes
+    mode: int
+    size: int
+    modified: bytes
+    changed: bytes
+    inode: int
+    path: bytes
+
+    @property
+    def record(self) -> bytes:
+        """Of what is no folder."""
+        kind, mode, size, modified, changed, inode, path = self
+        return b"%s %o %d %s %s %d ./%s" % (kind, mode, size, modified, changed, inode, path)
+
+    def is_uncertain(self, seen_ns: int) -> bool:
+        """Whether what was read after `seen_ns` may not be what these facts stand for."""
+        seconds, _, decimals = self.changed.partition(b".")
+        nanoseconds = int(decimals[:9].ljust(9, b"0"))
+        window = UNCERTAIN_NS if nanoseconds else _WHOLE_SECONDS_NS
+        return int(seconds) * 1_000_000_000 + nanoseconds > seen_ns - window
+
+
+@dataclass
+class Scan:
+    """`raw` has the records, each ended by a NUL. `unreadable` folders are not in it."""
+
+    started_ns: int
+    raw: bytes
+    unreadable: list[bytes] = field(default_factory=list)
+
+    def records(self) -> set[bytes]:
+        records = set(self.raw.split(b"\0"))
+        records.discard(b"")
+        return records
+
+
+def parse(record: bytes) -> Facts:
+    if record.startswith(b"d "):
+        kind, mode, path = record.split(b" ", 2)
+        return Facts(kind, int(mode, 8), 0, b"", b"", 0, path[2:])
+    kind, mode, size, modified, changed, inode, path = record.split(b" ", 6)
+    return Facts(kind, int(mode, 8), int(size), modified, changed, int(inode), path[2:])
+
+
+def record_of(path: bytes, facts: os.stat_result) -> bytes:
+    """`path` is relative to the workspace. As `find` prints it."""
+    kind = _LETTERS.get(stat.S_IFMT(facts.st_mode), b"U")
+    mode = stat.S_IMODE(facts.st_mode)
+    if kind == b"d":
+        return b"d %o ./%s" % (mode, path)
+    modified, changed = time_text(facts.st_mtime_ns), time_text(facts.st_ctime_ns)
+    return Facts(kind, mode, facts.st_size, modified, changed, facts.st_ino, path).record
+
+
+def time_text(ns: int) -> bytes:
+    """Seconds with ten decimals, as `find` prints them."""
+    return b"%d.%09d0" % divmod(ns, 1_000_000_000)
+
+
+def scan(workspace: Path, pruned: Collection[bytes], above: bytes = b"") -> Scan:
+    """Everything but the `pruned` folders and the object files of repositories; `above` is the
+    path of the workspace itself. One that is gone is empty.
+
+    Raises TooManyFiles, and CheckpointError when the workspace itself can't be read.
+    """
+    started = time.time_ns()
+    if not os.path.lexists(workspace):
+        return Scan(started, b"")
+    if not os.access(workspace, os.R_OK | os.X_OK):
+        raise CheckpointError(f"{workspace} can't be read")
+    walker = _Walker(workspace, pruned, above)
+    walker.read(until=_ALONE)
+    found = _find_all(workspace, walker.waiting, pruned) if walker.waiting else []
+    if found is None:
+        walker.read(until=MOST_FILES)
+        found = []
+        if walker.waiting:
+            raise _too_many(workspace)
+    raw = b"\0".join([*walker.records, *found, b""])
+    if raw.count(b"\0") > MOST_FILES:
+        raise _too_many(workspace)
+    return Scan(started, raw, walker.unreadable)
+
+
+class _Walker:
+    """Reads folders breadth first, so that what is `waiting` can be shared out evenly."""
+
+    def __init__(self, workspace: Path, pruned: Collection[bytes], above: bytes) -> None:
+        self._top = os.fsencode(workspace)
+        self._pruned = pruned
+        self.waiting: list[bytes] = [above]
+        self.records: list[bytes] = []
+        self.unreadable: list[bytes] = []
+
+    def read(self, until: int) -> None:
+        done = 0
+        for folder in self.waiting:
+            if len(self.records) > until:
+                break
+            done += 1
+            try:
+                records, folders = self._read_folder(folder)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.unreadable.append(folder)
+                continue
+            self.records += records
+            # The list grows while it is gone through.
+            self.waiting += folders
+        self.waiting = self.waiting[done:]
+
+    def _read_folder(self, folder: bytes) -> tuple[list[bytes], list[bytes]]:
+        records, folders = [], []
+        prefix = folder + b"/" if folder else b""
+        with os.scandir(self._top + b"/" + folder) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder and self._is_left(path):
+                    continue
+                try:
+                    records.append(record_of(path, entry.stat(follow_symlinks=False)))
+                except FileNotFoundError:
+                    continue
+                if is_folder:
+                    folders.append(path)
+        return records, folders
+
+    def _is_left(self, path: bytes) -> bool:
+        return path in self._pruned or (b"/" + path).endswith(REPOSITORY_OBJECTS)
+
+
+def _too_many(workspace: Path) -> TooManyFiles:
+    return TooManyFiles(
+        f"{workspace} holds more than {MOST_FILES:,} files, too many for checkpoints",
+        hint="start in the folder of one project to have checkpoints",
+    )
+
+
+# --- find ---------------------------------------------------------------------------------------
+
+
+def _find_all(
+    workspace: Path, folders: list[bytes], pruned: Collection[bytes]
+) -> list[bytes] | None:
+    """Records of what is in `folders`; None where `find` can't do it or did not read all."""
+    binary = next((path for path in _FINDS if os.access(path, os.X_OK)), None)
+    if binary is None:
+        return None
+    several = min(_MOST_FINDS, os.cpu_count() or 1, len(folders))
+    conditions = [binary, *_conditions(pruned)]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for share in (folders[n::several] for n in range(several)):
+            tops = [b"./" + folder for folder in share]
+            started.append(_start([conditions[0], *tops, *conditions[1:]], workspace))
+        with ThreadPoolExecutor(several) as pool:
+            outputs = list(pool.map(_read_records, started))
+    except OSError:
+        return None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+    if any(output is None for output in outputs):
+        raise _too_many(workspace)
+    # What it could not read, and why, Python tells better.
+    if any(process.returncode != 0 for process in started):
+        return None
+    return [output[:-1] for output in outputs if output]
+
+
+def _conditions(pruned: Iterable[bytes]) -> Iterator[str | bytes]:
+    yield from ("-mindepth", "1", "-type", "d", "(")
+    yield from ("-name", "objects", "-path", f"*{os.fsdecode(REPOSITORY_OBJECTS)}")
+    for path in pruned:
+        yield from ("-o", "-path", b"./" + _literal(path))
+    yield from (")", "-prune", "-o", "-type", "d", "-printf", _FOLDER_FORMAT)
+    yield from ("-o", "-printf", _FILE_FORMAT)
+
+
+def _literal(path: bytes) -> bytes:
+    for special in (b"\\", b"*", b"?", b"["):
+        path = path.replace(special, b"\\" + special)
+    return path
+
+
+def _start(command: list[str | bytes], workspace: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        cwd=workspace,
+        env={"LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def _read_records(process: subprocess.Popen[bytes]) -> bytes | None:
+    """All that it prints; None when that is too much."""
+    assert process.stdout is not None
+    chunks = []
+    count = 0
+    while chunk := process.stdout.read(_CHUNK):
+        chunks.append(chunk)
+        count += chunk.count(b"\0")
+        if count > MOST_FILES:
+            return None
+    process.wait()
+    return b"".join(chunks)

@@ -1,0 +1,94 @@
+"""What a snapshot leaves out because it is large and can be made again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentcli.checkpoints.scan import REPOSITORY, Facts
+from agentcli.checkpoints.store_git import CheckpointError, Git, has_git
+from agentcli.checkpoints.trees import with_parents
+
+IGNORED_FILES = 5_000
+IGNORED_BYTES = 200_000_000
+"""An ignored folder up to this size is worth its snapshot: `.env`, settings, a small build."""
+REGENERABLE = frozenset(
+    {
+        b"node_modules",
+        b".venv",
+        b"venv",
+        b"target",
+        b"__pycache__",
+        b".tox",
+        b".mypy_cache",
+        b".cache",
+    }
+)
+"""Folders that tools fill again, for workspaces without git, which has its own list."""
+CAN_BE_MADE_AGAIN = "can be made again"
+_REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})
+"""Folders of a `.git` that hold files as large as those of a workspace."""
+
+
+def large_folders(
+    files: Iterable[Facts], workspace: Path, git: Git
+) -> dict[bytes, tuple[int, str]]:
+    """The topmost folders to leave out: how many files they hold, and why."""
+    sizes = {
+        path: count
+        for path, (count, size) in _sums(files).items()
+        if count > IGNORED_FILES or size > IGNORED_BYTES
+    }
+    reasons = dict.fromkeys(_ignored(sizes, workspace, git), "ignored by git")
+    without_git = not os.path.lexists(workspace / os.fsdecode(REPOSITORY))
+    for path in sizes:
+        name = path.rsplit(b"/", 1)[-1]
+        if without_git and name in REGENERABLE:
+            reasons.setdefault(path, CAN_BE_MADE_AGAIN)
+        elif name in _REPOSITORY_STORES and path.endswith(b"/".join((REPOSITORY, name))):
+            reasons.setdefault(path, "large files of the repository")
+    return {
+        path: (sizes[path], reason)
+        for path, reason in reasons.items()
+        if not any(above in reasons for above in with_parents(path) if above != path)
+    }
+
+
+def _sums(files: Iterable[Facts]) -> dict[bytes, tuple[int, int]]:
+    """The number and bytes of the files at any depth of each folder."""
+    counts: dict[bytes, int] = {}
+    sizes: dict[bytes, int] = {}
+    for facts in files:
+        folder = facts.path.rpartition(b"/")[0]
+        counts[folder] = counts.get(folder, 0) + 1
+        sizes[folder] = sizes.get(folder, 0) + facts.size
+    for folder in list(counts):
+        for above in with_parents(folder):
+            counts.setdefault(above, 0)
+            sizes.setdefault(above, 0)
+    counts.pop(b"", None)
+    for folder in sorted(counts, key=lambda path: path.count(b"/"), reverse=True):
+        above, slash, _ = folder.rpartition(b"/")
+        if slash:
+            counts[above] += counts[folder]
+            sizes[above] += sizes[folder]
+    return {folder: (counts[folder], sizes[folder]) for folder in counts}
+
+
+def _ignored(folders: Iterable[bytes], workspace: Path, git: Git) -> set[bytes]:
+    # git refuses to be asked about what is in a repository.
+    asked = [path for path in folders if REPOSITORY not in path.split(b"/")]
+    if not asked or not has_git():
+        return set()
+    exclude = workspace / ".git" / "info" / "exclude"
+    more = ["-c", f"core.excludesFile={exclude}"] if exclude.is_file() else []
+    # A colon at the front would be magic.
+    data = b"".join(b"./" + path + b"\0" for path in asked)
+    arguments = [*more, "check-ignore", "--no-index", "-z", "--stdin"]
+    try:
+        printed = git.run(*arguments, data=data, work_tree=workspace, ok=1)
+    except CheckpointError:
+        # Then they count as not ignored, which costs time and space but loses nothing.
+        return set()
+    return {path.removeprefix(b"./") for path in printed.split(b"\0") if path}

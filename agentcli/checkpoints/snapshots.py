@@ -1,0 +1,433 @@
+"""Snapshots of a workspace, any of which can be brought back exactly.
+
+With the state of its repositories: references, index, stash and whatever objects these need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.checkpoints.compare import Comparison
+from agentcli.checkpoints.git_controls import Controls
+from agentcli.checkpoints.kept_files import KeptFiles, link_or_copy
+from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.paths import Role, git_path, is_lock, repository_of
+from agentcli.checkpoints.places import COMMON, Place, is_common, save_place
+from agentcli.checkpoints.report import Change, Report
+from agentcli.checkpoints.restore import Restorer
+from agentcli.checkpoints.store_git import CheckpointError
+from agentcli.checkpoints.take import Taker
+from agentcli.checkpoints.trees import (
+    LEFT_OUT,
+    OUTSIDE,
+    Difference,
+    Entry,
+    Trees,
+    with_parents,
+)
+from agentcli.files.names import GENERATED
+
+__all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
+
+_TREE = re.compile(r"[0-9a-f]{40}")
+_NAMED_FAILURES = 5
+_INCIDENTAL = (Role.OBJECT, Role.TRACE, Role.REFLOG)
+# What is ours or a repository's own is no change of the workspace.
+_SHOWN = (
+    ".",
+    ":(exclude,top)%left-out",
+    f":(exclude,top){os.fsdecode(OUTSIDE)}",
+    ":(exclude,glob,icase)**/%.git/**",
+    *(f":(exclude,glob)**/{name}/**" for name in sorted(GENERATED)),
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    tree: str
+    """The id of the snapshot, 40 hexadecimal digits."""
+    left_out: tuple[str, ...]
+    """What newly is not in it, in words: `data/big.bin (1.2 GB)`."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was changed, and the paths that were not, as commands may have made them."""
+
+    changes: list[Change]
+    held: list[str]
+
+
+class Checkpoints:
+    """Snapshots of one workspace, and of the repository that it lies in, in a store of their own, a
+    folder that only this writes.
+
+    Files and folders with their permission bits, symlinks and empty folders are in them, ignored
+    and untracked files too, and git folders, that of a worktree's repository too. Not in them:
+    special files, files over 50 MB other than git's objects, large folders that git ignores
+    (without git: those that tools fill again), owners, times, extended attributes. What a snapshot
+    left out, restoring it doesn't touch, nor does it remove objects of a repository.
+
+    Every method raises CheckpointError.
+    """
+
+    def __init__(self, workspace: Path, store: Path, home: Path | None = None) -> None:
+        """`home`: where stores have what they share."""
+        self._store = Path(os.path.realpath(store))
+        self._objects = ObjectStore(self._store)
+        self._files = KeptFiles(self._store, self._objects.lookup, home)
+        self._trees = Trees(self._objects)
+        self._taker = Taker(workspace, self._objects, self._files)
+        self._comparison = Comparison(self._trees, self._objects)
+
+    @property
+    def root(self) -> Path:
+        """The workspace, or the folder of the repository that it lies in."""
+        return self._taker.place.root
+
+    @property
+    def _place(self) -> Place:
+        return self._taker.place
+
+    def take(self, touched: Iterable[Path] = (), *, thorough: bool = False) -> Checkpoint:
+        """A snapshot of the workspace as it is. `touched` paths are in it wherever they are, from
+        now on; relative ones are relative to the workspace. `thorough`: objects of repositories
+        that were there before are looked at too, which only git should write to."""
+        with self._errors("take a checkpoint"):
+            self._refuse_what_is_no_project()
+            tree, left_out = self._taker.take(touched, thorough=thorough)
+        return Checkpoint(tree.hex(), left_out)
+
+    def left_out(self, tree: str) -> frozenset[Path]:
+        """What this snapshot doesn't have though it may exist, with all that is below."""
+        with self._errors("read a checkpoint"):
+            paths = self._trees.left_out(_oid(tree)).paths
+        return frozenset(Path(os.fsdecode(self._place.absolute(path))) for path in paths)
+
+    def changes(self, old: str, new: str) -> list[Change]:
+        """What differs, by path, and git's own state in words."""
+        with self._errors("compare checkpoints"):
+            return list(self._changes(_oid(old), _oid(new)))
+
+    def differ(self, old: str, new: str) -> bool:
+        """Whether there is anything that `changes` would tell."""
+        with self._errors("compare checkpoints"):
+            return any(True for _ in self._changes(_oid(old), _oid(new)))
+
+    def is_empty(self, tree: str) -> bool:
+        """Whether there was nothing in the workspace."""
+        with self._errors("read a checkpoint"):
+            return self._trees.folder(_oid(tree)).keys() <= {LEFT_OUT, OUTSIDE}
+
+    def paths(self, old: str, new: str, *, folder_modes: bool = True) -> set[str]:
+        """Every path that differs, for `restore`: folders too, without `folder_modes` only those
+        that came, went or were something else."""
+        with self._errors("compare checkpoints"):
+            return {
+                os.fsdecode(difference.path)
+                for difference in self._comparison.differences(_oid(old), _oid(new))
+                if folder_modes or not (_is_folder(difference.old) and _is_folder(difference.new))
+            }
+
+    def shown(self, path: str) -> str:
+        """One of `paths` for people: relative to the workspace."""
+        return self._place.shown(os.fsencode(path))
+
+    def is_incidental(self, path: str) -> bool:
+        """Of one of `paths`: whether git notes it by the way, as in its logs, so that to change it
+        is nobody's work."""
+        place = git_path(os.fsencode(path), lambda _: False)
+        return place is not None and place.role in _INCIDENTAL
+
+    @property
+    def has_few_objects(self) -> bool:
+        """Whether a `thorough` snapshot takes hardly longer than another."""
+        return self._taker.has_few_objects
+
+    def overwritten(self, old: str, new: str) -> set[str]:
+        """Objects that are no longer whole in `new`, and packs that are not what the last snapshot
+        took them for, found by reading them: a snapshot goes by size and end. For `restore`."""
+        with self._errors("read the repository"):
+            objects = self._comparison.damaged(_oid(old), _oid(new))
+            return set(map(os.fsdecode, (*self._taker.overwritten(), *objects)))
+
+    def diff(self, old: str, new: str) -> str:
+        """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
+        UTF-8 are surrogates in it. What tools generate is not in it."""
+        before, after = _oid(old), _oid(new)
+        with self._errors("compare checkpoints"):
+            for difference in self._trees.compare(before, after):
+                for entry in (difference.old, difference.new):
+                    if entry is not None and not (entry.is_folder or entry.is_kept):
+                        self._objects.adopt(entry.oid)
+            arguments = ("diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv")
+            printed = self._objects.git.run(*arguments, "--no-color", old, new, "--", *_SHOWN)
+        return printed.decode(errors="surrogateescape")
+
+    def restore(
+        self,
+        tree: str,
+        paths: Collection[str] | None = None,
+        *,
+        shared: Collection[str] = (),
+        at_rest: Collection[str] | None = None,
+    ) -> Restored:
+        """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
+        be there stays if something else is in it. Without `paths` all of it, but of a repository
+        that lies elsewhere, where others may be at work, only the `shared` paths. Of what git
+        runs or believes only what one of the snapshots `at_rest` has, if they are given. What is
+        there now is lost unless a checkpoint was taken; what `tree` left out is not touched.
+
+        A CheckpointError in the middle names what was not restored; calling it again goes on.
+        """
+        target = _oid(tree)
+        with self._errors("restore a checkpoint"):
+            self._refuse_what_is_no_project()
+            self.root.mkdir(parents=True, exist_ok=True)
+            wanted = None if paths is None else set(map(os.fsencode, paths))
+            now = self._taker.take(thorough=True)[0]
+            closed: set[bytes] = set()
+            while not closed >= self._taker.unreadable_folders:
+                closed |= self._taker.unreadable_folders
+                self._open_folders(target, closed, wanted)
+                now = self._taker.take(thorough=True)[0]
+            differences = self._to_restore(now, target, wanted, set(map(os.fsencode, shared)))
+            may, held = self._without_power(differences, at_rest)
+            return Restored(self._restore(now, target, may), held)
+
+    def write_out(
+        self, tree: str, folder: Path, *, at_rest: Collection[str] | None = None
+    ) -> list[str]:
+        """A copy of the workspace as in `tree` in `folder`, which is empty or made; `at_rest` as
+        for `restore`. Returns what people should know about the copy."""
+        target = _oid(tree)
+        with self._errors("copy a checkpoint"):
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise CheckpointError(f"{folder} is not empty")
+            differences = list(self._trees.compare(EMPTY_TREE, target))
+            notes = [
+                f"{path.decode(errors='replace')} is not in the copy"
+                for path in sorted(self._trees.left_out(target).paths)
+                if not is_common(path)
+            ]
+            elsewhere = {d.path for d in differences if self._leads_elsewhere(d)}
+            for path in sorted(elsewhere):
+                name = path.decode(errors="replace")
+                notes.append(f"{name} is not in the copy: its repository is elsewhere")
+            differences = [d for d in differences if d.path not in elsewhere]
+            wanted, held = self._without_power(filter(_is_for_copy, differences), at_rest)
+            notes += [f"{path} is not in the copy: commands may have made it" for path in held]
+            with Restorer(folder, self._objects, self._files, links=False) as restorer:
+                restorer.apply(wanted, self._comparison.order)
+            _raise_if_incomplete(wanted, restorer.failures)
+        return notes
+
+    def copy_to(self, store: Path, trees: Sequence[str]) -> None:
+        """Makes `store`, a new one, hold all that `trees` need; hard links where possible."""
+        roots = [_oid(tree) for tree in trees]
+        with self._errors("copy checkpoints"):
+            target = ObjectStore(store)
+            target.create()
+            objects, kept = self._trees.reachable(roots)
+            for oid in objects:
+                source = self._objects.loose(oid)
+                if source.exists():
+                    target.loose(oid).parent.mkdir(mode=0o700, exist_ok=True)
+                    link_or_copy(source, target.loose(oid))
+            # An index comes after its pack, which it promises.
+            for source in sorted(self._store.glob("objects/pack/pack-*"), reverse=True):
+                link_or_copy(source, store / source.relative_to(self._store))
+            self._files.copy_to(KeptFiles(store, target.lookup), kept)
+            save_place(store, replace(self._place, common=None))
+
+    def move_to(self, workspace: Path, root: Path) -> None:
+        """From now on the snapshots are those of another workspace, and of the repository `root`
+        that it lies in."""
+        with self._errors("move checkpoints"):
+            real = [Path(os.path.realpath(path)) for path in (workspace, root)]
+            save_place(self._store, Place(*real))
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _changes(self, old: bytes, new: bytes) -> Iterator[Change]:
+        if old == new:
+            return
+        then, now = self._trees.left_out(old), self._trees.left_out(new)
+        differences = []
+        for difference in self._comparison.differences(old, new):
+            # What only one of them looked at is not known to differ.
+            unseen = then if difference.old is None else now
+            one_sided = difference.old is None or difference.new is None
+            if not (one_sided and unseen.covers(difference.path)):
+                differences.append(difference)
+        yield from self._report(old, new).changes(differences)
+
+    def _report(self, old: bytes, new: bytes) -> Report:
+        return Report(self._place, self._objects, self._comparison, old, new)
+
+    def _to_restore(
+        self, now: bytes, target: bytes, paths: set[bytes] | None, shared: set[bytes]
+    ) -> list[Difference]:
+        left_out = self._trees.left_out(target)
+        wanted = _Wanted(shared if paths is None else paths)
+        found = self._comparison.differences(now, target)
+        for path in self._taker.overwritten():
+            entry = self._trees.find(target, path)
+            found += [Difference(path, None, entry)] if entry is not None and entry.is_kept else []
+        return [
+            difference
+            for difference in found
+            if not (difference.new is None and left_out.covers(difference.path))
+            and self._may_be_restored(difference, target)
+            and (difference in wanted or (paths is None and not is_common(difference.path)))
+        ]
+
+    def _restore(self, now: bytes, target: bytes, wanted: list[Difference]) -> list[Change]:
+        failures: dict[bytes, str] = {}
+        kept: set[bytes] = set()
+        steps = self._comparison.steps(now, target, wanted)
+        for top, above in ((self.root, b""), (self._place.common, COMMON + b"/")):
+            its = [d for d in steps if is_common(d.path) == bool(above) and d.path != COMMON]
+            if top is None or not its:
+                continue
+            top.mkdir(exist_ok=True)
+
+            def order(difference: Difference, above: bytes = above) -> int:
+                return self._comparison.order(difference._replace(path=above + difference.path))
+
+            with Restorer(top, self._objects, self._files, links=True) as restorer:
+                restorer.apply([d._replace(path=d.path[len(above) :]) for d in its], order)
+            failures |= {above + path: why for path, why in restorer.failures.items()}
+            kept |= {above + path for path in restorer.kept}
+        _raise_if_incomplete(steps, failures)
+        done = [d for d in wanted if d.path not in kept]
+        return list(self._report(now, target).changes(done))
+
+    def _may_be_restored(self, difference: Difference, target: bytes) -> bool:
+        """No lock comes back, and no object goes while its repository stays."""
+        repository = repository_of(difference.path)
+        if repository is None:
+            return True
+        if repository == COMMON and self._place.common is None:
+            return False
+        if difference.new is not None:
+            return difference.new.is_folder or not is_lock(difference.path)
+        place = git_path(difference.path, lambda _: False)
+        is_object = place is not None and place.role is Role.OBJECT
+        return not is_object or self._trees.find(target, repository) is None
+
+    def _without_power(
+        self, differences: Iterable[Difference], at_rest: Collection[str] | None
+    ) -> tuple[list[Difference], list[str]]:
+        """Those that may be restored, and for people what is held back."""
+        roots = None if at_rest is None else list(map(_oid, at_rest))
+        controls = Controls(self._trees, self._objects, roots)
+        may: list[Difference] = []
+        held: list[str] = []
+        for difference in differences:
+            path, _, new = difference
+            if new is None or controls.may_return(path, new):
+                may.append(difference)
+            else:
+                held.append(self._place.shown(path))
+        return may, held
+
+    def _leads_elsewhere(self, difference: Difference) -> bool:
+        """A `.git` that is a file names a repository, which a copy must not share."""
+        path, _, new = difference
+        if repository_of(path) != path or new is None or new.is_folder:
+            return False
+        pointer = b"" if new.is_link else self._objects.read(new.oid)
+        named = pointer.removeprefix(b"gitdir: ").strip()
+        place = os.path.normpath(path + b"/../" + named)
+        return named == pointer or named.startswith(b"/") or place.startswith(b"..")
+
+    def _open_folders(
+        self, target: bytes, closed: Collection[bytes], paths: set[bytes] | None
+    ) -> None:
+        """Gives folders that can't be read the modes that they have in `target`."""
+        found = [(path, self._trees.find(target, path)) for path in sorted(closed)]
+        differences = [
+            Difference(path, entry, entry)
+            for path, entry in found
+            if _is_folder(entry) and not is_common(path) and (paths is None or path in paths)
+        ]
+        with Restorer(self.root, self._objects, self._files, links=True) as restorer:
+            restorer.apply(differences)
+
+    def _refuse_what_is_no_project(self) -> None:
+        home = os.path.expanduser("~")  # noqa: PTH111 (Path's own fails where there is no home)
+        if self.root in (Path("/"), Path(os.path.realpath(home))):
+            raise CheckpointError(
+                f"{self.root} is no project, so that it has no checkpoints",
+                hint="start in the folder of one project to have checkpoints",
+            )
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = os.fsdecode(error.filename) if error.filename else str(self._store)
+            raise CheckpointError(f"can't {doing}: {error.strerror} ({where})") from error
+        finally:
+            self._objects.close()
+
+
+class _Wanted:
+    """The paths that somebody asks for, with the folders that have to be there for them to be, and
+    what is missing of the objects of a repository that is among them."""
+
+    def __init__(self, paths: Collection[bytes]) -> None:
+        self._paths = paths
+        self._above = {folder for path in paths for folder in with_parents(path)}
+        self._repositories = {repository_of(path) for path in paths} - {None}
+
+    def __contains__(self, difference: object) -> bool:
+        assert isinstance(difference, Difference)
+        path, old, new = difference
+        if path in self._paths or (_is_folder(new) and not _is_folder(old) and path in self._above):
+            return True
+        place = git_path(path, lambda _: False)
+        is_missing = place is not None and place.role is Role.OBJECT and new is not None
+        return is_missing and repository_of(path) in self._repositories
+
+
+def _oid(tree: str) -> bytes:
+    if not _TREE.fullmatch(tree):
+        raise CheckpointError(f"{tree!r} is no checkpoint")
+    return bytes.fromhex(tree)
+
+
+def _is_folder(entry: Entry | None) -> bool:
+    return entry is not None and entry.is_folder
+
+
+def _is_for_copy(difference: Difference) -> bool:
+    """Locks are not, nor is what a repository notes of worktrees, which are the original's."""
+    path = difference.path
+    repository = repository_of(path)
+    if repository is None:
+        return True
+    in_worktrees = (path + b"/").startswith(repository + b"/worktrees/")
+    return not (repository == COMMON or is_lock(path) or in_worktrees)
+
+
+def _raise_if_incomplete(wanted: Collection[Difference], failures: dict[bytes, str]) -> None:
+    if not failures:
+        return
+    done = sum(difference.path not in failures for difference in wanted)
+    named = [f"{p.decode(errors='replace')} ({why})" for p, why in sorted(failures.items())]
+    shown = ", ".join(named[:_NAMED_FAILURES])
+    more = len(named) - _NAMED_FAILURES
+    rest = f" and {more} more" if more > 0 else ""
+    raise CheckpointError(
+        f"{done} of {len(wanted)} paths are restored, not: {shown}{rest}",
+        hint="see what is in the way, then try again: what is restored stays so",
+    )

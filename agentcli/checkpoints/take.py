@@ -1,0 +1,370 @@
+"""Takes snapshots: scans the workspace and stores what changed since the last scan."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
+from pathlib import Path
+
+from agentcli.checkpoints.git_index import known_ids
+from agentcli.checkpoints.kept_files import KeptFiles
+from agentcli.checkpoints.known_state import Known, load
+from agentcli.checkpoints.object_files import ObjectFiles
+from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.paths import is_pack
+from agentcli.checkpoints.places import (
+    COMMON,
+    Place,
+    find_place,
+    inside,
+    is_common,
+    load_place,
+    save_place,
+)
+from agentcli.checkpoints.read_files import STORED, UNREADABLE, Reader
+from agentcli.checkpoints.scan import (
+    REPOSITORY,
+    Facts,
+    Scan,
+    TooManyFiles,
+    parse,
+    record_of,
+    scan,
+)
+from agentcli.checkpoints.size_limits import CAN_BE_MADE_AGAIN, REGENERABLE, large_folders
+from agentcli.checkpoints.store_git import CheckpointError, has_git
+from agentcli.checkpoints.trees import (
+    Entry,
+    FolderChange,
+    LeftOut,
+    Trees,
+    with_parents,
+)
+
+_CACHE = "scan"
+_ONE_BY_ONE = 100
+"""The objects of more files and folders than this go into a pack."""
+_GROWN_FILES = 500
+_GROWN_BYTES = 20_000_000
+"""New files since the sizes of folders were last summed up, before they are again: a folder may
+pass its limit by as much."""
+_SCANS = 3
+"""At most in a row, each without what the one before could not read."""
+
+
+class Taker:
+    """Keeps what it knows from one snapshot to the next. Raises CheckpointError and OSError."""
+
+    def __init__(self, workspace: Path, objects: ObjectStore, kept: KeptFiles) -> None:
+        workspace = Path(os.path.realpath(workspace))
+        self._objects = objects
+        self._kept = kept
+        self._trees = Trees(objects)
+        self._known: Known | None = None
+        self._grown_files = self._grown_bytes = 0
+        self._last: list[tuple[bytes, set[bytes]]] = []
+        self._settle(load_place(objects.folder, workspace) or find_place(workspace))
+
+    def take(
+        self, touched: Iterable[Path] = (), *, thorough: bool = False
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """The tree, and what it newly leaves out. `thorough`: also of objects of repositories that
+        another program than git may have changed."""
+        if self._known is None:
+            self._objects.create()
+            self._known = load(self._cache, self.place.root) or Known()
+        known = self._known
+        known.touched |= frozenset(filter(None, map(self.place.within, touched)))
+        try:
+            self._known = self._updated(known, thorough)
+        except TooManyFiles:
+            if known.tree is not None or self.place.root == self.place.workspace:
+                raise
+            self._settle(self.place.alone())
+            self._known = None
+            return self.take(touched, thorough=thorough)
+        except CheckpointError:
+            if known.tree is None:
+                raise
+            # Something of the snapshot to build on is gone: one from scratch needs nothing.
+            scratch = Known(touched=known.touched, reported=known.reported)
+            self._known = self._updated(scratch, thorough)
+        assert self._known.tree is not None
+        return self._known.tree, self._newly_left_out(self._known)
+
+    @property
+    def has_few_objects(self) -> bool:
+        return self._object_files.are_few
+
+    @property
+    def unreadable_folders(self) -> set[bytes]:
+        """Those that the last snapshot leaves out."""
+        folders = self._known.folders if self._known is not None else {}
+        return {path for path, why in folders.items() if why == UNREADABLE}
+
+    def overwritten(self) -> set[bytes]:
+        """Packs that are no longer what the last snapshot took them for, by their checksums."""
+        if self._known is None:
+            return set()
+        with Reader(self.place, self._objects, self._kept) as reader:
+            found = {path for path in self._known.suspects if reader.is_damaged(path)}
+        self._known.suspects = frozenset(found)
+        return found
+
+    def _settle(self, place: Place) -> None:
+        self.place = place
+        self._object_files = ObjectFiles(place)
+        # Its folder is that of a session, whose record no restore may touch.
+        ours = (self._objects.folder.parent, self._objects.folder)
+        self._ours = set(filter(None, (inside(place.root, folder) for folder in ours)))
+
+    # --- one snapshot ---------------------------------------------------------------------------
+
+    def _updated(self, known: Known, thorough: bool) -> Known:
+        found, folders = self._scan(known)
+        raw = _older(found.raw, known.raw)
+        fresh_files, gone_files = self._changed(raw, known.raw)
+        repositories = self._repositories(known, fresh_files)
+        listed = (self._object_files.records(place, thorough=thorough) for place in repositories)
+        objects = _older(b"\0".join(chain.from_iterable(listed)), known.objects)
+        fresh_objects, gone_objects = self._changed(objects, known.objects)
+        kept = frozenset(_kept(known.touched, folders))
+        extra = self._extra(kept)
+        gone = gone_files | gone_objects | (known.extra - extra)
+        uncertain = known.uncertain - gone
+        fresh_files |= (extra - known.extra) | uncertain
+        same = not (fresh_files or fresh_objects or gone) and folders == known.folders
+        if same and kept == known.kept and known.tree is not None:
+            return known
+        # Objects first, as packs tell which files need not be read.
+        fresh = [*_sorted(fresh_objects), *_sorted(fresh_files)]
+        if self._has_grown(fresh) and (large := self._large(self._records(raw), folders)):
+            return self._updated(replace(known, folders=folders | large), thorough)
+        after = replace(
+            known,
+            raw=raw,
+            objects=objects,
+            extra=extra,
+            kept=kept,
+            folders=folders,
+            files={path: why for path, why in known.files.items() if self._exists(path)},
+            repositories=frozenset(repositories),
+        )
+        self._store(after, fresh, [parse(record) for record in gone], found.started_ns)
+        self._last = [entry for entry in self._last if entry[0] is raw or entry[0] is objects]
+        if known.tree is None:
+            save_place(self._objects.folder, self.place)
+        after.save(self._cache, self.place.root)
+        return after
+
+    def _changed(self, now: bytes, before: bytes) -> tuple[set[bytes], set[bytes]]:
+        """The records that came, and those that went."""
+        if now is before:
+            return set(), set()
+        records, known = self._records(now), self._records(before)
+        return records - known, known - records
+
+    def _records(self, raw: bytes) -> set[bytes]:
+        known = next((records for last, records in self._last if last is raw), None)
+        if known is None:
+            known = Scan(0, raw).records()
+            self._last.append((raw, known))
+        return known
+
+    def _repositories(self, known: Known, fresh: Collection[bytes]) -> list[bytes]:
+        """The git folders whose objects the scan leaves to us."""
+        new = {parse(record).path for record in fresh if _is_git_folder(record)}
+        outside = {COMMON} if self.place.common else set()
+        return sorted(filter(self._is_folder, known.repositories | new | outside))
+
+    def _store(self, after: Known, fresh: list[Facts], gone: list[Facts], seen_ns: int) -> None:
+        """Brings `after.tree` up to date with the records that came and went."""
+        entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
+        before = after.tree
+        with Reader(self.place, self._objects, self._kept) as reader:
+            packs = {f.path: reader.entry(f, after) for f in fresh if is_pack(f.path)}
+            entries |= packs
+            ids: dict[bytes, Entry] = {}
+            if before is None:
+                regular = {facts.path: facts for facts in fresh if facts.kind in STORED}
+                ids = self._available(known_ids(self.place.root, regular))
+            many = len(fresh) > _ONE_BY_ONE
+            with self._objects.bulk() if many else contextlib.nullcontext():
+                for facts in fresh:
+                    if facts.path not in packs:
+                        entries[facts.path] = ids.get(facts.path) or reader.entry(facts, after)
+                left_out = self._left_out(after)
+                after.tree = self._trees.apply(before or EMPTY_TREE, _nested(entries), left_out)
+        after.suspects = (after.suspects - packs.keys()) | self._touched(packs, before)
+        after.uncertain = frozenset(
+            facts.record for facts in fresh if facts.kind in STORED and facts.is_uncertain(seen_ns)
+        )
+
+    def _touched(
+        self, packs: Mapping[bytes, Entry | FolderChange | None], before: bytes | None
+    ) -> set[bytes]:
+        """Packs that look as they did when they were kept, but were touched since: by git, which
+        does that to keep them from being removed, or by something that wrote to them."""
+        return {
+            path
+            for path, entry in packs.items()
+            if isinstance(entry, Entry)
+            and before is not None
+            and (known := self._trees.find(before, path)) is not None
+            and known.oid == entry.oid
+        }
+
+    # --- what is in it --------------------------------------------------------------------------
+
+    def _scan(self, known: Known) -> tuple[Scan, dict[bytes, str]]:
+        """And the folders that are left out, the unreadable ones among them."""
+        folders = {path: why for path, why in known.folders.items() if self._still(path, why)}
+        for _ in range(_SCANS):
+            try:
+                found = self._scan_all(folders.keys() | self._ours)
+            except TooManyFiles:
+                if known.tree is not None:
+                    raise
+                # Perhaps nearly all of them are in folders that are left out anyway.
+                folders |= dict.fromkeys(self._regenerable(), CAN_BE_MADE_AGAIN)
+                found = self._scan_all(folders.keys() | self._ours)
+            if folders.keys() >= set(found.unreadable):
+                break
+            folders |= dict.fromkeys(found.unreadable, UNREADABLE)
+        return found, folders
+
+    def _scan_all(self, pruned: Collection[bytes]) -> Scan:
+        found = scan(self.place.root, pruned)
+        if self.place.common is None:
+            return found
+        more = scan(self.place.common, {*pruned, COMMON + b"/objects"}, COMMON)
+        unreadable = found.unreadable + more.unreadable
+        return Scan(found.started_ns, found.raw + more.raw, unreadable)
+
+    def _regenerable(self) -> Iterator[bytes]:
+        top = os.fsencode(self.place.root)
+        for folder, names, _ in os.walk(top):
+            for name in REGENERABLE.intersection(names):
+                yield (folder + b"/" + name).removeprefix(top + b"/")
+            names[:] = [n for n in names if n not in REGENERABLE and n != REPOSITORY]
+
+    def _extra(self, kept: Collection[bytes]) -> frozenset[bytes]:
+        """Records of `kept` paths, which a scan doesn't see."""
+        records: set[bytes] = set()
+        for path in kept:
+            with contextlib.suppress(OSError):
+                records.add(record_of(path, os.lstat(self.place.absolute(path))))
+        return frozenset(records)
+
+    def _large(self, records: Iterable[bytes], folders: Collection[bytes]) -> dict[bytes, str]:
+        self._grown_files = self._grown_bytes = 0
+        found_facts = (parse(record) for record in records)
+        files = (f for f in found_facts if f.kind == b"f" and not is_common(f.path))
+        found = large_folders(files, self.place.root, self._objects.git)
+        return {
+            path: f"{count:,} files, {reason}"
+            for path, (count, reason) in found.items()
+            if path not in folders
+        }
+
+    def _has_grown(self, fresh: Iterable[Facts]) -> bool:
+        sizes = [facts.size for facts in fresh if facts.kind == b"f"]
+        self._grown_files += len(sizes)
+        self._grown_bytes += sum(sizes)
+        return self._grown_files > _GROWN_FILES or self._grown_bytes > _GROWN_BYTES
+
+    def _available(self, ids: dict[bytes, Entry]) -> dict[bytes, Entry]:
+        """Those of `ids` whose objects are in packs that are kept."""
+        if not ids or not has_git():
+            return {}
+        asked = b"".join(entry.oid.hex().encode() + b"\n" for entry in ids.values())
+        check = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
+        answers = self._objects.git.run(*check, data=asked, sees_more=True).splitlines()
+        there = {bytes.fromhex(line[:40].decode()) for line in answers if line.endswith(b" blob")}
+        return {path: entry for path, entry in ids.items() if entry.oid in there}
+
+    def _left_out(self, known: Known) -> LeftOut:
+        return LeftOut(
+            frozenset(known.folders.keys() | known.files.keys() | self._ours), known.kept
+        )
+
+    def _newly_left_out(self, known: Known) -> tuple[str, ...]:
+        reasons = {**known.folders, **known.files}
+        new = sorted(reasons.keys() - known.reported)
+        if new:
+            known.reported |= frozenset(new)
+            known.save(self._cache, self.place.root)
+        return tuple(f"{self.place.shown(path)} ({reasons[path]})" for path in new)
+
+    # --- paths ----------------------------------------------------------------------------------
+
+    def _still(self, path: bytes, why: str) -> bool:
+        if not self._is_folder(path):
+            return False
+        return why != UNREADABLE or not os.access(self.place.absolute(path), os.R_OK | os.X_OK)
+
+    def _is_folder(self, path: bytes) -> bool:
+        try:
+            return stat.S_ISDIR(os.lstat(self.place.absolute(path)).st_mode)
+        except OSError:
+            return False
+
+    def _exists(self, path: bytes) -> bool:
+        return os.path.lexists(self.place.absolute(path))
+
+    @property
+    def _cache(self) -> Path:
+        return self._objects.folder / _CACHE
+
+
+def _kept(touched: Iterable[bytes], folders: Collection[bytes]) -> Iterator[bytes]:
+    """Touched paths in folders that are left out, and the folders that lead there."""
+    for path in touched:
+        parents = list(with_parents(path))
+        for at, parent in enumerate(parents[:-1]):
+            if parent in folders:
+                yield from parents[at:]
+                break
+
+
+def _nested(entries: dict[bytes, Entry | FolderChange | None]) -> FolderChange:
+    """By folder. What is below a path that goes away or is no folder goes with it."""
+    root = FolderChange()
+    nodes: dict[bytes, FolderChange | None] = {b"": root}
+    for path in sorted(entries, key=lambda path: (path.count(b"/"), path)):
+        entry = entries[path]
+        above = _node(nodes, path.rpartition(b"/")[0])
+        if above is None:
+            continue
+        above.entries[path.rpartition(b"/")[2]] = entry
+        nodes[path] = entry if isinstance(entry, FolderChange) else None
+    return root
+
+
+def _node(nodes: dict[bytes, FolderChange | None], folder: bytes) -> FolderChange | None:
+    if folder not in nodes:
+        above, _, name = folder.rpartition(b"/")
+        parent = _node(nodes, above)
+        nodes[folder] = None
+        if parent is not None:
+            nodes[folder] = parent.entries[name] = FolderChange()
+    return nodes[folder]
+
+
+def _older(now: bytes, before: bytes) -> bytes:
+    """One of two that are equal, always the same: what is known of it is found by its identity."""
+    return before if now == before else now
+
+
+def _sorted(records: Iterable[bytes]) -> list[Facts]:
+    """By path, so that what is in one folder is read one after the other."""
+    return sorted(map(parse, records), key=attrgetter("path"))
+
+
+def _is_git_folder(record: bytes) -> bool:
+    return record.startswith(b"d ") and record.endswith(b"/" + REPOSITORY)

@@ -1,0 +1,140 @@
+"""What the file tools may touch: the session's borders, and what no tool reads on any system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+from agentcli.errors import ToolError
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.names import display_path
+
+_OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
+"""Devices, and the memory, environment and view of processes, by lexical or resolved path."""
+_NEVER_SEARCHED = (Path("/dev"), Path("/proc"))
+_LARGEST_SCAN = 10_000
+"""Files among the hidden ones that are compared with one that has several names."""
+_CLOCK_SLACK_NS = 1_000_000_000
+"""File systems stamp changes with a clock that may be this far behind ours."""
+
+
+class Guard:
+    """Judges resolved paths; without borders, only what belongs to the system is off limits."""
+
+    def __init__(self, scope: AccessScope | None) -> None:
+        self._borders = scope
+        self._permitted: frozenset[Path] = frozenset()
+        self._hidden_files: frozenset[tuple[int, int]] = frozenset()
+        self._scanned_ns = 0
+        self._scanning = Lock()
+
+    @contextlib.contextmanager
+    def permitting(self, target: Path) -> Iterator[None]:
+        """Let this one resolved path be read and written although the borders say no."""
+        before, self._permitted = self._permitted, self._permitted | {target}
+        try:
+            yield
+        finally:
+            self._permitted = before
+
+    def may_read(self, target: Path) -> bool:
+        if _OF_THE_SYSTEM.fullmatch(str(target)):
+            return False
+        scope = self._borders
+        return scope is None or target in self._permitted or scope.may_read(target)
+
+    def hidden_below(self, top: Path) -> frozenset[str]:
+        """The hidden paths within the resolved folder `top`: a walk that enters none of them sees
+        nothing hidden, and asks once instead of for each file."""
+        hidden = (*_NEVER_SEARCHED, *(self._borders.hidden if self._borders else ()))
+        return frozenset(str(path) for path in hidden if path.is_relative_to(top))
+
+    def judge_reading(self, target: Path) -> None:
+        """Raises ToolError where the resolved `target` is hidden or the system's."""
+        self.judge_name(target)
+        if not self.may_read(target):
+            if self._borders is not None and self._borders.is_elsewhere(target):
+                raise ToolError(
+                    f"{display_path(target)} may not be read: only the workspace and what is "
+                    "installed may be, as the setting sandbox.read says.",
+                    error_id="hidden_path",
+                )
+            raise ToolError(
+                f"{display_path(target)} may not be read: keys and passwords are kept there, or "
+                "agent's own files. Go on without it, or ask the person for what you need of it.",
+                error_id="hidden_path",
+            )
+
+    def judge_name(self, path: Path) -> None:
+        """Raises ToolError for a path that names a device or a process, whatever it leads to."""
+        if _OF_THE_SYSTEM.fullmatch(os.path.normpath(path)):
+            raise ToolError(
+                f"{display_path(path)} is a device or belongs to a process, which is nothing for "
+                "the file tools. A command may look at it, where it is allowed to.",
+                error_id="not_a_file",
+            )
+
+    def judge_writing(self, target: Path) -> None:
+        """Raises ToolError where `target` is outside what may be written."""
+        self.judge_name(target)
+        scope = self._borders
+        if scope is None or scope.may_write(target):
+            return
+        if target in self._permitted and not any(map(target.is_relative_to, scope.own)):
+            return
+        if scope.is_protected(target):
+            raise ToolError(
+                f"{display_path(target)} may not be written: git, or agent itself, takes from "
+                "there what to run. Tell the person what to change in it.",
+                error_id="outside_workspace",
+            )
+        folders = ", ".join(map(display_path, scope.writable))
+        raise ToolError(
+            f"{display_path(target)} is outside the folders that may be written: {folders}.",
+            error_id="outside_workspace",
+        )
+
+    def judge_inode(self, info: os.stat_result, shown: str) -> None:
+        """Raises ToolError for another name of a hidden file: a hard link to it."""
+        if self.is_hidden(info):
+            raise ToolError(
+                f"{shown} is a hard link to a file that may not be read.", error_id="hidden_path"
+            )
+
+    def is_hidden(self, info: os.stat_result) -> bool:
+        """Whether this is a hidden file, by whatever name it was reached."""
+        if info.st_nlink < 2 or self._borders is None or not self._borders.hidden:
+            return False
+        # Tools that only read run side by side.
+        with self._scanning:
+            # A link made since the last look has changed the file's ctime.
+            if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
+                self._scanned_ns = time.time_ns()
+                self._hidden_files = frozenset(_linked_files(self._borders.hidden))
+        return (info.st_dev, info.st_ino) in self._hidden_files
+
+
+def _linked_files(hidden: tuple[Path, ...]) -> Iterator[tuple[int, int]]:
+    """Device and inode of the hidden files that have several names, so many of them as are looked
+    at: those that lie deepest last, else one place with many would leave no look at the others."""
+    left = _LARGEST_SCAN
+    waiting = deque(hidden)
+    while waiting and left > 0:
+        path = waiting.popleft()
+        # What is not there, or not ours to see, is nothing that we could have read.
+        with contextlib.suppress(OSError):
+            info = path.lstat()
+            left -= 1
+            if stat.S_ISDIR(info.st_mode):
+                with os.scandir(path) as entries:
+                    waiting += [Path(entry.path) for entry in islice(entries, left)]
+            elif stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+                yield info.st_dev, info.st_ino

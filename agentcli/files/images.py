@@ -1,0 +1,230 @@
+"""Images as models take them: what they are by their bytes, and whether they are sound.
+
+A provider refuses a whole request for one bad image, and an image once in a session is in each of
+its later requests; so nothing is let in that any provider would refuse. The limits are those of the
+strictest: 5 MB as base64, still pictures only, and 2,000 pixels a side, as is asked where there are
+many images in a request.
+
+Formats: https://www.w3.org/TR/png-3/, https://www.w3.org/Graphics/JPEG/itu-t81.pdf,
+https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/rfc9649
+"""
+
+from __future__ import annotations
+
+import base64
+import stat
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.files.names import size_text
+
+MAX_BYTES = 3_750_000
+"""5 MB as base64."""
+MAX_TOGETHER = 16_000_000
+"""Of all images of one message, in bytes as base64: half of what the smallest request holds."""
+MAX_SIDE = 2_000
+"""In pixels."""
+
+_GIF_FRAME, _GIF_EXTENSION, _GIF_END = 0x2C, 0x21, 0x3B
+_JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WEBP_ANIMATED = 0x02
+
+Size = tuple[int, int]
+
+
+class ImageFault(ValueError):
+    """Why an image can't go to a model; reads on after the image's name ("is cut off: …")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A sound image: `kind` is png, jpeg, gif or webp, `width` and `height` are in pixels."""
+
+    kind: str
+    width: int
+    height: int
+
+
+def kind_of(data: bytes) -> str | None:
+    """png, jpeg, gif or webp by how `data` begins; None for anything else."""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+
+
+def inspected(data: bytes) -> Image:
+    """What image `data` is. Raises ImageFault for one that a provider would refuse."""
+    kind = kind_of(data)
+    if kind is None:
+        raise ImageFault(f"is not an image that models take (PNG, JPEG, GIF, WebP): {_seen(data)}")
+    _check_bytes(len(data))
+    try:
+        width, height = _SIZE_OF[kind](data)
+    except (struct.error, IndexError) as error:
+        raise ImageFault(_cut_off(kind)) from error
+    if not (width and height):
+        raise ImageFault(f"is damaged: a {kind} image of {width}x{height} pixels")
+    if max(width, height) > MAX_SIDE:
+        raise ImageFault(
+            f"has {width}x{height} pixels, more than the {MAX_SIDE} a side that models take: "
+            "make it smaller first"
+        )
+    return Image(kind, width, height)
+
+
+def data_url(data: bytes) -> str:
+    """A sound image as a data URL. Raises ImageFault for one that a provider would refuse."""
+    return f"data:image/{inspected(data).kind};base64,{base64.b64encode(data).decode()}"
+
+
+def file_url(path: Path) -> str:
+    """`data_url` of a file. Raises OSError too."""
+    info = path.stat()
+    if not stat.S_ISREG(info.st_mode):
+        raise ImageFault("is not a file")
+    _check_bytes(info.st_size)
+    return data_url(path.read_bytes())
+
+
+def _check_bytes(size: int) -> None:
+    if size > MAX_BYTES:
+        raise ImageFault(
+            f"has {size_text(size)}, more than the {size_text(MAX_BYTES)} that models take: "
+            "make it smaller first"
+        )
+
+
+def _seen(data: bytes) -> str:
+    if not data:
+        return "it is empty"
+    start = data[:512].lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "it holds a web page"
+    return "its bytes are those of something else"
+
+
+def _cut_off(kind: str) -> str:
+    return f"is cut off: a {kind} image without its end"
+
+
+def _png(data: bytes) -> Size:
+    size = None
+    has_pixels = False
+    for name, start, length in _png_chunks(data):
+        if size is None:
+            if name != b"IHDR" or length != 13:
+                raise ImageFault("is damaged: a png image without its header")
+            size = struct.unpack_from(">II", data, start)
+        has_pixels = has_pixels or name == b"IDAT"
+        if name == b"IEND":
+            if not has_pixels:
+                raise ImageFault("is damaged: a png image without pixels")
+            return size
+    raise ImageFault(_cut_off("png"))
+
+
+def _png_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Name, place and length of each chunk; those that every decoder reads have a right sum."""
+    at = 8
+    view = memoryview(data)
+    while at < len(data):
+        length, name = struct.unpack_from(">I4s", data, at)
+        (checksum,) = struct.unpack_from(">I", data, at + 8 + length)
+        if name[:1].isupper() and zlib.crc32(view[at + 4 : at + 8 + length]) != checksum:
+            raise ImageFault("is damaged: a png image with a wrong checksum")
+        yield name, at + 8, length
+        at += 12 + length
+
+
+def _jpeg(data: bytes) -> Size:
+    size = None
+    at = 2
+    while True:
+        if data[at] != 0xFF:
+            raise ImageFault("is damaged: a jpeg image with a broken segment")
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker in _JPEG_FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            size = width, height
+        if marker == _JPEG_SCAN:
+            break
+        if marker == _JPEG_END or length < 2:
+            raise ImageFault("is damaged: a jpeg image without pixels")
+        at += 2 + length
+    if size is None:
+        raise ImageFault("is damaged: a jpeg image without its size")
+    if data.find(bytes([0xFF, _JPEG_END]), at + 2 + length) < 0:
+        raise ImageFault(_cut_off("jpeg"))
+    return size
+
+
+def _gif(data: bytes) -> Size:
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    at = 13 + _gif_colours(flags)
+    frames = 0
+    while data[at] != _GIF_END:
+        if data[at] == _GIF_FRAME:
+            frames += 1
+            at += 11 + _gif_colours(data[at + 9])
+        elif data[at] == _GIF_EXTENSION:
+            at += 2
+        else:
+            raise ImageFault("is damaged: a gif image with a broken block")
+        while data[at]:
+            at += 1 + data[at]
+        at += 1
+    if frames > 1:
+        raise ImageFault(_moving("gif"))
+    if not frames:
+        raise ImageFault("is damaged: a gif image without pixels")
+    return width, height
+
+
+def _gif_colours(flags: int) -> int:
+    """Bytes of the colour table that `flags` announce."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _webp(data: bytes) -> Size:
+    (length,) = struct.unpack_from("<I", data, 4)
+    if length + 8 > len(data):
+        raise ImageFault(_cut_off("webp"))
+    name = data[12:16]
+    if name == b"VP8X":
+        if data[20] & _WEBP_ANIMATED:
+            raise ImageFault(_moving("webp"))
+        width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
+        return width, height
+    if name == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if name == b"VP8L" and data[20] == 0x2F:
+        (bits,) = struct.unpack_from("<I", data, 21)
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    raise ImageFault("is damaged: a webp image without its header")
+
+
+def _moving(kind: str) -> str:
+    return f"is an animated {kind} image, and models take still ones: save one frame of it first"
+
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+)
+_SIZE_OF: dict[str, Callable[[bytes], Size]] = {
+    "png": _png,
+    "jpeg": _jpeg,
+    "gif": _gif,
+    "webp": _webp,
+}

@@ -1,0 +1,229 @@
+"""What this session knows of files, and the way to them for tools."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import defaultdict, deque
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from agentcli.errors import ToolError
+from agentcli.events import Event
+from agentcli.events.observations import (
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+)
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.guard import Guard
+from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
+from agentcli.files.opening import Entry, list_folder
+from agentcli.files.text import (
+    MAX_FILE_BYTES,
+    TextFile,
+    decode,
+    digest,
+    encode,
+    opened,
+    os_errors_told,
+    read_bytes,
+    read_text,
+    text_file,
+    write_text,
+)
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "Edit",
+    "Entry",
+    "FileTracker",
+    "TextFile",
+    "decode",
+    "digest",
+    "display_path",
+    "os_errors_told",
+    "parse_path",
+    "read_bytes",
+    "read_text",
+    "size_text",
+    "text_file",
+    "undo_text",
+    "write_text",
+]
+
+MAX_UNDO_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """How to take an edit back. `text` is None when it was too long to keep."""
+
+    text: str | None
+    digest_before: str
+    digest_after: str
+
+
+class FileTracker:
+    """What this session knows of files: each one's digest as last seen or left, and its edits.
+
+    `scope` say what may be read and written (None: all but devices and the like), and where the
+    folders of the commands' view really are, such as their own /tmp. They hold for the session;
+    the rest is rebuilt by `observe`.
+    """
+
+    def __init__(
+        self, workspace: Path, scope: AccessScope | None = None, outputs: Path | None = None
+    ) -> None:
+        """`outputs`: the folder that the model knows by a name of its own."""
+        self.workspace = workspace
+        self._outputs = outputs
+        self._guard = Guard(scope)
+        self._borders = scope
+        self._digests: dict[str, str] = {}
+        self._edits: defaultdict[str, deque[Edit]] = defaultdict(
+            lambda: deque(maxlen=MAX_UNDO_STEPS)
+        )
+
+    def locate(self, text: str) -> Path:
+        """The file that the model means by `text`, absolute, symlinks not yet followed."""
+        if self._outputs is not None and (rest := in_outputs(text)) is not None:
+            return self._outputs / parse_path(rest or ".")
+        path = self.workspace / parse_path(text)
+        return self._borders.real_path(path) if self._borders else path
+
+    def show(self, path: Path) -> str:
+        """How the model knows `path`; `locate` takes it back."""
+        if self._outputs is not None and path.parent == self._outputs:
+            return output_name(path)
+        seen = self._borders.seen_path(path) if self._borders else path
+        return display_path(seen, self.workspace)
+
+    def permit(self, path: Path) -> AbstractContextManager[None]:
+        """`with files.permit(path):` lets the call within it read and write this one resolved
+        path, which a person has approved, outside the borders too; agent's own files never."""
+        return self._guard.permitting(path)
+
+    def hidden_below(self, top: Path) -> frozenset[str]:
+        """What must not be listed in the resolved folder `top` and below, as resolved paths."""
+        return self._guard.hidden_below(top)
+
+    def require_readable(self, path: Path) -> Path:
+        """What `path` leads to, there or not, as a resolved path. Raises ToolError where it names
+        or leads to what may not be read."""
+        self._guard.judge_name(path)
+        with os_errors_told(self.show(path)):
+            target = Path(os.path.realpath(path))
+            self._guard.judge_reading(target)
+        return target
+
+    def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
+        """`opened` where this session may read."""
+        return opened(path, self._guard)
+
+    def is_hidden(self, info: os.stat_result) -> bool:
+        """Whether a file that was reached through no link is hidden all the same: this may be
+        another name of it."""
+        return self._guard.is_hidden(info)
+
+    def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+        """`read_bytes` where this session may read."""
+        return read_bytes(path, limit, self._guard)[0]
+
+    def read_text(self, path: Path) -> TextFile:
+        """`read_text` where this session may read."""
+        return read_text(path, self._guard)
+
+    def current_text(self, name: str) -> str | None:
+        """What the file that the model means by `name` holds; None when it can't be told."""
+        try:
+            return self.read_text(self.locate(name)).text
+        except (ToolError, OSError):
+            return None
+
+    def list_folder(self, path: Path) -> list[Entry]:
+        """The entries of a folder that may be read, by name. Raises ToolError."""
+        with os_errors_told(self.show(path)):
+            self._guard.judge_name(path)
+            place, entries = list_folder(path, self._guard.judge_reading)
+        return [entry for entry in entries if self._guard.may_read(place / entry.name)]
+
+    def write(self, path: Path, text: str, like: TextFile | None) -> str:
+        """`write_text` where this session may write."""
+        return write_text(path, text, like, self._guard)
+
+    def seen(self, path: Path, digest: str) -> None:
+        self._digests[_key(path)] = digest
+
+    def check(self, path: Path, current: str | None = None, *, must_be_known: bool = True) -> None:
+        """ToolError unless the existing file is as this session knows it, if it knows it at all;
+        `current` is its digest if the caller has just read it."""
+        known = self._digests.get(_key(path))
+        if known is None and not must_be_known:
+            return
+        if known is None:
+            raise ToolError(
+                f"{self.show(path)} was not read in this session yet: read it first.",
+                error_id="file_not_read",
+            )
+        if known != (current or digest(self.read_bytes(path))):
+            raise ToolError(
+                f"{self.show(path)} was changed on disk since you last read or wrote it, by a "
+                "command or by someone else. Nothing was written: read it again first.",
+                error_id="file_changed",
+            )
+
+    def edited(self, path: Path, before: str | None, digest_after: str) -> None:
+        """An edit was made of a file whose text, endings included, was `before`."""
+        key = _key(path)
+        self._edits[key].append(Edit(before, self._digests.get(key, ""), digest_after))
+        self._digests[key] = digest_after
+
+    def last_edit(self, path: Path) -> Edit | None:
+        edits = self._edits.get(_key(path))
+        return edits[-1] if edits else None
+
+    def undone(self, path: Path, digest: str) -> None:
+        """The last edit was taken back, which left the file with `digest`."""
+        key = _key(path)
+        # Meanwhile a folder of the path may have become a link to elsewhere.
+        if edits := self._edits.get(key):
+            edits.pop()
+        self._digests[key] = digest
+
+    def observe(self, event: Event) -> None:
+        """Learn from a recorded event what the tool that caused it told the ledger itself."""
+        if not isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
+            return
+        if not event.digest:
+            return
+        path = self.locate(event.path)
+        if not isinstance(event, FileEditObservation):
+            self.seen(path, event.digest)
+            return
+        last = self.last_edit(path)
+        if event.old_content is None and last and last.digest_before == event.digest:
+            self.undone(path, event.digest)
+        else:
+            self.edited(path, event.old_content, event.digest)
+
+
+def undo_text(path: Path, edit: Edit, now: TextFile) -> tuple[str, TextFile]:
+    """The text before `edit` and the form that gives the same bytes again: the edit may have taken
+    away the only character that told the encoding."""
+    assert edit.text is not None, "callers have refused edits that were too long to keep"
+    forms = [now, TextFile(""), TextFile("", "latin-1")]
+    for form in forms:
+        like = replace(form, newline=None)
+        with contextlib.suppress(ToolError):
+            if digest(encode(edit.text, like, display_path(path))) == edit.digest_before:
+                return edit.text, like
+    return edit.text, replace(now, newline=None)
+
+
+def _key(path: Path) -> str:
+    # Even this may fail: when a symlink goes away while it is followed.
+    with os_errors_told(display_path(path)):
+        return os.path.realpath(path)

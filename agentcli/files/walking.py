@@ -1,0 +1,312 @@
+"""The files of a folder tree, lazily, without what .gitignore and .ignore files leave out."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from agentcli.errors import ToolError
+from agentcli.files.opening import open_to_list, open_within
+from agentcli.files.tracking import FileTracker, display_path
+
+NEVER_SEARCHED = ".git"
+_IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")
+_MAX_IGNORE_BYTES = 100_000
+_LONGEST_IGNORE_LINE = 4_096
+_LONGEST_PATTERN = 1_000
+_LONGEST_PATH = 4_096
+"""As on Linux; what lies deeper can't be named."""
+_BLANKS_AT_END = re.compile(r"(?<![\\ ]) +$|(?<=\\ ) +$")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`path` is relative to the folder that is walked, with `/` between its parts; a symlink is
+    neither a folder nor a file."""
+
+    path: str
+    is_folder: bool
+    is_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """`path` is relative to the folder that is walked, and ends with `/` but for that one itself;
+    `entries` are all that it holds, by name."""
+
+    path: str
+    entries: list[os.DirEntry[str]]
+    _place: str
+    _rules: tuple[_Rules, ...]
+    _hidden: Collection[str]
+
+    def leaves_out(self, name: str, is_folder: bool) -> bool:
+        """Whether an entry is ignored or hidden."""
+        path = self._place + name
+        return (
+            name == NEVER_SEARCHED
+            or path in self._hidden
+            or _is_ignored(path, is_folder, self._rules)
+        )
+
+
+def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[Found]:
+    """Files and folders below `top`, as `folders` has them, a folder's own entries by name before
+    those of its folders."""
+    for folder in folders(top, hidden):
+        for entry in folder.entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not folder.leaves_out(entry.name, is_folder):
+                is_file = entry.is_file(follow_symlinks=False)
+                yield Found(folder.path + entry.name, is_folder, is_file)
+
+
+def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
+    """The resolved folder `top` and those below it.
+
+    Ignored folders are not entered, symlinks not followed, also where one takes the place of a
+    folder meanwhile; `.git` is left out, names with a dot in front are not, and nothing is entered
+    that is among the resolved paths `hidden`. A `top` that is itself ignored was asked for by name:
+    then only ignore files below it count.
+    """
+    base = f"{top}/".replace("//", "/")
+    waiting = [("", _rules_above(top))] if str(top) not in hidden else []
+    while waiting:
+        path, rules = waiting.pop()
+        # What can't be opened, went away or became a link meanwhile, has nothing to show.
+        with contextlib.suppress(OSError), _opened(top / path) as handle:
+            with os.scandir(handle) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+            rules = _with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
+            folder = Folder(path, entries, base + path, rules, hidden)
+            inner = [
+                (f"{path}{entry.name}/", rules)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not folder.leaves_out(entry.name, True)
+            ]
+            waiting += [each for each in reversed(inner) if len(each[0]) < _LONGEST_PATH]
+            yield folder
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = open_to_list(folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+# --- ignore files -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    pattern: re.Pattern[str]
+    ignores: bool
+    folders_only: bool
+    on_path: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The lines of one ignore file, the last one first, and the length of its folder's path."""
+
+    base: int
+    lines: tuple[_Line, ...]
+    any_name: re.Pattern[str]
+    any_path: re.Pattern[str]
+
+    def verdict(self, path: str, is_folder: bool) -> bool | None:
+        """Whether the file says that `path` is ignored; None when it does not say."""
+        inside = path[self.base :]
+        name = inside.rsplit("/", 1)[-1]
+        if not self.any_name.fullmatch(name) and not self.any_path.fullmatch(inside):
+            return None
+        for line in self.lines:
+            if line.folders_only and not is_folder:
+                continue
+            if line.pattern.fullmatch(inside if line.on_path else name):
+                return line.ignores
+        return None
+
+
+def _is_ignored(path: str, is_folder: bool, rules: tuple[_Rules, ...]) -> bool:
+    for rule in reversed(rules):
+        verdict = rule.verdict(path, is_folder)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _rules_above(top: Path) -> tuple[_Rules, ...]:
+    """The rules of the folders around `top`, from that of its repository on."""
+    above = [top, *top.parents]
+    roots = (i for i, folder in enumerate(above) if (folder / ".git").exists())
+    root = next(roots, len(above) - 1)
+    rules: tuple[_Rules, ...] = ()
+    for inner, folder in reversed(list(itertools.pairwise(above[: root + 1]))):
+        with contextlib.suppress(OSError), _opened(folder) as handle:
+            rules = _with_rules_of(handle, folder, rules, {".git", ".gitignore", ".ignore"})
+        if _is_ignored(str(inner), True, rules):
+            return ()
+    return rules
+
+
+def _with_rules_of(
+    handle: int, folder: Path, rules: tuple[_Rules, ...], names: set[str]
+) -> tuple[_Rules, ...]:
+    for name in _IGNORE_FILES:
+        if name.split("/", 1)[0] in names:
+            # Not there, not readable, a link or no file: then it rules nothing, as for git.
+            with contextlib.suppress(OSError), open(open_within(handle, name), "rb") as file:
+                data = file.read(_MAX_IGNORE_BYTES + 1)
+                if len(data) <= _MAX_IGNORE_BYTES:
+                    rules += (_parse(os.fsdecode(data), str(folder)),)
+    return rules
+
+
+def _parse(text: str, folder: str) -> _Rules:
+    lines = [line for raw in reversed(text.split("\n")) if (line := _parse_line(raw))]
+
+    def any_of(on_path: bool) -> re.Pattern[str]:
+        wanted = {line.pattern.pattern for line in lines if line.on_path is on_path}
+        return re.compile("|".join(f"(?:{pattern})" for pattern in sorted(wanted)) or "(?!)", re.S)
+
+    return _Rules(len(folder.rstrip("/")) + 1, tuple(lines), any_of(False), any_of(True))
+
+
+def _parse_line(raw: str) -> _Line | None:
+    if len(raw) > _LONGEST_IGNORE_LINE:
+        return None
+    text = _BLANKS_AT_END.sub("", raw.rstrip("\r"))
+    ignores = not text.startswith("!")
+    text = text if ignores else text[1:]
+    if not text.strip("/") or (ignores and text.startswith("#")):
+        return None
+    folders_only = text.endswith("/")
+    text = text.rstrip("/") if folders_only else text
+    on_path = "/" in text
+    return _Line(compile_wildcards(text.removeprefix("/")), ignores, folders_only, on_path)
+
+
+# --- wildcards ----------------------------------------------------------------------------------
+
+
+def compile_wildcards(pattern: str) -> re.Pattern[str]:
+    """A full-match expression for wildcards as .gitignore has them: `*`, `?`, `[…]`, `**`.
+
+    Each stretch between two stars is matched at its first place and for good, which is never wrong
+    here and keeps a hostile pattern from taking exponential time.
+    """
+    stretches: list[list[str]] = [[]]
+    for part in pattern.split("/"):
+        if part == "**":
+            stretches.append([])
+        else:
+            stretches[-1].append(_segment(part))
+    first, *others = ["/".join(stretch) for stretch in stretches]
+    if not others:
+        return re.compile(first, re.S)
+    *middle, last = others
+    expression = f"{first}/" if first else ""
+    expression += "".join(f"(?>(?:[^/]+/)*?{stretch}/)" for stretch in middle if stretch)
+    return re.compile(expression + (f"(?:[^/]+/)*{last}" if last else ".+"), re.S)
+
+
+def _segment(text: str) -> str:
+    pieces = [""]
+    for piece in re.findall(r"\*+|\\.|\[[!^]?\]?[^\]]{0,100}\]|.", text, re.S):
+        if piece.startswith("*"):
+            pieces.append("")
+        else:
+            pieces[-1] += _one_character(piece)
+    first, *others = pieces
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + f"[^/]*{last}"
+
+
+def _one_character(piece: str) -> str:
+    if piece == "?":
+        return "[^/]"
+    if len(piece) > 1 and piece.startswith("["):
+        negated = piece[1] in "!^"
+        inside = re.sub(r"([\[\\&~|])", r"\\\1", piece[2 if negated else 1 : -1])
+        inside = "\\" + inside if inside[0] in "]^" else inside
+        with contextlib.suppress(re.error):
+            return re.compile(f"(?!/)[{'^' if negated else ''}{inside}]").pattern
+    return re.escape(piece[1:] if len(piece) > 1 and piece[0] == "\\" else piece)
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """`a{b,c}` as `ab` and `ac`, at any depth; bounded, as few mean more than a thousand."""
+    ready: list[str] = []
+    waiting = [pattern]
+    while waiting and len(ready) + len(waiting) < 1000:
+        text = waiting.pop()
+        match = re.search(r"\{([^{}]*,[^{}]*)\}", text)
+        if match is None:
+            ready.append(text)
+        else:
+            before, after = text[: match.start()], text[match.end() :]
+            waiting += [before + option + after for option in match[1].split(",")]
+    return ready + waiting
+
+
+class Glob:
+    """Which paths, relative to where one searches, a pattern means. One without `/` means names at
+    any depth; a `!` in front means all the others."""
+
+    def __init__(self, pattern: str) -> None:
+        """Raises ToolError for a pattern that is too long to mean anything."""
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ToolError(
+                f"the pattern is longer than {_LONGEST_PATTERN:,} characters.",
+                error_id="bad_pattern",
+            )
+        self._means_others = pattern.startswith("!")
+        options = expand_braces(pattern.removeprefix("!").removeprefix("./"))
+        self._names = [compile_wildcards(option) for option in options if "/" not in option]
+        self._paths = [compile_wildcards(option.lstrip("/")) for option in options if "/" in option]
+
+    def matches(self, path: str) -> bool:
+        name = path.rsplit("/", 1)[-1]
+        matches = any(pattern.fullmatch(name) for pattern in self._names) or any(
+            pattern.fullmatch(path) for pattern in self._paths
+        )
+        return matches is not self._means_others
+
+
+# --- what was meant -----------------------------------------------------------------------------
+
+
+def no_such_file(files: FileTracker, path: Path) -> ToolError:
+    """The error for a file that is not there, naming those that may have been meant."""
+    message = f"There is no {files.show(path)}"
+    folder = next(parent for parent in path.parents if parent.is_dir())
+    missing = path.relative_to(folder).parts[0]
+    if folder != path.parent:
+        message += f": no {display_path(missing)} in {files.show(folder)}"
+    near: list[Path] = []
+    # The similar names are a courtesy; a folder that can't be listed has none to offer.
+    with contextlib.suppress(ToolError):
+        here = [entry.name for entry in files.list_folder(folder)]
+        near = [folder / name for name in get_close_matches(missing, here, n=3, cutoff=0.7)]
+    top = files.workspace.resolve()
+    elsewhere = (
+        files.workspace / found.path
+        for found in itertools.islice(walk(top, files.hidden_below(top)), 20_000)
+        if found.path.rpartition("/")[2] == path.name
+    )
+    near += [other for other in itertools.islice(elsewhere, 3) if other not in near]
+    if near:
+        message += f". Similar: {', '.join(map(files.show, near))}"
+    return ToolError(message, error_id="file_not_found")

@@ -1,0 +1,1 @@
+"""Repositories as the agent looks at them and guards them: nothing of theirs is run."""

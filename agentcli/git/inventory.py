@@ -1,0 +1,379 @@
+"""Repositories that commands made or changed, left so that git runs nothing of theirs.
+
+A person's `git status` looks into every repository that the index has as a path, and theirs is the
+next command in any that was cloned or made. So at the end of a turn what could run in those is
+taken away. Everything is done by descriptors; what lies there is judged, never believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from agentcli.files.git_layout import DATA_FOLDERS, GIT, MODULES, WORKTREES
+from agentcli.files.names import display_path
+from agentcli.files.opening import open_folder
+from agentcli.git.config_files import Setting, is_harmless, parse, reduced
+from agentcli.git.looking import MOST_NAMES
+from agentcli.git.quarantine import Identity, Quarantine, content, identity, open_below
+from agentcli.git.repositories import gitlinks, index_of, is_git_folder, is_worktree_folder
+from agentcli.git.seal import Finding, why
+
+_MOST_ENTRIES = 50_000
+"""Of a workspace are gone through in search of repositories."""
+_MOST_REPOSITORIES = 500
+_MOST_LINKS_SEARCHED = 20_000
+_TODO = "rebase-merge/git-rebase-todo"
+_STRATEGIES = {"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
+"""Any other is a program that git looks for, even in the workspace."""
+
+
+def repositories(root: Path) -> Iterator[Path]:
+    """Every `.git` below `root`, and every folder that is a git folder without that name; the first
+    ones where there are very many files."""
+    waiting = [str(root)]
+    left = _MOST_ENTRIES
+    while waiting and left > 0:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = list(islice(found, left))
+        except OSError:
+            continue
+        left -= len(entries)
+        names = {entry.name for entry in entries}
+        if {"HEAD", "objects", "refs"} <= names:
+            yield Path(folder)
+            continue
+        if GIT in names:
+            yield Path(folder, GIT)
+        waiting += [
+            entry.path
+            for entry in entries
+            if entry.name != GIT and entry.is_dir(follow_symlinks=False)
+        ]
+
+
+def exec_lines(todo: bytes) -> list[bytes]:
+    """The lines of a rebase's list of work that run a program."""
+    return [line for line in todo.split(b"\n") if _runs(line)]
+
+
+def _runs(line: bytes) -> bool:
+    return line.split(None, 1)[:1] in ([b"exec"], [b"x"])
+
+
+Stamp = tuple[int, int, int]
+"""Device, inode, and the time of the last change in ns."""
+
+
+def stamp(info: os.stat_result) -> Stamp:
+    return info.st_dev, info.st_ino, info.st_ctime_ns
+
+
+@dataclass
+class Inventory:
+    """`folders`: git folders; `fresh`: what in them was changed so shortly before that its time
+    could be one of after."""
+
+    folders: set[tuple[Path, Identity]] = field(default_factory=set)
+    fresh: set[Stamp] = field(default_factory=set)
+
+
+def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
+    """Of the repositories in `roots`, before commands run there."""
+    found = Inventory()
+    for path in (path for root in roots for path in repositories(root)):
+        with contextlib.suppress(OSError):
+            found.folders.add((path, identity(path.lstat())))
+        found.fresh |= set(_fresh(path, since_ns))
+    return found
+
+
+def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
+    names = [str(path)]
+    for folder, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if name not in DATA_FOLDERS]
+        names += [os.path.join(folder, name) for name in (*folders, *files)]  # noqa: PTH118
+    for name in names:
+        with contextlib.suppress(OSError):
+            info = os.lstat(name)
+            if info.st_ctime_ns >= since_ns:
+                yield stamp(info)
+
+
+@dataclass
+class Search:
+    """`roots`: where commands could write; `since_ns`: when they began to; `sealed`: what is
+    watched, git folders and others; `before`: what was there when they began;
+    `todos`: what the lists of work ran before, by their paths."""
+
+    roots: Sequence[Path]
+    since_ns: int
+    sealed: Collection[Path]
+    before: Inventory
+    todos: dict[str, list[bytes]]
+    quarantine: Quarantine
+    findings: list[Finding] = field(default_factory=list)
+    _seen: set[Path] = field(default_factory=set)
+
+    def run(self) -> list[Finding]:
+        for folder in self.sealed:
+            self._seen.add(folder)
+            self._data(folder)
+        for root in self.roots:
+            # What an index names counts wherever it is, as a `git status` goes there by itself.
+            self._linked(root)
+            for found in repositories(root):
+                self._repository(found)
+                if len(self._seen) > _MOST_REPOSITORIES:
+                    break
+        return self.findings
+
+    def git_folder(self, path: Path) -> None:
+        """Makes the git folder at `path` harmless, with those in it."""
+        if path in self._seen:
+            return
+        self._seen.add(path)
+        with contextlib.suppress(OSError), _opened(path) as handle:
+            self._controls(path, handle)
+        self._data(path)
+        for name in (MODULES, WORKTREES):
+            if (path / name).is_dir() and not (path / name).is_symlink():
+                for inner in _below(path / name):
+                    self.git_folder(inner)
+
+    # --- where they are -------------------------------------------------------------------------
+
+    def _linked(self, root: Path) -> None:
+        waiting = [root]
+        been: set[Path] = set()
+        while waiting and len(been) < _MOST_REPOSITORIES:
+            place = waiting.pop()
+            been.add(place)
+            index = index_of(place)
+            for name in gitlinks(index) if index is not None else ():
+                inner = place / os.fsdecode(name)
+                if inner.resolve() == inner and inner not in been:
+                    self._repository(inner / GIT)
+                    waiting.append(inner)
+
+    def _repository(self, found: Path) -> None:
+        """`found` is a `.git` of any kind, or a git folder by another name."""
+        try:
+            info = found.lstat()
+        except OSError:
+            return
+        if stat.S_ISDIR(info.st_mode):
+            self.git_folder(found)
+        elif found not in self._seen and self._is_new(info):
+            self._seen.add(found)
+            self._pointer(found)
+
+    def _pointer(self, found: Path) -> None:
+        """A `.git` that commands made, and that is no folder."""
+        with contextlib.suppress(OSError), _opened(found.parent) as handle:
+            target = None
+            with contextlib.suppress(OSError):
+                text = content(handle, GIT) or b""
+                if text.startswith(b"gitdir: "):
+                    named = os.fsdecode(text[len(b"gitdir: ") :].strip())
+                    target = (found.parent / named).resolve()
+            if target is not None and self._is_ours(target) and is_git_folder(_main(target)):
+                self.git_folder(target)
+                self.git_folder(_main(target))
+            else:
+                self._take(found.parent, handle, GIT)
+
+    def _is_ours(self, place: Path) -> bool:
+        return any(place.is_relative_to(root) for root in self.roots)
+
+    # --- what is in them ------------------------------------------------------------------------
+
+    def _controls(self, path: Path, handle: int) -> None:
+        top = os.fstat(handle)
+        # Of what was there, and is not new in its place, the rest is the person's.
+        is_old = (path, identity(top)) in self.before.folders or not self._is_new(top)
+        for name in _names(handle):
+            info = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            if name == "hooks" and stat.S_ISDIR(info.st_mode):
+                with contextlib.suppress(OSError):
+                    self._hooks(path, handle, every=not is_old or self._is_new(info))
+            elif is_old and not self._is_new(info):
+                continue
+            elif name in ("config", "config.worktree") and stat.S_ISREG(info.st_mode):
+                self._settings(path, handle, name, info)
+            elif name == "commondir":
+                self._common(path, handle)
+            elif stat.S_ISLNK(info.st_mode) or name in ("config", "hooks", "remotes"):
+                self._take(path, handle, name)
+
+    def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
+        with _within(handle, "hooks") as folder:
+            for name in _names(folder):
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
+                if not is_sample and (every or self._is_new(info)):
+                    self._take(path / "hooks", folder, name)
+
+    def _is_new(self, info: os.stat_result) -> bool:
+        """Made, changed or brought to its place since: this time nobody can choose."""
+        return info.st_ctime_ns >= self.since_ns and stamp(info) not in self.before.fresh
+
+    def _common(self, path: Path, handle: int) -> None:
+        text = b""
+        with contextlib.suppress(OSError):
+            text = content(handle, "commondir") or b""
+        home = (path / os.fsdecode(text.strip())).resolve()
+        if not (is_worktree_folder(path) and home == path.parent.parent):
+            self._take(path, handle, "commondir")
+
+    def _settings(self, path: Path, handle: int, name: str, info: os.stat_result) -> None:
+        data = content(handle, name)
+        if data is None:
+            self._take(path, handle, name)
+            return
+
+        def keep(setting: Setting) -> bool:
+            if setting.name == "core.worktree":
+                return self._is_ours((path / (setting.value or "")).resolve())
+            return is_harmless(setting)
+
+        if (less := reduced(data, keep)) is None:
+            return
+        kept = self.quarantine.keep(name, data)
+        self.quarantine.replace(handle, name, info, less.text)
+        done = f"rid of {', '.join(map(display_path, less.removed[:5]))}"
+        self.findings.append(Finding(path / name, done, why(name), kept))
+
+    # --- what git's daily work reads ------------------------------------------------------------
+
+    def _data(self, path: Path) -> None:
+        with contextlib.suppress(OSError), _opened(path) as handle:
+            for name in ("logs", "refs"):
+                self._links(path, handle, name)
+            with contextlib.suppress(OSError), _within(handle, "rebase-merge") as rebase:
+                self._todo(path, rebase)
+                self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
+            with contextlib.suppress(OSError), _within(handle, "sequencer") as sequencer:
+                self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
+
+    def _links(self, path: Path, handle: int, name: str) -> None:
+        """git writes into its logs where they lead, and what it writes others can choose."""
+        waiting = [name]
+        left = _MOST_LINKS_SEARCHED
+        while waiting and left > 0:
+            place = waiting.pop()
+            with contextlib.suppress(OSError), _within(handle, place) as folder:
+                with os.scandir(folder) as found:
+                    entries = list(islice(found, left))
+                left -= len(entries)
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{place}/{entry.name}")
+                    elif entry.is_symlink() and self._is_new(entry.stat(follow_symlinks=False)):
+                        self._take(path / place, folder, entry.name)
+
+    def _todo(self, path: Path, rebase: int) -> None:
+        name = _TODO.rpartition("/")[2]
+        info = os.stat(name, dir_fd=rebase, follow_symlinks=False)
+        data = content(rebase, name)
+        before = list(self.todos.get(str(path / _TODO), ()))
+        if data is None:
+            self._take(path / "rebase-merge", rebase, name)
+            return
+        lines = data.split(b"\n")
+        for number, line in enumerate(lines):
+            if line in before:
+                before.remove(line)
+            elif _runs(line):
+                lines[number] = b"noop"
+        if (text := b"\n".join(lines)) != data:
+            kept = self.quarantine.keep(name, data)
+            self.quarantine.replace(rebase, name, info, text)
+            done = "rid of the commands that `git rebase --continue` would run"
+            self.findings.append(Finding(path / _TODO, done, "commands added them", kept))
+
+    def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:
+        """How to merge, by a name that stands for a program."""
+        data = content(folder, name)
+        text = (data or b"").decode(errors="surrogateescape")
+        if data is None or strategy(text.strip()) not in _STRATEGIES:
+            self._take(path, folder, name)
+
+    def _take(self, path: Path, folder: int, name: str) -> None:
+        done, kept = "set aside", None
+        try:
+            kept = self.quarantine.take(folder, name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            done = f"could not be set aside: {error.strerror or error}"
+        place = path / name
+        self.findings.append(Finding(place, done, why(f"{path.name}/{name}"), kept))
+
+
+def _names(handle: int) -> list[str]:
+    with os.scandir(handle) as entries:
+        return [entry.name for entry in islice(entries, MOST_NAMES)]
+
+
+def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
+    """What the lists of work in these git folders run, by their paths."""
+    found = {}
+    for path in folders:
+        with contextlib.suppress(OSError), _opened(path / "rebase-merge") as rebase:
+            data = content(rebase, _TODO.rpartition("/")[2])
+            found[str(path / _TODO)] = exec_lines(data or b"")
+    return found
+
+
+def _strategy_of(text: str) -> str:
+    settings = parse(text.encode(errors="surrogateescape"))
+    if settings is None:
+        return "unknown"
+    named = [value or "" for name, value in settings if name == "options.strategy"]
+    return next((value for value in named if value not in _STRATEGIES), "")
+
+
+def _main(folder: Path) -> Path:
+    return folder.parent.parent if is_worktree_folder(folder) else folder
+
+
+def _below(top: Path) -> Iterator[Path]:
+    """Git folders in `modules` or `worktrees`."""
+    for place, names, files in os.walk(top):
+        path = Path(place)
+        if path == top:
+            continue
+        if "HEAD" in files or "config" in files or "commondir" in files:
+            yield path
+            names.clear()
+        names[:] = [name for name in names if name not in DATA_FOLDERS]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    place = open_folder(path, make=False)
+    try:
+        handle = open_below(place, "")
+    finally:
+        os.close(place)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _within(folder: int, place: str) -> Iterator[int]:
+    handle = open_below(folder, place)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

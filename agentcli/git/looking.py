@@ -1,0 +1,209 @@
+"""What of a git folder is not git's daily work, looked up again and again at little cost.
+
+Names that a folder held are remembered as long as its times say that none came or went.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agentcli.files.git_layout import (
+    DATA_FOLDERS,
+    INFO,
+    LOCKED,
+    MODULES,
+    MONITOR,
+    TRIAL,
+    WORKTREES,
+    is_daily_file,
+    is_daily_info,
+)
+from agentcli.git.quarantine import SETTLED_NS, open_below
+
+MOST_NAMES = 5_000
+_MOST_FOUND = 500
+_GONE = (FileNotFoundError, NotADirectoryError)
+
+Infos = dict[str, os.stat_result]
+T = TypeVar("T")
+
+
+class Overfull(Exception):
+    """A folder holds more than can be looked through."""
+
+
+@dataclass(frozen=True)
+class _Top:
+    """Of a git folder: the names of what is to be looked at, whether there is an `info`, and which
+    of the folders that hold git folders."""
+
+    names: tuple[str, ...]
+    has_info: bool
+    containers: tuple[str, ...]
+
+
+class _Remembered(Generic[T]):
+    """What was found in folders, by their places, with what their times were."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[tuple[int, ...], T]] = {}
+
+    def kept(self, place: str, info: os.stat_result) -> T | None:
+        """What was found in the folder at `place` when it was as it is now."""
+        found = self._found.get(place)
+        return found[1] if found is not None and found[0] == _key(info) else None
+
+    def get(self, handle: int, place: str, find: Callable[[list[os.DirEntry[str]]], T]) -> T:
+        info = os.fstat(handle)
+        if (kept := self.kept(place, info)) is not None:
+            return kept
+        looked_at = time.time_ns()
+        found = find(_entries(handle))
+        self._found.pop(place, None)
+        if info.st_ctime_ns < looked_at - SETTLED_NS:
+            self._found[place] = _key(info), found
+        return found
+
+
+def _key(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
+
+
+class Look:
+    """At one folder: a git folder, that of a worktree, or with `names` only these in any folder.
+    `folders` are the places of the git folders within it, as of the last look."""
+
+    def __init__(self, names: frozenset[str] | None, *, is_worktree: bool) -> None:
+        self._names = names
+        self._is_worktree = is_worktree
+        self._tops: _Remembered[_Top] = _Remembered()
+        self._inner: _Remembered[tuple[str, ...]] = _Remembered()
+        self.folders: set[str] = set()
+
+    def at(self, handle: int) -> Infos:
+        """What is there, by place. Raises Overfull, and OSError where it can't be read."""
+        found: Infos = {}
+        if self._names is not None:
+            for name in self._names:
+                self._add(found, handle, name)
+            return found
+        top = self._tops.get(handle, "", self._top)
+        for name in top.names:
+            self._add(found, handle, name)
+        if top.has_info:
+            with contextlib.suppress(*_GONE):
+                info = os.stat(INFO, dir_fd=handle, follow_symlinks=False)
+                self._into(found, handle, INFO, info, is_daily_info)
+        self.folders = {
+            place for name in top.containers for place in self._git_folders(handle, name)
+        }
+        return found
+
+    def _top(self, entries: list[os.DirEntry[str]]) -> _Top:
+        names, containers = [], []
+        has_info = False
+        for entry in entries:
+            name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
+            if name == INFO and is_folder:
+                has_info = True
+            elif name in (MODULES, WORKTREES) and is_folder:
+                containers.append(name)
+            elif not self._is_daily(entry, is_folder=is_folder):
+                names.append(name)
+        return _Top(tuple(names), has_info, tuple(containers))
+
+    def _is_daily(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
+        name = entry.name
+        if TRIAL.fullmatch(name) or (self._is_worktree and name in (LOCKED, "gitdir")):
+            return True
+        if name in DATA_FOLDERS:
+            return is_folder
+        if name == MONITOR:
+            return True
+        return is_daily_file(name) and entry.is_file(follow_symlinks=False)
+
+    def _add(self, found: Infos, handle: int, place: str) -> None:
+        with contextlib.suppress(*_GONE):
+            above, _, name = place.rpartition("/")
+            if above:
+                with below(handle, above) as folder:
+                    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            else:
+                info = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            found[place] = info
+            if stat.S_ISDIR(info.st_mode):
+                self._into(found, handle, place, info, _is_sample)
+
+    def _into(
+        self,
+        found: Infos,
+        handle: int,
+        place: str,
+        info: os.stat_result,
+        skip: Callable[[str], bool],
+    ) -> None:
+        if self._inner.kept(place, info) == ():
+            return
+
+        def names(entries: list[os.DirEntry[str]]) -> tuple[str, ...]:
+            return tuple(
+                entry.name
+                for entry in entries
+                if not (skip(entry.name) and entry.is_file(follow_symlinks=False))
+            )
+
+        with contextlib.suppress(OSError), below(handle, place) as folder:
+            for name in self._inner.get(folder, place, names):
+                if len(found) < _MOST_FOUND:
+                    self._add(found, handle, f"{place}/{name}")
+
+    def _git_folders(self, handle: int, top: str) -> Iterator[str]:
+        """The places of those in `modules` or `worktrees`; names of submodules may hold slashes."""
+
+        def folders(entries: list[os.DirEntry[str]]) -> tuple[str, ...]:
+            return tuple(e.name for e in entries if e.is_dir(follow_symlinks=False))
+
+        def is_one(entries: list[os.DirEntry[str]]) -> bool:
+            return not {"HEAD", "config", "commondir"}.isdisjoint(e.name for e in entries)
+
+        waiting = [top]
+        for _ in range(MOST_NAMES):
+            if not waiting:
+                return
+            place = waiting.pop()
+            with contextlib.suppress(OSError), below(handle, place) as folder:
+                if place != top and (top == WORKTREES or is_one(_entries(folder))):
+                    yield place
+                else:
+                    inner = self._inner.get(folder, place, folders)
+                    waiting += [f"{place}/{name}" for name in inner]
+        raise Overfull
+
+
+@contextlib.contextmanager
+def below(handle: int, place: str) -> Iterator[int]:
+    """A descriptor of the folder at `place`. Raises OSError."""
+    folder = open_below(handle, place)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_sample(name: str) -> bool:
+    """Hooks as git brings them, which it does not run."""
+    return name.endswith(".sample")
+
+
+def _entries(handle: int) -> list[os.DirEntry[str]]:
+    with os.scandir(handle) as entries:
+        found = [entry for entry, _ in zip(entries, range(MOST_NAMES + 1), strict=False)]
+    if len(found) > MOST_NAMES:
+        raise Overfull
+    return found

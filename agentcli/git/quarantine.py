@@ -1,0 +1,191 @@
+"""Takes files out of folders that others write to, and puts others in, whatever they do meanwhile.
+
+Everything is done by descriptors of the folders it is done in, follows no link and opens nothing
+but regular files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.files.git_layout import ASIDE
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+LARGEST_KNOWN = 262_144
+"""Bytes of a file that are kept to put it back."""
+_MOST_KEPT = 200
+
+SETTLED_NS = 50_000_000
+"""Clocks of file systems tick every 1 to 10 ms: what changed less than this before it was looked
+at can change again without a trace in its times."""
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What stood at a place. `data`: of a file, or where a link leads; None of what else there is
+    and of a file that is too large to be kept. `stamp`: size and times."""
+
+    mode: int
+    id: Identity
+    stamp: tuple[int, int, int]
+    owner: tuple[int, int]
+    data: bytes | None = None
+    seen_ns: int = 0
+
+    @property
+    def kind(self) -> int:
+        return stat.S_IFMT(self.mode)
+
+    def is_still(self, info: os.stat_result) -> bool:
+        """Whether the file found to be `info` is this one for certain, without reading it."""
+        is_same = self.stamp == stamp(info) and self.mode == info.st_mode
+        is_settled = self.stamp[2] < self.seen_ns - SETTLED_NS or not stat.S_ISREG(self.mode)
+        return is_same and is_settled and self.id == identity(info)
+
+
+def known(folder: int, name: str, info: os.stat_result) -> Known:
+    """What stands at `name`, found to be `info`. Raises OSError when it went away."""
+    data = None
+    seen_ns = time.time_ns()
+    if stat.S_ISREG(info.st_mode):
+        data = content(folder, name)
+    elif stat.S_ISLNK(info.st_mode):
+        data = os.fsencode(os.readlink(name, dir_fd=folder))
+    return Known(
+        info.st_mode, identity(info), stamp(info), (info.st_uid, info.st_gid), data, seen_ns
+    )
+
+
+def identity(info: os.stat_result) -> Identity:
+    return info.st_dev, info.st_ino
+
+
+def stamp(info: os.stat_result) -> tuple[int, int, int]:
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def content(folder: int, name: str) -> bytes | None:
+    """Of a regular file; None for a large one. Raises OSError for anything else."""
+    with open(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{name} is no file")
+        data = file.read(LARGEST_KNOWN + 1)
+    return data if len(data) <= LARGEST_KNOWN else None
+
+
+def open_below(folder: int, relative: str) -> int:
+    """A descriptor of the folder at `relative`, "" for `folder` itself; links are not followed.
+    Raises OSError."""
+    handle = os.open(".", FOLDER_FLAGS, dir_fd=folder)
+    for part in filter(None, relative.split("/")):
+        try:
+            inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
+
+
+class Quarantine:
+    """`place` is made when it is first needed; nothing else writes there."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._count = 0
+        self._had: dict[tuple[str, bytes], Path] = {}
+
+    def take(self, folder: int, name: str) -> Path | None:
+        """Moves what is at `name` away. Returns where it is kept: here, or beside where it was by a
+        name that means nothing, if it is too much or of another file system; None for what holds
+        nothing (a pipe). Raises OSError when it can't be moved or went by itself."""
+        aside = f"{ASIDE}{os.urandom(8).hex()}"
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        info = os.stat(aside, dir_fd=folder, follow_symlinks=False)
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            kept = None
+            if stat.S_ISLNK(info.st_mode):
+                target = os.fsencode(os.readlink(aside, dir_fd=folder))
+                kept = self.keep(name, b"a link to " + target)
+            os.unlink(aside, dir_fd=folder)
+            return kept
+        if self._count < _MOST_KEPT:
+            path = self._free(name)
+            with contextlib.suppress(OSError):
+                # What is still being written to it stays with it.
+                os.rename(aside, path, src_dir_fd=folder)
+                return path
+            if stat.S_ISREG(info.st_mode) and (data := content(folder, aside)) is not None:
+                kept = self.keep(name, data)
+                os.unlink(aside, dir_fd=folder)
+                return kept
+        return _path_in(folder, aside)
+
+    def keep(self, name: str, data: bytes) -> Path:
+        """Where a copy of a file is kept."""
+        if (found := self._had.get((name, data))) is not None:
+            return found
+        path = self._had[name, data] = self._free(name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        return path
+
+    def put(self, folder: int, name: str, was: Known) -> None:
+        """Has `name` stand as it `was`, in place of what is there, if that is no folder. Raises
+        OSError."""
+        if stat.S_ISDIR(was.mode):
+            os.mkdir(name, stat.S_IMODE(was.mode), dir_fd=folder)
+            return
+        if was.data is None:
+            raise OSError(f"{name} was too large to be kept")
+        temporary = f"{ASIDE}{os.urandom(8).hex()}"
+        if stat.S_ISLNK(was.mode):
+            os.symlink(was.data, temporary, dir_fd=folder)
+        else:
+            _write(folder, temporary, was.data, was)
+        try:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(temporary, dir_fd=folder)
+            raise
+
+    def replace(self, folder: int, name: str, info: os.stat_result, data: bytes) -> None:
+        """Writes `data` in place of the file at `name`, which is found to be `info`."""
+        was = Known(info.st_mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), data)
+        self.put(folder, name, was)
+
+    def _free(self, name: str) -> Path:
+        self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shown = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)[:80]
+        while True:
+            self._count += 1
+            path = self.place / f"{self._count}-{shown}"
+            if not os.path.lexists(path):
+                return path
+
+
+def _path_in(folder: int, name: str) -> Path:
+    try:
+        return Path(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115
+    except OSError:
+        return Path(name)
+
+
+def _write(folder: int, name: str, data: bytes, was: Known) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(name, flags, 0o600, dir_fd=folder)
+    with open(handle, "wb") as file:
+        if (os.geteuid(), os.getegid()) != was.owner:
+            # Only root may give files away; the content matters more than the owner.
+            with contextlib.suppress(OSError):
+                os.fchown(handle, *was.owner)
+        os.fchmod(handle, stat.S_IMODE(was.mode))
+        file.write(data)

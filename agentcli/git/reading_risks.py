@@ -1,0 +1,309 @@
+"""What a repository's settings would make git do, and what of them is new since a session began.
+
+git's reading commands run what the repository names: file monitors, filters, drivers for diffs. So
+they only read where its settings are known to name nothing of the kind: each of them is one of
+those listed here. What git may do by a rule outside of the sandbox, it may do with the settings,
+hooks and remotes that were there when the session began.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcli.git.repository_files import folders_of, hooks_in, news_of, top_of
+from agentcli.system.programs import find_on, find_program
+
+_LIMIT_S = 2.0
+_MOST_BYTES = 1_000_000
+_MOST_FILES = 200
+_MOST_SUBMODULES = 20
+_SUBMODULE_DEPTH = 3
+_OF_REPOSITORY = ("local", "worktree", "command", "submodule")
+_PLAIN = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|autocrlf"
+    r"|precomposeunicode|eol|safecrlf|quotepath|abbrev|commentchar|commentstring|hookspath|editor"
+    r"|protecthfs|protectntfs|bigfilethreshold|(?:loose)?compression|packedgit\w+|preloadindex"
+    r"|deltabasecachelimit|untrackedcache|trustctime|checkstat|whitespace|sharedrepository"
+    r"|sshcommand|askpass|gitproxy|sparsecheckout(?:cone)?|splitindex|multipackindex|commitgraph"
+    r"|attributesfile|excludesfile|fscache|longpaths|createobject|notesref|fsync\w*|hidedotfiles)"
+    r"|remote\.(?:pushdefault|.+\.(?:url|pushurl|fetch|push|mirror|tagopt|prune(?:tags)?|proxy"
+    r"|skip\w+|gh-resolved|followremotehead|vcs|uploadpack|receivepack))"
+    r"|submodule\.(?:active|.+\.(?:url|active|update|branch|ignore|path|shallow))"
+    r"|extensions\.(?:objectformat|worktreeconfig|refstorage|relativeworktrees|noop)"
+    r"|diff\.(?:renames|renamelimit|algorithm|mnemonicprefix|noprefix|context|interhunkcontext"
+    r"|colormoved(?:ws)?|indentheuristic|wserrorhighlight|relative|stat\w*|ignoresubmodules|tool"
+    r"|guitool|dirstat|.+\.(?:x?funcname|binary|wordregex|algorithm))"
+    r"|log\.(?:date|decorate|follow|abbrevcommit|showroot|mailmap|excludedecoration)"
+    r"|status\.(?!submodulesummary$)\w+|format\.(?!pretty$)\w+|lfs\.(?:.+\.)?(?:locksverify|access"
+    r"|repositoryformatversion|fetchexclude|fetchinclude)|safe\.barerepository|include\.path"
+    r"|(?:includeif|branch|url|user|author|committer|commit|tag|init|push|pull|fetch|merge|rebase"
+    r"|rerere|gc|pack|repack|receive|transfer|http|https|credential|color|column|advice|help"
+    r"|index|feature|grep|blame|notes|stash|apply|am|sendemail|gui|difftool|mergetool|alias"
+    r"|maintenance|versionsort|github|gitflow|vscode)\..+",
+    re.DOTALL,
+)
+"""None of these has a reading command run a program. Names as git lists them."""
+_OF_LFS = re.compile(r"git-lfs (?:clean|smudge|filter-process)(?: --skip)?(?: -- %f)?|true")
+_NAMES_PROGRAM = re.compile(
+    r"core\.fsmonitor|diff\.external|diff\..+\.(?:command|textconv)|gpg\.(?:.+\.)?program"
+    r"|filter\..+\.(?:clean|smudge|process)",
+    re.DOTALL,
+)
+"""In the user's own settings: their programs, unless they are looked for in the working tree."""
+_MERGES = re.compile(r"merge\..+\.driver", re.DOTALL)
+_REACHES = re.compile(
+    r"core\.(?:sshcommand|gitproxy|askpass)|credential\.(?:.+\.)?helper|url\..+"
+    r"|remote\..+\.(?:vcs|uploadpack|receivepack|proxy)|https?\.(?:.+\.)?(?:proxy|sslcert\w*)"
+    r"|push\.gpgsign|push\.recursesubmodules|submodule\..+\.update",
+    re.DOTALL,
+)
+"""Besides, of what goes over the network."""
+_READING_HOOK = "post-index-change"
+_HOOKS_OF: Mapping[str, frozenset[str]] = {
+    "push": frozenset({"pre-push", "reference-transaction"}),
+    "fetch": frozenset({"reference-transaction"}),
+    "ls-remote": frozenset(),
+}
+_NETWORK = ("push", "fetch", "pull", "ls-remote")
+_URL = re.compile(r"remote\..+\.url", re.DOTALL)
+_CHANGEABLE = "commands of this session can change"
+_UNKNOWN = "git does not tell how this repository is set up"
+
+
+_VARIABLES = re.compile(r"GIT_\w*|HOME|XDG_CONFIG_\w*|SSH_\w*|PAGER|GNUPGHOME|LD_\w*|DYLD_\w*")
+
+
+class _Setting(NamedTuple):
+    scope: str
+    origin: str
+    name: str
+    value: str
+
+    @property
+    def of_repository(self) -> bool:
+        return self.scope in _OF_REPOSITORY
+
+
+@dataclass(frozen=True)
+class GitFacts:
+    """Of the repository around a folder. `store` has what it was like when the session began,
+    `changeable` tells whether commands of the session could have changed a path."""
+
+    workspace: Path
+    store: Path
+    environ: Mapping[str, str]
+    changeable: Callable[[Path], bool]
+
+    def of_variables(self, changed: Mapping[str, str | None]) -> str:
+        """What is wrong with the variables as earlier commands have changed them, for git."""
+        if names := sorted(filter(_VARIABLES.fullmatch, changed)):
+            return f"earlier commands have changed {', '.join(names)}"
+        path, own = changed.get("PATH"), self.environ.get("PATH")
+        if path is None:
+            return ""
+        absolute = all(map(os.path.isabs, path.split(os.pathsep)))
+        if absolute and find_on("git", path) == find_on("git", own):
+            return ""
+        return "earlier commands have changed PATH, by which another git may be found"
+
+    def of_reading(self, folder: Path) -> str:
+        """Why git might run a program of the repository's when it reads in `folder`; "" when it
+        certainly runs none."""
+        return self._asked(folder, 0) if top_of(folder) is not None else ""
+
+    def of_rule(
+        self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
+    ) -> str:
+        """Why a rule is not enough for the git command `words` in the workspace; "" when it is.
+        `everywhere`: the rule was not made for this workspace; `exact`: it names these words;
+        `unsandboxed`: what it runs is not contained."""
+        if top_of(self.workspace) is None:
+            return ""
+        command = words[1] if len(words) > 1 else ""
+        if news := news_of(self.workspace, self.store):
+            return news
+        try:
+            answers = _Answers(find_program("git"), self.workspace, self.environ)
+            return (
+                (self._of_hooks(answers, command) if unsandboxed or everywhere else "")
+                or self._of_includes(answers)
+                or (self._of_settings(answers, command) if everywhere else "")
+                or (self._of_remote(answers, words, exact=exact) if command in _NETWORK else "")
+            )
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return _UNKNOWN
+
+    def _of_hooks(self, answers: _Answers, command: str) -> str:
+        active = set(hooks_in(answers.hooks))
+        found = ", ".join(sorted(active & _HOOKS_OF.get(command, active)))
+        return f"it would run the hook {found} of the repository" if found else ""
+
+    def _of_includes(self, answers: _Answers) -> str:
+        """What the settings include is not known as it was."""
+        git_dir, common = folders_of(top_of(self.workspace) or self.workspace)
+        own = {git_dir / "config", git_dir / "config.worktree", common / "config"}
+        known = {os.path.realpath(path) for path in own}
+        origins = {setting.origin for setting in answers.settings if setting.of_repository}
+        for origin in sorted(origin for origin in origins if origin.startswith("file:")):
+            path = Path(os.path.realpath(self.workspace / origin.removeprefix("file:")))
+            if str(path) not in known and self.changeable(path):
+                return f"the repository includes settings of {path.name}, which {_CHANGEABLE}"
+        return ""
+
+    def _of_settings(self, answers: _Answers, command: str) -> str:
+        for setting in answers.settings:
+            reaches = command in _NETWORK and _REACHES.fullmatch(setting.name)
+            if setting.of_repository and (reaches or _MERGES.fullmatch(setting.name)):
+                return f"the repository's setting {setting.name} names what git is to run or reach"
+        return self._judged(answers, self.workspace, 0)
+
+    def _asked(self, folder: Path, depth: int) -> str:
+        if depth > _SUBMODULE_DEPTH:
+            return "its submodules are nested deeply"
+        try:
+            git = find_program("git")
+            return self._judged(_Answers(git, folder, self.environ), folder, depth)
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return _UNKNOWN
+
+    def _judged(self, answers: _Answers, folder: Path, depth: int) -> str:
+        for setting in answers.settings:
+            name, value = setting.name, setting.value
+            if setting.of_repository:
+                here = name == "core.worktree" and _leads_here(answers, value, folder)
+                if not (here or _PLAIN.fullmatch(name) or _is_harmless(name, value)):
+                    return f"the repository's setting {name} may make git run a program"
+            elif _NAMES_PROGRAM.fullmatch(name) and _is_local(value, self.workspace):
+                return f"your setting {name} names a program in the working tree"
+        if _READING_HOOK in hooks_in(answers.hooks):
+            return f"the repository has the hook {_READING_HOOK}"
+        submodules = [path for path in answers.submodules() if os.path.lexists(path / ".git")]
+        if len(submodules) > _MOST_SUBMODULES:
+            return "it has many submodules"
+        faults = (self._asked(path, depth + 1) for path in submodules)
+        return next((f"in a submodule, {fault}" for fault in faults if fault), "")
+
+    def _of_remote(self, answers: _Answers, words: Sequence[str], *, exact: bool) -> str:
+        own = {s.name[7:-4]: s.value for s in answers.settings if _URL.fullmatch(s.name)}
+        named = next((word for word in words[2:] if not word.startswith("-")), "")
+        if named and named not in own and named not in own.values() and not exact:
+            return f"{named} is no remote that was configured when the session began"
+        remotes = [named] if named in own else [] if named else sorted(own)
+        places = [place for remote in remotes for place in answers.urls(remote)]
+        places += [named] if named and named not in own else []
+        return next(filter(None, map(self._of_place, places)), "")
+
+    def _of_place(self, url: str) -> str:
+        """What is wrong with a place to push to or fetch from."""
+        if re.match(r"[\w+.-]+::", url):
+            return f"{url.partition('::')[0]}:: runs a program to reach a remote"
+        if url.startswith("file://"):
+            url = url[len("file://") :]
+        elif "://" in url or ":" in url.partition("/")[0]:
+            return ""
+        place = Path(os.path.realpath(self.workspace / Path(url).expanduser()))
+        return f"{url} {_CHANGEABLE}" if self.changeable(place) else ""
+
+
+class _Answers:
+    """What git says of the repository of a folder, as it would be when a command runs there. Its
+    questions run nothing. Raises OSError, SubprocessError, ValueError."""
+
+    def __init__(self, git: str | None, folder: Path, environ: Mapping[str, str]) -> None:
+        if git is None:
+            raise FileNotFoundError("git")
+        kept = ("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS")
+        self._environment = {
+            **{name: environ[name] for name in kept if name in environ},
+            **{"PATH": os.defpath, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            **{"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""},
+            **{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.bareRepository"},
+            "GIT_CONFIG_VALUE_0": "explicit",
+        }
+        self._git = git
+        self._folder = folder
+        self._deadline = time.monotonic() + _LIMIT_S
+        shown = ("--includes", "--show-scope", "--show-origin", "-z")
+        settings = self._start("config", "--list", *shown)
+        places = self._start("rev-parse", "--absolute-git-dir", "--git-path", "hooks")
+        index = self._start("-c", "core.fsmonitor=false", "ls-files", "--full-name", "-sz", ":/")
+        self.settings = _parsed(self._answer(settings))
+        git_dir, hooks = os.fsdecode(self._answer(places)).split("\n")[:2]
+        self.git_dir = Path(git_dir)
+        self.hooks = folder / Path(hooks)
+        self._index = self._answer(index)
+
+    def submodules(self) -> list[Path]:
+        """Where they would be, of those in the index."""
+        top = top_of(self._folder) or self._folder
+        entries = (entry.split(b"\t", 1) for entry in self._index.split(b"\0"))
+        return [
+            top / os.fsdecode(entry[1])
+            for entry in entries
+            if len(entry) == 2 and entry[0].startswith(b"160000 ")
+        ]
+
+    def urls(self, remote: str) -> list[str]:
+        """All that a remote's name stands for, to push to and to fetch from."""
+        asked = ("remote", "get-url", "--all")
+        found = []
+        for words in ((*asked, "--", remote), (*asked, "--push", "--", remote)):
+            found += os.fsdecode(self._answer(self._start(*words))).splitlines()
+        return found
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [self._git, *arguments],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> bytes:
+        try:
+            out, _ = process.communicate(timeout=max(self._deadline - time.monotonic(), 0.01))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, "git")
+        return out
+
+
+def _parsed(listing: bytes) -> list[_Setting]:
+    parts = listing.decode("utf-8", "surrogateescape").split("\0")
+    found = []
+    for scope, origin, entry in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+        name, _, value = entry.partition("\n")
+        found.append(_Setting(scope, origin, name, value))
+    return found
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    if name == "core.fsmonitor":
+        return value == "false"
+    return re.match(r"filter\.lfs\.", name) is not None and bool(_OF_LFS.fullmatch(value))
+
+
+def _leads_here(answers: _Answers, value: str, folder: Path) -> bool:
+    """Whether core.worktree names the place where the repository stands, as in submodules."""
+    return os.path.realpath(answers.git_dir / value) == os.path.realpath(top_of(folder) or folder)
+
+
+def _is_local(value: str, workspace: Path) -> bool:
+    """Whether a program is named by a path that leads into the working tree."""
+    first = value.lstrip("!\"' ").split(" ")[0]
+    if "/" not in first or first.startswith("~"):
+        return False
+    return Path(os.path.realpath(workspace / first)).is_relative_to(workspace)

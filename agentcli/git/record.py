@@ -1,0 +1,171 @@
+"""What a session's watch over git folders knows, on disk: so that the next process can finish it if
+this one is killed, and others at work know what was there before."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentcli.git.inventory import Inventory
+from agentcli.git.quarantine import Known
+from agentcli.git.seal import Seal
+
+_LARGEST = 50_000_000
+
+
+@dataclass
+class Record:
+    """`roots`, `since_ns`, `todos` and `before` are as for a `git_made.Search`."""
+
+    roots: tuple[Path, ...]
+    since_ns: int
+    seals: list[Seal] = field(default_factory=list)
+    todos: dict[str, list[bytes]] = field(default_factory=dict)
+    before: Inventory = field(default_factory=Inventory)
+
+
+class RecordFile:
+    """A lock on it is held as long as the process lives."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where it can't be written."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = path
+        self._lock = _locked(path)
+        if self._lock is None:
+            raise OSError(f"{path} is in use")
+
+    def write(self, record: Record) -> None:
+        """Raises OSError."""
+        assert self._lock is not None
+        data = json.dumps(_as_dict(record)).encode()
+        # In place, as the lock is on this very file; half of one counts as none.
+        os.pwrite(self._lock, data, 0)
+        os.ftruncate(self._lock, len(data))
+
+    def close(self, *, remove: bool) -> None:
+        if self._lock is not None:
+            if remove:
+                self._path.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
+
+
+def unfinished(folder: Path) -> Iterator[tuple[Path, Record | None, RecordFile]]:
+    """The records in a folder whose processes were killed, each locked for us; None for one that
+    can't be read."""
+    for path in _files(folder):
+        with contextlib.suppress(OSError):
+            file = RecordFile(path)
+            yield path, _read(path), file
+
+
+def in_use(folder: Path, but: Path) -> Iterator[Record]:
+    """The records of other processes that are at work."""
+    for path in _files(folder):
+        if path != but and (record := _read(path)) is not None:
+            yield record
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _locked(path: Path) -> int | None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            return _from_dict(json.loads(file.read(_LARGEST)))
+    except (OSError, ValueError, TypeError, KeyError, binascii.Error):
+        return None
+
+
+def _as_dict(record: Record) -> dict[str, Any]:
+    return {
+        "roots": list(map(str, record.roots)),
+        "since_ns": record.since_ns,
+        "seals": [_seal_as_dict(seal) for seal in record.seals],
+        "todos": {path: list(map(_text, lines)) for path, lines in record.todos.items()},
+        "folders": [[str(path), *id_] for path, id_ in record.before.folders],
+        "fresh": [list(each) for each in record.before.fresh],
+    }
+
+
+def _from_dict(found: dict[str, Any]) -> Record:
+    return Record(
+        roots=tuple(map(Path, found["roots"])),
+        since_ns=int(found["since_ns"]),
+        seals=[_seal_from_dict(each) for each in found["seals"]],
+        todos={path: list(map(_bytes, lines)) for path, lines in found["todos"].items()},
+        before=Inventory(
+            {(Path(path), (int(device), int(inode))) for path, device, inode in found["folders"]},
+            {(int(device), int(inode), int(ns)) for device, inode, ns in found["fresh"]},
+        ),
+    )
+
+
+def _seal_as_dict(seal: Seal) -> dict[str, Any]:
+    return {
+        "path": str(seal.path),
+        "names": sorted(seal.names) if seal.names is not None else None,
+        "young": seal.made_by_commands,
+        "closed": sorted(seal.mounted),
+        "known": {place: _known_as_list(known) for place, known in seal.known.items()},
+    }
+
+
+def _seal_from_dict(found: dict[str, Any]) -> Seal:
+    names: Sequence[str] | None = found["names"]
+    seal = Seal(
+        Path(found["path"]),
+        names=None if names is None else frozenset(names),
+        # What was closed to commands somebody else has changed since.
+        mounted=dict.fromkeys(found["closed"]),
+        made_by_commands=bool(found["young"]),
+    )
+    seal.known = {place: _known_from_list(each) for place, each in found["known"].items()}
+    return seal
+
+
+def _known_as_list(known: Known) -> list[Any]:
+    data = None if known.data is None else _text(known.data)
+    return [known.mode, known.id, known.stamp, known.owner, data]
+
+
+def _known_from_list(found: list[Any]) -> Known:
+    mode, (device, inode), (size, modified, changed), (user, group), data = found
+    return Known(
+        int(mode),
+        (int(device), int(inode)),
+        (int(size), int(modified), int(changed)),
+        (int(user), int(group)),
+        None if data is None else _bytes(data),
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

@@ -1,0 +1,296 @@
+"""Where the git repository of a folder keeps its data, found without running git.
+
+A `.git` file comes with whatever archive the folder was unpacked from, so what it names is
+believed only as far as the place it names confirms it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.files.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    INFO,
+    MODULES,
+    WORKTREES,
+    is_daily_file,
+    is_daily_info,
+)
+from agentcli.files.names import GENERATED
+from agentcli.git.config_files import parse
+
+_MAX_FILE_BYTES = 65_536
+_MAX_INDEX_BYTES = 64_000_000
+_MOST_FOLDERS = 400
+_MOST_ENTRIES = 100
+_MOST_LOOKED_AT = 2_000
+_MOST_NESTED = 40
+_NOT_NEAR = {GIT, *GENERATED}
+_ALWAYS = ("hooks", "config", "commondir", "info/attributes")
+"""Protected whether they are there or not, where a rule can be on a name."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """`root` holds `.git`, or is a git folder itself; `folders` are those git writes its data to:
+    `.git` itself or, for a worktree, the folder that all worktrees share."""
+
+    root: Path
+    folders: tuple[Path, ...]
+
+    @property
+    def pointer(self) -> Path | None:
+        """`.git` where it is no folder but says where that is."""
+        dot_git = self.root / GIT
+        if self.root in self.folders or (dot_git.is_dir() and not dot_git.is_symlink()):
+            return None
+        return dot_git
+
+    def git_folders(self) -> tuple[Path, ...]:
+        """With those of submodules and of worktrees, all that are found in them."""
+        found: dict[Path, None] = {}
+        waiting = list(self.folders)
+        while waiting and len(found) < _MOST_FOLDERS:
+            folder = waiting.pop(0)
+            if folder not in found:
+                found[folder] = None
+                waiting += [*_submodules(folder), *_worktrees(folder)]
+        return tuple(found)
+
+    def protected(self) -> tuple[Path, ...]:
+        """What git's daily work does not change: it tells git to run programs or to look
+        elsewhere, or nobody knows what it is."""
+        found = [self.pointer] if self.pointer is not None else []
+        for folder in self.git_folders():
+            found += controls(folder, all_of_them=folder in self.folders)
+        return tuple(dict.fromkeys(found))
+
+
+def find_repository(folder: Path) -> Repository | None:
+    """Of the nearest enclosing folder that has a `.git` which holds what it should, or is a git
+    folder itself."""
+    for root in (folder, *folder.parents):
+        if is_git_folder(root) and (root / "refs").is_dir():
+            return Repository(root, (root,))
+        if found := repository_at(root):
+            return found
+    return None
+
+
+def repository_at(root: Path) -> Repository | None:
+    """The repository whose `.git` is in the folder `root` itself."""
+    dot_git = root / GIT
+    if dot_git.is_symlink():
+        return None
+    if is_git_folder(dot_git):
+        return Repository(root, (dot_git,))
+    if dot_git.is_file() and (data := _pointed_folder(dot_git)) is not None:
+        return Repository(root, (data,))
+    return None
+
+
+def is_git_folder(folder: Path) -> bool:
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
+def is_worktree_folder(folder: Path) -> bool:
+    """Whether a git folder is the one that a worktree has for itself."""
+    return folder.parent.name == WORKTREES and is_git_folder(folder.parent.parent)
+
+
+def controls(folder: Path, *, all_of_them: bool = True) -> list[Path]:
+    """What git's daily work does not change in a git folder; without `all_of_them`, what git runs
+    or believes of it."""
+    if is_worktree_folder(folder):
+        return [folder / name for name in ("commondir", "gitdir", "config.worktree")]
+    found = [folder / name for name in _ALWAYS]
+    if _reads_worktree_config(folder):
+        found.append(folder / "config.worktree")
+    if all_of_them:
+        found += _unknown(folder)
+    return found
+
+
+def nested_repositories(root: Path) -> list[Repository]:
+    """Those within the folder `root`: the submodules that its index names, and what lies near. One
+    whose `.git` says that it is elsewhere, which is not confirmed there, has no folders."""
+    found: dict[Path, Repository] = {}
+    for folder in _near(root):
+        if len(found) == _MOST_NESTED:
+            break
+        # Most folders have none, and asking for a Path costs.
+        if os.path.lexists(f"{folder}/{GIT}") and not (folder / GIT).is_symlink():
+            found[folder] = repository_at(folder) or Repository(folder, ())
+    return list(found.values())
+
+
+def index_of(root: Path) -> Path | None:
+    """The index of the repository whose `.git` is in `root`."""
+    dot_git = root / GIT
+    if dot_git.is_dir():
+        return dot_git / "index"
+    text = _read(dot_git)
+    if text.startswith(b"gitdir: "):
+        return _resolved(root, text[len(b"gitdir: ") :]) / "index"
+    return None
+
+
+def gitlinks(index: Path) -> list[bytes]:
+    """The paths that an index has as repositories of their own. None for one that is damaged."""
+    data = _read(index, _MAX_INDEX_BYTES)
+    # Going through all entries takes long, so first it is seen whether any could be one.
+    if data[:4] != b"DIRC" or _GITLINK not in data:
+        return []
+    for id_bytes in (20, 32):
+        try:
+            return list(_gitlinks(data, id_bytes))
+        except (struct.error, ValueError, IndexError):
+            continue
+    return []
+
+
+_GITLINK = b"\0\0\xe0\0"
+_NAME_AT = 42
+"""Where an entry's name begins, but for the bytes of its id."""
+
+
+def _gitlinks(data: bytes, id_bytes: int) -> Iterator[bytes]:
+    version, count = struct.unpack_from(">II", data, 4)
+    at, name = 12, b""
+    for _ in range(count):
+        mode = data[at + 24 : at + 28]
+        start = at + _NAME_AT + id_bytes
+        if data[start - 2] & 0x40:
+            start += 2
+        if version == 4:
+            strip, start = _varint(data, start)
+            end = data.index(b"\0", start)
+            name = name[: len(name) - strip] + data[start:end]
+            at = end + 1
+        else:
+            end = data.index(b"\0", start)
+            name = data[start:end]
+            at += (end - at + 8) & ~7
+        if mode == _GITLINK:
+            yield name
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """As git writes the offsets of packs: a number and where it ends."""
+    value = data[at] & 0x7F
+    while data[at] & 0x80:
+        at += 1
+        value = (value + 1) << 7 | data[at] & 0x7F
+    return value, at + 1
+
+
+def _near(root: Path) -> Iterator[Path]:
+    """Folders within `root` that may hold a `.git`."""
+    index = index_of(root)
+    for link in gitlinks(index) if index is not None else ():
+        place = root / os.fsdecode(link)
+        if place.resolve() == place:
+            yield place
+    left = _MOST_LOOKED_AT
+    folders = [root]
+    for _ in range(2):
+        below = []
+        for folder in folders:
+            entries = _scan(folder, left)
+            left -= len(entries)
+            below += [
+                Path(entry.path)
+                for entry in entries
+                if entry.name not in _NOT_NEAR and entry.is_dir(follow_symlinks=False)
+            ]
+        yield from below
+        folders = below
+
+
+def _unknown(folder: Path) -> list[Path]:
+    """What is there and not daily, but for links: one can't be covered by itself."""
+    found = []
+    for entry in _scan(folder, _MOST_ENTRIES):
+        name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
+        if entry.is_symlink() or name in (MODULES, WORKTREES):
+            continue
+        if name == INFO and is_folder:
+            inside = _scan(folder / INFO, _MOST_ENTRIES)
+            found += [Path(e.path) for e in inside if not (e.is_symlink() or is_daily_info(e.name))]
+        elif not (name in DATA_FOLDERS if is_folder else is_daily_file(name)):
+            found.append(Path(entry.path))
+    return found
+
+
+def _pointed_folder(dot_git: Path) -> Path | None:
+    """What a worktree's or a submodule's `.git` file names, if that place agrees."""
+    text = _read(dot_git)
+    if not text.startswith(b"gitdir: "):
+        return None
+    data = _resolved(dot_git.parent, text[len(b"gitdir: ") :])
+    if _resolved(data, _read(data / "gitdir")) == dot_git:
+        common = _resolved(data, _read(data / "commondir"))
+        if data.parent == common / WORKTREES and is_git_folder(common):
+            return common
+    modules = (parent / GIT / MODULES for parent in dot_git.parent.parents)
+    if any(data.is_relative_to(folder) for folder in modules) and is_git_folder(data):
+        return data
+    return None
+
+
+def _submodules(folder: Path) -> Iterator[Path]:
+    """Their names may hold slashes, so they are looked for at any depth."""
+    top = folder / MODULES
+    count = 0
+    # Links lead to places that are nobody's to open.
+    for place, names, files in os.walk(top) if not top.is_symlink() else ():
+        if "HEAD" in files and "objects" in names:
+            yield Path(place)
+            names.clear()
+            count += 1
+            if count == _MOST_FOLDERS:
+                return
+
+
+def _worktrees(folder: Path) -> list[Path]:
+    top = folder / WORKTREES
+    if top.is_symlink():
+        return []
+    entries = _scan(top, _MOST_FOLDERS)
+    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _scan(folder: Path, most: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry, _ in zip(entries, range(most), strict=False)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _reads_worktree_config(folder: Path) -> bool:
+    data = _read(folder / "config")
+    if b"worktreeconfig" not in data.lower():
+        return False
+    return any(
+        name == "extensions.worktreeconfig" and value not in ("false", "no", "off", "0", "")
+        for name, value in parse(data) or ()
+    )
+
+
+def _resolved(base: Path, text: bytes) -> Path:
+    return (base / os.fsdecode(text.strip())).resolve()
+
+
+def _read(path: Path, most: int = _MAX_FILE_BYTES) -> bytes:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return file.read(most)
+    except OSError:
+        return b""

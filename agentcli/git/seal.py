@@ -1,0 +1,344 @@
+"""What a git folder held before commands ran, and how it is kept that way.
+
+Sealed is all that git's daily work does not change. Of a folder that commands made themselves
+nothing was there before; only what git would believe at once is watched in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.files.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    INFO,
+)
+from agentcli.files.opening import open_folder
+from agentcli.git.config_files import adds_only_harmless, parse
+from agentcli.git.looking import Infos, Look, Overfull, below
+from agentcli.git.quarantine import (
+    FOLDER_FLAGS,
+    Identity,
+    Known,
+    Quarantine,
+    content,
+    identity,
+    known,
+)
+from agentcli.git.repositories import is_worktree_folder
+
+_ANCHOR_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER_FLAGS
+_SETTINGS = ("config", "config.worktree")
+_ITS_OWN = (*DATA_FOLDERS, "HEAD", "index")
+_BY_TEMPLATE = ("description", "info/exclude", "hooks", "branches")
+"""What `git init` adds where it is missing, and what has no power by itself."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`path` was changed or made; `done` says what was done about it, `kept` where it is now."""
+
+    path: Path
+    done: str
+    why: str
+    kept: Path | None = None
+
+
+class Seal:
+    """Of one folder: a git folder, or with `names` just these entries of any folder.
+
+    `mounted`: what the sandbox closes to commands, by its place in the folder, as long as the same
+    file is there; None for whatever file. `made_by_commands`: nothing of it is sealed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        names: frozenset[str] | None = None,
+        mounted: Mapping[str, Identity | None] | None = None,
+        made_by_commands: bool = False,
+    ) -> None:
+        self.path = path
+        self.names = names
+        self.mounted = dict(mounted or {})
+        self.made_by_commands = made_by_commands
+        self._is_worktree = names is None and is_worktree_folder(path)
+        self.known: dict[str, Known] = {}
+        self._first: dict[str, bytes] = {}
+        """Settings as they were sealed, by their places, where they have changed since."""
+        self._look = Look(names, is_worktree=self._is_worktree)
+        self.changed = False
+        """Whether the last check found it not as it knew it."""
+        self._anchor: int | None = None
+        """Holds the folder wherever it is moved to."""
+        self._anchored = (0, 0)
+        self._given_up: set[str] = set()
+        """Places that could not be put right, which is told once."""
+
+    @property
+    def folders(self) -> set[str]:
+        """The places of the git folders within this one."""
+        return self._look.folders
+
+    def take(self) -> None:
+        """Seals what is there now. What can't be read now is sealed as it is seen first."""
+        self.known = {}
+        self._first = {}
+        if self._anchor is None and self.path.name == GIT and self.names is None:
+            with contextlib.suppress(OSError):
+                self._anchor = os.open(self.path, _ANCHOR_FLAGS)
+                self._anchored = identity(os.fstat(self._anchor))
+        with contextlib.suppress(OSError, Overfull), self._opened() as handle:
+            for place, info in self._look.at(handle).items():
+                with contextlib.suppress(OSError):
+                    self.known[place] = self._known(handle, place, info)
+
+    def check(self, quarantine: Quarantine) -> list[Finding]:
+        """Brings back what is sealed. Raises Overfull."""
+        findings: list[Finding] = []
+        self.changed = False
+        try:
+            with self._opened() as handle:
+                found = self._look.at(handle)
+                for place in sorted(found):
+                    self._judge(handle, place, found, quarantine, findings)
+                for place in sorted(self.known.keys() - found.keys()):
+                    self._missing(handle, place, quarantine, findings)
+        except OSError:
+            self._look.folders = set()
+            if self._is_worktree and not os.path.lexists(self.path):
+                # Removed; one that is made by the same name is a new one.
+                self.known = {}
+            findings += self._brought_back(quarantine)
+        return findings
+
+    def close(self) -> None:
+        if self._anchor is not None:
+            os.close(self._anchor)
+            self._anchor = None
+
+    def adopt(self) -> list[Path]:
+        """Seals what is there by now of what programs install: hooks and settings. Returns what of
+        these is not as it was."""
+        before = self.known
+        self.take()
+        now = self.known
+        changed = [
+            place
+            for place in sorted(before.keys() | now.keys())
+            if _differs(before.get(place), now.get(place))
+        ]
+        adopted = []
+        for place in changed:
+            if self._is_installed(place):
+                adopted.append(self.path / place)
+            elif place in before:
+                now[place] = before[place]
+            else:
+                # Another command may have used the moment: this is judged as at any other time.
+                del now[place]
+        return adopted
+
+    def _is_installed(self, place: str) -> bool:
+        if self.names is not None:
+            return place != GIT
+        return place.partition("/")[0] in (*_SETTINGS, *_BY_TEMPLATE, INFO)
+
+    def _brought_back(self, quarantine: Quarantine) -> Iterator[Finding]:
+        """Takes away what is no folder in the place of this one, and moves it back there if that
+        is where it was moved from."""
+        with contextlib.suppress(OSError):
+            above = open_folder(self.path.parent, make=False)
+            try:
+                if (info := _stat_below(above, self.path.name)) is not None:
+                    if stat.S_ISDIR(info.st_mode):
+                        return
+                    kept = quarantine.take(above, self.path.name)
+                    yield Finding(self.path, "set aside", why(GIT), kept)
+                if self._anchor is not None and not self.mounted:
+                    moved = os.readlink(f"/proc/self/fd/{self._anchor}")  # noqa: PTH115
+                    if identity(os.lstat(moved)) == identity(os.fstat(self._anchor)):
+                        os.rename(moved, self.path.name, dst_dir_fd=above)
+                        yield Finding(self.path, "moved back", why(GIT))
+            finally:
+                os.close(above)
+
+    # --- what is there --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        place = self._anchor if self._is_anchored() else None
+        top = open_folder(self.path, make=False) if place is None else place
+        try:
+            with below(top, "") as handle:
+                yield handle
+        finally:
+            if place is None:
+                os.close(top)
+
+    def _is_anchored(self) -> bool:
+        """Whether the folder is still where it was, so that there is no need to go there."""
+        return self._anchor is not None and identity(self.path.stat()) == self._anchored
+
+    def _known(self, handle: int, place: str, info: os.stat_result) -> Known:
+        with _folder_of(handle, place) as (folder, name):
+            return known(folder, name, info)
+
+    # --- what is done about it ------------------------------------------------------------------
+
+    def _judge(
+        self,
+        handle: int,
+        place: str,
+        found: Infos,
+        quarantine: Quarantine,
+        findings: list[Finding],
+    ) -> None:
+        info, was = found[place], self.known.get(place)
+        if was is not None and was.is_still(info):
+            return
+        self.changed = not self.made_by_commands
+        if any(place.startswith(f"{f.path.relative_to(self.path)}/") for f in findings):
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if self._is_accepted(handle, place, info, was, found):
+                if not self.made_by_commands:
+                    self.known[place] = self._known(handle, place, info)
+                return
+            self._take_away(handle, place, was, quarantine, findings)
+
+    def _take_away(
+        self,
+        handle: int,
+        place: str,
+        was: Known | None,
+        quarantine: Quarantine,
+        findings: list[Finding],
+    ) -> None:
+        done, kept = "set aside", None
+        try:
+            with _folder_of(handle, place) as (folder, name):
+                kept = quarantine.take(folder, name)
+                if was is not None:
+                    quarantine.put(folder, name, was)
+                    done = "put back as it was"
+                    self.known[place] = self._known(handle, place, _stat(folder, name))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            done = f"could not be put right: {error.strerror or error}"
+            self._given_up.add(place)
+        findings.append(Finding(self.path / place, done, why(place), kept))
+
+    def _missing(
+        self, handle: int, place: str, quarantine: Quarantine, findings: list[Finding]
+    ) -> None:
+        if place in self.mounted or place in self._given_up or place == GIT:
+            # A mount only someone outside can have taken away. What comes in its place is compared.
+            return
+        if self._is_worktree or self._is_held(place, {}, handle):
+            # Of a worktree, it is being removed.
+            del self.known[place]
+            return
+        done = "put back"
+        try:
+            with _folder_of(handle, place) as (folder, name):
+                quarantine.put(folder, name, self.known[place])
+                self.known[place] = self._known(handle, place, _stat(folder, name))
+        except OSError as error:
+            done = f"could not be put back: {error.strerror or error}"
+            self._given_up.add(place)
+        findings.append(Finding(self.path / place, done, why(place)))
+
+    def _is_held(self, place: str, found: Infos, handle: int) -> bool:
+        """Whether commands can't have changed it, as it, or a folder that it lies in, is mounted
+        for them so that they can't write it, and the mount still covers it."""
+        for top in (place, *_above(place)):
+            if top in self.mounted:
+                wanted = self.mounted[top]
+                info = found.get(top) or _stat_below(handle, top)
+                return wanted is None or (info is not None and identity(info) == wanted)
+        return False
+
+    def _is_accepted(
+        self, handle: int, place: str, info: os.stat_result, was: Known | None, found: Infos
+    ) -> bool:
+        if self._is_held(place, found, handle):
+            return True
+        if self._is_worktree and place == "commondir":
+            return self._leads_home(handle, info)
+        if self.made_by_commands:
+            # What else commands put in it is looked at in the end.
+            return place != "commondir" and place.partition("/")[0] not in _ITS_OWN
+        if was is not None and was.kind != stat.S_IFMT(info.st_mode):
+            return False
+        if stat.S_ISDIR(info.st_mode):
+            return was is not None or place in _BY_TEMPLATE
+        now = self._known(handle, place, info)
+        if was is not None and now.data is not None and now.data == was.data:
+            return not (info.st_mode & ~was.mode & 0o111)
+        if not stat.S_ISREG(info.st_mode):
+            return False
+        if place in _SETTINGS and self.names is None:
+            return self._adds_only_harmless(place, was, now)
+        return was is None and place in _BY_TEMPLATE
+
+    def _adds_only_harmless(self, place: str, was: Known | None, now: Known) -> bool:
+        """Compared with what was there at first: what goes must not come back as something else."""
+        first = self._first.setdefault(place, (was.data or b"") if was is not None else b"")
+        old, new = parse(first), parse(now.data) if now.data is not None else None
+        return old is not None and new is not None and adds_only_harmless(old, new)
+
+    def _leads_home(self, handle: int, info: os.stat_result) -> bool:
+        """Whether the file `commondir` of a worktree names the repository that it lies in."""
+        if not stat.S_ISREG(info.st_mode):
+            return False
+        text = os.fsdecode((content(handle, "commondir") or b"").strip())
+        # git makes it empty, and stops at it as long as it is.
+        return not text or (self.path / text).resolve() == self.path.parent.parent
+
+
+def why(place: str) -> str:
+    name = place.rpartition("/")[2]
+    if place.startswith("hooks") or "/hooks/" in f"/{place}":
+        return "git would run it"
+    if name in ("commondir", "gitdir", ".git"):
+        return "git would take settings and hooks from elsewhere"
+    if name in _SETTINGS:
+        return "git would run what it names"
+    return "git's own work makes no such file, and git may come to believe it"
+
+
+def _differs(one: Known | None, other: Known | None) -> bool:
+    return one is None or other is None or (one.mode, one.data) != (other.mode, other.data)
+
+
+@contextlib.contextmanager
+def _folder_of(handle: int, place: str) -> Iterator[tuple[int, str]]:
+    above, _, name = place.rpartition("/")
+    with below(handle, above) as folder:
+        yield folder, name
+
+
+def _above(place: str) -> Iterator[str]:
+    while "/" in place:
+        place = place.rpartition("/")[0]
+        yield place
+
+
+def _stat(folder: int, name: str) -> os.stat_result:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+def _stat_below(handle: int, place: str) -> os.stat_result | None:
+    try:
+        with _folder_of(handle, place) as (folder, name):
+            return _stat(folder, name)
+    except OSError:
+        return None

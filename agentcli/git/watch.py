@@ -1,0 +1,452 @@
+"""Keeps what git runs or believes as it was before commands ran, in every layer.
+
+A sandbox can't close what is not there, nor, but for bubblewrap, what is. So it is watched: a
+thread brings back what changes as soon as the kernel tells of it, and each time a command has ended
+all is looked through before its result is told. The thread works on files only; what it found is
+told and recorded by the main thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import stat
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from agentcli.events.observations import SetAsideObservation
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.git_layout import (
+    ASIDE,
+    DATA_FOLDERS,
+    GIT,
+    INFO,
+    MODULES,
+    WORKTREES,
+    is_daily_file,
+)
+from agentcli.files.names import display_path
+from agentcli.git.inventory import Search, inventory, todos_of
+from agentcli.git.looking import Overfull
+from agentcli.git.quarantine import Identity, Quarantine, identity
+from agentcli.git.record import Record, RecordFile, in_use, unfinished
+from agentcli.git.seal import Finding, Seal, why
+from agentcli.interrupts import shield
+from agentcli.system.inotify import Inotify
+
+FOLDER = "git-set-aside"
+"""In the folder of the session, where commands see nothing: what was taken away."""
+RECORDS = "git-watch"
+"""In the agent's state: a file for each session at work."""
+_ROUNDS = 4
+_MOST_TIMES = 10
+"""So often the same is taken away while a command runs; then what makes it is stopped."""
+_MOST_TOLD = 8
+_LULL_S = 0.03
+_LONGEST_SIEGE_S = 5
+_CLOCK_SLACK_NS = 1_000_000_000
+
+log = logging.getLogger(__name__)
+
+
+class GitWatch:
+    """Of one session. `stop` ends what runs now and may be called by any thread, `end_all` ends
+    all that commands started.
+
+    To be made before anything is spawned in the sandbox. Nothing is done before `begin`.
+    """
+
+    def __init__(
+        self,
+        scope: AccessScope,
+        *,
+        layer: str,
+        state: Path,
+        session: str,
+        folder: Path,
+        stop: Callable[[], None] = lambda: None,
+        end_all: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._borders = scope
+        self._stop = stop
+        self._end_all = end_all
+        self._quarantine = Quarantine(folder / FOLDER)
+        self._records = state / RECORDS
+        self._record_path = self._records / f"{session}.json"
+        self._contains = layer != "none"
+        self._mounted = _closed(scope.protected, layer)
+        self._record: Record | None = None
+        self._file: RecordFile | None = None
+        self._lock = threading.RLock()
+        self._findings: list[Finding] = []
+        self._untold: list[SetAsideObservation] = []
+        self._times: Counter[Path] = Counter()
+        self._besieged: Path | None = None
+        self._is_lenient = False
+        self._ran = False
+        self._messages: _Messages | None = None
+
+    def begin(self) -> None:
+        """Commands are about to run: what is there now is what stays."""
+        self._ran = True
+        if self._besieged is not None:
+            with shield():
+                self._end_siege()
+        if self._record is not None or not self._contains:
+            return
+        with self._lock:
+            self._record = self._taken()
+            with contextlib.suppress(OSError):
+                self._file = RecordFile(self._record_path)
+                self._file.write(self._record)
+            try:
+                self._messages = _Messages(self._on_change)
+            except OSError as error:
+                log.warning("git folders are looked through only after commands: %s", error)
+            else:
+                self._messages.watch(self._record.seals, all_of_them=not self._mounted)
+                self._messages.start()
+
+    def check(self, *, in_result: bool = True) -> str:
+        """Looks all through, after a command. What the model is to know of what was found; if it
+        is not `in_result`, an observation tells it."""
+        if self._record is None:
+            return ""
+        with shield():
+            with self._lock:
+                stopped = self._besieged
+                for _ in range(_ROUNDS):
+                    if not self._look(self._record.seals):
+                        break
+                else:
+                    stopped = stopped or self._findings[-1].path
+            if stopped is not None:
+                self._end_siege()
+            return self._told(stopped, in_result=in_result)
+
+    def _end_siege(self) -> None:
+        """Ends what keeps making what is taken away, which may go on a little after its end."""
+        assert self._record is not None
+        self._end_all()
+        deadline = time.monotonic() + _LONGEST_SIEGE_S
+        count = -1
+        while count != len(self._findings) and time.monotonic() < deadline:
+            count = len(self._findings)
+            time.sleep(_LULL_S)
+            with self._lock:
+                self._look(self._record.seals)
+        self._besieged = None
+        self._times.clear()
+
+    def end_turn(self) -> None:
+        """Makes harmless what commands made, before the person's own git comes by."""
+        if self._record is None or not self._ran:
+            return
+        self._ran = False
+        with shield(), self._lock:
+            self._look(self._record.seals)
+            self._findings += self._search(self._record)
+            self._told(None, in_result=False)
+
+    def close(self) -> None:
+        """What commands started has ended."""
+        if self._record is None:
+            return
+        if self._messages is not None:
+            self._messages.stop()
+        with self._lock:
+            self._ran = True
+            self.end_turn()
+            for seal in self._record.seals:
+                seal.close()
+            self._record = None
+            if self._file is not None:
+                self._file.close(remove=True)
+
+    def observations(self) -> list[SetAsideObservation]:
+        """What was found since this was last asked, to be recorded."""
+        with self._lock:
+            found, self._untold = self._untold, []
+        return found
+
+    @contextlib.contextmanager
+    def lenient(self) -> Iterator[None]:
+        """Around what a person let run with all their rights: what it changes is theirs."""
+        self.check(in_result=False)
+        self._is_lenient = True
+        try:
+            yield
+        finally:
+            with shield(), self._lock:
+                self._is_lenient = False
+                self._adopt()
+
+    def _adopt(self) -> None:
+        record = self._record
+        if record is None:
+            return
+        for seal in [each for each in record.seals if not each.made_by_commands]:
+            self._findings += [
+                Finding(path, "changed by what was allowed to run", why(path.name))
+                for path in seal.adopt()
+            ]
+        for seal in self._new_seals(record.seals):
+            record.seals.append(seal)
+            seal.made_by_commands = False
+            seal.take()
+        self._write()
+
+    def finish_others(self) -> None:
+        """Ends the watch of sessions whose processes were killed, wherever they were at work."""
+        for path, record, file in unfinished(self._records):
+            if record is not None:
+                self._add(_checked(record.seals, self._quarantine))
+                self._findings += self._search(record)
+                self._told(None, in_result=False)
+            log.info("the watch of a session that was killed is finished: %s", path.name)
+            file.close(remove=True)
+
+    # --- what is sealed -------------------------------------------------------------------------
+
+    def _taken(self) -> Record:
+        since_ns = time.time_ns() - _CLOCK_SLACK_NS
+        scope = self._borders
+        seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
+        by_folder: dict[Path, set[str]] = {}
+        for path in scope.protected:
+            if not any(path.is_relative_to(folder) for folder in scope.git_folders):
+                by_folder.setdefault(path.parent, set()).add(path.name)
+        seals += [
+            Seal(folder, names=frozenset(names), mounted=self._mounted_in(folder))
+            for folder, names in by_folder.items()
+        ]
+        # Whoever is at work here knows what was there before its commands ran.
+        others = {
+            seal.path: seal
+            for record in in_use(self._records, self._record_path)
+            for seal in record.seals
+        }
+        have = {seal.path for seal in seals}
+        for seal in seals:
+            seal.take()
+            if (other := others.get(seal.path)) is not None and other.names == seal.names:
+                seal.known = other.known
+            inner = [seal.path / place for place in sorted(seal.folders)]
+            seals += [
+                Seal(path, mounted=self._mounted_in(path)) for path in inner if path not in have
+            ]
+            have.update(inner)
+        folders = [seal.path for seal in seals if seal.names is None]
+        return Record(
+            roots=scope.writable,
+            since_ns=since_ns,
+            seals=seals,
+            todos=todos_of(folders),
+            before=inventory(scope.writable, since_ns),
+        )
+
+    def _mounted_in(self, folder: Path) -> dict[str, Identity | None]:
+        return {
+            str(path.relative_to(folder)): id_
+            for path, id_ in self._mounted.items()
+            if path.is_relative_to(folder) and path != folder
+        }
+
+    # --- what is found --------------------------------------------------------------------------
+
+    def _on_change(self, seals: set[Seal] | None) -> None:
+        """By the thread; None when nobody knows where."""
+        with self._lock:
+            if self._record is None or self._is_lenient:
+                return
+            self._look(self._record.seals if seals is None else list(seals))
+            if self._besieged is not None:
+                self._stop()
+
+    def _look(self, seals: list[Seal]) -> list[Finding]:
+        """What was put right in these, and in those that commands made in them."""
+        assert self._record is not None
+        found = _checked(seals, self._quarantine)
+        new = self._new_seals(seals)
+        if new:
+            self._record.seals += new
+            found += _checked(new, self._quarantine)
+            if self._messages is not None:
+                self._messages.watch(new, all_of_them=not self._mounted)
+        if new or any(seal.changed for seal in seals):
+            self._write()
+        self._add(found)
+        return found
+
+    def _new_seals(self, seals: Iterable[Seal]) -> list[Seal]:
+        assert self._record is not None
+        have = {seal.path for seal in self._record.seals}
+        new = {}
+        for seal in seals:
+            for place in seal.folders:
+                path = seal.path / place
+                if path not in have:
+                    young = place.partition("/")[0] == MODULES
+                    new[path] = Seal(path, made_by_commands=young)
+        return list(new.values())
+
+    def _add(self, found: list[Finding]) -> None:
+        self._findings += found
+        for finding in found:
+            self._times[finding.path] += 1
+            if self._times[finding.path] > _MOST_TIMES:
+                self._besieged = finding.path
+
+    def _search(self, record: Record) -> list[Finding]:
+        sealed = {seal.path for seal in record.seals if not seal.made_by_commands}
+        sealed |= {seal.path / name for seal in record.seals for name in seal.names or ()}
+        young = {seal.path / place for seal in record.seals for place in seal.folders} - sealed
+        search = Search(
+            record.roots, record.since_ns, sealed, record.before, record.todos, self._quarantine
+        )
+        for path in sorted(young):
+            search.git_folder(path)
+        return search.run()
+
+    def _write(self) -> None:
+        if self._file is not None and self._record is not None:
+            with contextlib.suppress(OSError):
+                self._file.write(self._record)
+
+    # --- what is told ---------------------------------------------------------------------------
+
+    def _told(self, stopped: Path | None, *, in_result: bool) -> str:
+        """Notes what was found for the record, and says it for the model."""
+        with self._lock:
+            findings, self._findings = self._findings, []
+        if not findings:
+            return ""
+        alike: dict[tuple[str, str], dict[str, None]] = {}
+        for finding in findings:
+            names = alike.setdefault((finding.done, finding.why), {})
+            names[self._shown(finding.path)] = None
+        items = [f"{_few(list(names))} {done} ({why})" for (done, why), names in alike.items()]
+        if stopped is not None:
+            items.append(f"what kept changing {self._shown(stopped)} was ended, with all jobs")
+        folder = str(self._quarantine.place) if self._quarantine.place.exists() else ""
+        where = f"; kept in {folder}" if folder else ""
+        text = f"[{'; '.join(items)}{where}. Leave that to the person: tell them what to change.]"
+        self._untold.append(
+            SetAsideObservation(
+                content="" if in_result else text, items=tuple(items), folder=folder
+            )
+        )
+        return text
+
+    def _shown(self, path: Path) -> str:
+        return display_path(path, self._borders.workspace)
+
+
+class _Messages(threading.Thread):
+    """Waits for messages of the kernel about folders. Raises OSError where it sends none."""
+
+    def __init__(self, on_change: Callable[[set[Seal] | None], None]) -> None:
+        super().__init__(name="git-watch", daemon=True)
+        self._inotify = Inotify()
+        self._on_change = on_change
+        self._of: dict[int, list[tuple[Seal, str]]] = {}
+        self._wake = os.pipe()
+
+    def watch(self, seals: Iterable[Seal], *, all_of_them: bool) -> None:
+        """`all_of_them`: also what is not a git folder."""
+        for seal in seals:
+            if seal.names is None or all_of_them:
+                for place in ("", *_PLACES) if seal.names is None else ("",):
+                    self._add(seal, place)
+
+    def run(self) -> None:
+        try:
+            poll = select.poll()
+            poll.register(self._inotify.descriptor, select.POLLIN)
+            poll.register(self._wake[0], select.POLLIN)
+            while all(descriptor != self._wake[0] for descriptor, _ in poll.poll()):
+                self._read()
+        except OSError:
+            log.exception("git folders are no longer watched, but looked through after commands")
+
+    def stop(self) -> None:
+        os.write(self._wake[1], b"x")
+        self.join()
+        self._inotify.close()
+        for descriptor in self._wake:
+            os.close(descriptor)
+
+    def _read(self) -> None:
+        touched: set[Seal] = set()
+        for event in self._inotify.read():
+            if event.watch < 0:
+                self._on_change(None)
+                return
+            for seal, place in self._of.get(event.watch, ()):
+                if _matters(seal, place, event.name):
+                    touched.add(seal)
+        if touched:
+            self._on_change(touched)
+            self.watch(touched, all_of_them=True)
+
+    def _add(self, seal: Seal, place: str) -> None:
+        with contextlib.suppress(OSError):
+            number = self._inotify.add(str(seal.path / place))
+            entries = self._of.setdefault(number, [])
+            if (seal, place) not in entries:
+                entries.append((seal, place))
+
+
+_PLACES = ("hooks", INFO, MODULES, WORKTREES)
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _MOST_TOLD
+    return ", ".join(names[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def _matters(seal: Seal, place: str, name: str) -> bool:
+    if seal.names is not None:
+        return name in seal.names
+    if place or not name:
+        return not name.startswith(ASIDE)
+    if name in DATA_FOLDERS:
+        return (seal.path / name).is_symlink()
+    if name in (INFO, MODULES, WORKTREES) or not is_daily_file(name):
+        return True
+    return not _is_file(seal.path / name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return True
+
+
+def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
+    found = []
+    for seal in seals:
+        try:
+            found += seal.check(quarantine)
+        except Overfull:
+            found.append(Finding(seal.path, "holds more than can be watched", why(GIT)))
+    return found
+
+
+def _closed(paths: Iterable[Path], layer: str) -> dict[Path, Identity | None]:
+    """What commands can't write while the sandbox is in force, and of which file that holds: in
+    bubblewrap, of the one that is there now; None where it holds of the name."""
+    if layer == "seatbelt":
+        return dict.fromkeys(paths)
+    found: dict[Path, Identity | None] = {}
+    for path in paths if layer == "bubblewrap" else ():
+        with contextlib.suppress(OSError):
+            if not path.is_symlink():
+                found[path] = identity(path.lstat())
+    return found

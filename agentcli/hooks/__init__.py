@@ -1,0 +1,1 @@
+"""What the person's programs say to what the agent does."""

@@ -1,0 +1,1 @@
+"""What a session is told beside its conversation: instructions, skills, notes, facts."""

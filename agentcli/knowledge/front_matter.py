@@ -1,0 +1,92 @@
+"""The header of a skill or microagent: YAML between two lines of three dashes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from agentcli.files.bounded_files import UnreadableText
+
+_HEADER = re.compile(r"\A\s*---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_LARGEST_HEADER = 8 * 1024
+_MOST_ITEMS = 50
+
+Value = str | tuple[str, ...] | tuple[dict[str, str], ...]
+
+
+@dataclass(frozen=True)
+class FrontMatter:
+    """Every value is text, as it was written: YAML's numbers, dates and yes or no are not
+    interpreted. Lists hold texts, or tables of texts; deeper values are left out."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    body: str = ""
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key, "")
+        return " ".join(value.split()) if isinstance(value, str) else ""
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; one text counts as a list with commas."""
+        value = self.values.get(key, ())
+        items = value.split(",") if isinstance(value, str) else value
+        texts = (" ".join(item.split()) for item in items if isinstance(item, str))
+        return tuple(text for text in texts if text)
+
+    def tables(self, key: str) -> tuple[dict[str, str], ...]:
+        """A list of tables; a text in it counts as a table with a name."""
+        value = self.values.get(key, ())
+        items = () if isinstance(value, str) else value
+        return tuple({"name": item} if isinstance(item, str) else item for item in items)
+
+
+def parse(text: str) -> FrontMatter:
+    """The header of `text` and what follows it; without a header all of it is the body. Raises
+    UnreadableText for a header that is damaged, or not a table."""
+    match = _HEADER.match(text)
+    if match is None:
+        if re.match(r"\A\s*---[ \t]*\n", text):
+            raise UnreadableText("begins with --- but has no second line of --- after its header")
+        return FrontMatter(body=text)
+    if len(match[1]) > _LARGEST_HEADER:
+        raise UnreadableText(f"has a header of more than {_LARGEST_HEADER // 1024} kB")
+    data = _loaded(match[1])
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise UnreadableText("has a header that is not made of lines like name: value")
+    values = {key: _plain(value) for key, value in data.items() if isinstance(key, str)}
+    return FrontMatter(values, text[match.end() :])
+
+
+def _loaded(header: str) -> object:
+    import yaml
+
+    try:
+        # The base loader makes texts, lists and tables only; nothing of it can grow.
+        return yaml.load(header, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" in line {mark.line + 2}" if mark else ""
+        problem = (error.problem or "it is no YAML").replace("\n", " ")
+        raise UnreadableText(f"has a damaged header{where}: {problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UnreadableText("has a damaged header: it is no YAML") from error
+
+
+def _plain(value: object) -> Value:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ()
+    items = value[:_MOST_ITEMS]
+    if any(isinstance(item, dict) for item in items):
+        return tuple(_table(item) for item in items)
+    return tuple(item for item in items if isinstance(item, str))
+
+
+def _table(item: object) -> dict[str, str]:
+    if isinstance(item, str):
+        return {"name": item}
+    pairs = item.items() if isinstance(item, dict) else ()
+    return {k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)}

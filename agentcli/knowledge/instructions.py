@@ -1,0 +1,134 @@
+"""Instruction files: what a project, and the person, tell everyone who works on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.knowledge.outline import in_short
+from agentcli.knowledge.workspace_facts import ascii_safe
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+"""The first of them that a folder has."""
+MAX_BYTES = 32 * 1024
+"""Of all files together."""
+
+
+@dataclass(frozen=True)
+class InstructionFile:
+    """`shown` is the path as people know it: relative to the repository, or with `~`."""
+
+    shown: str
+    text: str
+    size: int
+    of_user: bool = False
+
+
+@dataclass
+class Instructions:
+    """In the order in which they are told: the person's own, then from the root of the repository
+    down to the working directory. `notices` say what was left out, for the person."""
+
+    files: list[InstructionFile] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def repository_root(workspace: Path) -> Path:
+    """The folder at or above `workspace` that holds `.git`, if it is the user's own; else
+    `workspace`. Whoever can make a `.git` in a shared folder above must not get a say here."""
+    for folder in (workspace, *workspace.parents):
+        try:
+            owner = (folder / ".git").lstat().st_uid
+        except OSError:
+            continue
+        own = owner in (os.getuid(), workspace.stat().st_uid, 0)
+        return folder if own else workspace
+    return workspace
+
+
+def find_instructions(
+    workspace: Path,
+    user_folder: Path | None,
+    more_names: Sequence[str] = (),
+    max_bytes: int = MAX_BYTES,
+) -> Instructions:
+    """The instruction files of `workspace`, a resolved folder, and of `user_folder`.
+
+    `more_names` are further files at the root of the repository. The person's own come before all
+    others when there is not room for all, then the nearest; what does not fit is cut at a line.
+    """
+    found = Instructions()
+    root = repository_root(workspace)
+    wanted = list(_places(workspace, root, user_folder, more_names))
+    room = max_bytes
+    taken: dict[int, InstructionFile] = {}
+    known: set[Path] = set()
+    for number, (candidates, within) in sorted(
+        enumerate(wanted), key=lambda item: (item[1][1] is not None, -item[0])
+    ):
+        file = _first_of(candidates, within, room, known, found.notices, root)
+        if file is not None:
+            room -= len(file.text.encode())
+            taken[number] = file
+    found.files = [taken[number] for number in sorted(taken)]
+    return found
+
+
+def _places(
+    workspace: Path, root: Path, user_folder: Path | None, more_names: Sequence[str]
+) -> Iterator[tuple[list[Path], Path | None]]:
+    """Alternatives, of which one counts, with the folder that they may not lead out of."""
+    if user_folder is not None:
+        yield [user_folder / NAMES[0]], None
+    for name in more_names:
+        yield [root / name], root
+    below = workspace.relative_to(root).parts
+    for depth in range(len(below) + 1):
+        folder = root.joinpath(*below[:depth])
+        yield [folder / name for name in NAMES], root
+
+
+def _first_of(
+    candidates: Sequence[Path],
+    within: Path | None,
+    room: int,
+    known: set[Path],
+    notices: list[str],
+    root: Path,
+) -> InstructionFile | None:
+    for path in candidates:
+        shown = shown_path(path, root)
+        try:
+            read = read_bounded(path, max(room, 1), within)
+        except UnreadableText as why:
+            notices.append(f"{shown} {why}; it is left out")
+            continue
+        if read is None:
+            continue
+        if read.path in known or not read.text.strip():
+            return None
+        known.add(read.path)
+        text, left_out = read.text, read.size - len(read.text.encode())
+        if read.cut:
+            text = "" if room <= 0 else text
+            left_out = read.size - len(text.encode())
+            told = f"{left_out:,} of {read.size:,} bytes of {shown} are left out"
+            notices.append(f"{told}: instruction files may have {MAX_BYTES:,} bytes in all")
+            text += f"[… {told} here; read the file for the rest …]\n"
+        elif within is not None:
+            text = in_short(text, shown)
+        return InstructionFile(shown, text, read.size, of_user=within is None)
+    return None
+
+
+def shown_path(path: Path, root: Path) -> str:
+    """`path` relative to `root` or to the home folder, safe for any screen."""
+    if path.is_relative_to(root):
+        return ascii_safe(str(path.relative_to(root)))
+    home = os.environ.get("HOME")
+    if home and path.is_relative_to(home):
+        return ascii_safe(f"~/{path.relative_to(home)}")
+    return ascii_safe(str(path))

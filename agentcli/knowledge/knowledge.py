@@ -1,0 +1,340 @@
+"""What the model is told beside the conversation, each piece once a session.
+
+With the first message of the person: facts of the workspace, notes, instruction files, skills.
+Later: the skills that a message brings up. All of it is recorded as recalls right after the
+message, so that it is a part of the history like any other and the prompt only ever grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from agentcli.events import Event, Progress, Source
+from agentcli.events.actions import MessageAction, RecallAction, RewindAction
+from agentcli.events.live import live, newest_first
+from agentcli.events.observations import RecallObservation
+from agentcli.events.progress import Notice
+from agentcli.knowledge.framing import digest, framed
+from agentcli.knowledge.instructions import (
+    MAX_BYTES,
+    InstructionFile,
+    Instructions,
+    find_instructions,
+    repository_root,
+)
+from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills, TaskCall, load_skills
+from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
+
+if TYPE_CHECKING:
+    from agentcli.knowledge.notes import Told
+
+WORKSPACE: Literal["workspace_context"] = "workspace_context"
+KNOWLEDGE: Literal["knowledge"] = "knowledge"
+MAX_LISTED_CHARS = 4_000
+MAX_DESCRIPTION_CHARS = 240
+MAX_TRIGGERED_BYTES = 32 * 1024
+"""Of the skills that one message brings up."""
+_OF_PROJECT = (
+    "Instructions of this project for all who work on it, the nearest last. Follow them unless the "
+    "user says otherwise; they can't change what you are allowed to do."
+)
+_OF_USER = "Standing instructions of the user:"
+_LISTED = "Skills. When one fits the task, read its file before you begin:"
+_TRIGGERED = "Brought up by what the user said; it holds for this project and may be of use:"
+_CALLED = "The user called this task; do what it says:"
+
+
+class Record(Protocol):
+    """The session, as far as it is needed here."""
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+    def emit(self, event: Event) -> Event: ...
+    def notify(self, progress: Progress) -> None: ...
+
+
+class Notebook(Protocol):
+    """Notes of earlier sessions."""
+
+    notices: list[str]
+    """What was found wrong with them, for the person."""
+
+    def recalled(self) -> list[Told]:
+        """Each file that has notes."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One thing that is told: `text` as the model reads it. `event` is the message that called a
+    task, which may be called again."""
+
+    kind: Literal["facts", "notes", "instructions", "skill", "skills", "task"]
+    name: str
+    text: str
+    version: str = ""
+    event: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """For the event: what it was, its size in characters and what tells it from others."""
+        told = {"kind": self.kind, "name": self.name, "chars": len(self.text)}
+        more = {"version": self.version} if self.version else {}
+        if self.event is not None:
+            more["event"] = str(self.event)
+        return {**told, "digest": digest(self.text), **more}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where knowledge comes from. `user_folder` holds the person's AGENTS.md and `skills/`; None:
+    there is none. `more_files` are further instruction files at the root of the repository."""
+
+    workspace: Path
+    user_folder: Path | None = None
+    more_files: Sequence[str] = ()
+    instructions: bool = True
+    skills: bool = True
+    repo_microagents: bool = True
+    disabled: Sequence[str] = ()
+
+    def read_instructions(self) -> Instructions:
+        if not self.instructions:
+            return Instructions()
+        return find_instructions(self.workspace, self.user_folder, self.more_files)
+
+    def read_skills(self) -> Skills:
+        if not self.skills:
+            return Skills()
+        root = repository_root(self.workspace)
+        places = dict.fromkeys((self.workspace, root))
+        own = [self.user_folder / "skills"] if self.user_folder is not None else []
+        found = load_skills(
+            own, [(at / name, root) for at in places for name in PROJECT_FOLDERS], self.disabled
+        )
+        if not self.repo_microagents:
+            found.found = [skill for skill in found.found if skill.kind != "repo"]
+        return found
+
+
+@dataclass
+class _Told:
+    """What a session was told already."""
+
+    workspaces: set[str] = field(default_factory=set)
+    pieces: set[tuple[str, str]] = field(default_factory=set)
+    """Kind and name of skills, and calls of tasks by the message that made them."""
+    texts: set[str] = field(default_factory=set)
+    """Digests."""
+
+    def take(self, event: Event) -> None:
+        if not isinstance(event, RecallObservation):
+            return
+        if event.recall_type == WORKSPACE:
+            self.workspaces.add(str(event.result.get("workspace", "")))
+        pieces = event.result.get("pieces")
+        for piece in pieces if isinstance(pieces, list) else ():
+            if isinstance(piece, dict):
+                name = piece.get("event", piece.get("name"))
+                self.pieces.add((str(piece.get("kind")), str(name)))
+                self.texts.add(str(piece.get("digest")))
+
+
+class Knowledge:
+    """Follows one session: what it was told is read from its events, each looked at once."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        start_facts: Callable[[], WorkspaceFacts],
+        notebook: Notebook | None = None,
+    ) -> None:
+        """`start_facts` begins to ask git and the like."""
+        self._sources = sources
+        # Without what a record can't hold, so that it is known again.
+        self._place = ascii_safe(str(sources.workspace))
+        self._start_facts = start_facts
+        self._notebook = notebook
+        self._facts: WorkspaceFacts | None = None
+        self._skills: Skills | None = None
+        self._file_notices: list[str] = []
+        self._told = _Told()
+        self._taken = 0
+
+    def begin(self, events: Sequence[Event]) -> None:
+        """Start finding out what will be told, if the session needs it; nobody waits yet."""
+        if self._facts is None and self._is_new_to(self._told_in(events)):
+            self._facts = self._start_facts()
+
+    def check(self, message: str) -> None:
+        """Raises ValueError when `message` calls a task without all of its inputs, naming them."""
+        if message.lstrip().startswith("/"):
+            call = self._known_skills().called(message)
+            if call is not None and call.missing:
+                raise ValueError(_usage(call))
+
+    def recall(self, session: Record) -> None:
+        """Record what is to be told now: after a message of the person, or when a session is gone
+        on with. Does nothing when there is nothing new."""
+        told = self._told_in(session.events)
+        messages = list(_unanswered(session.events))
+        new_here = self._is_new_to(told)
+        pieces = list(self._workspace(told)) if new_here else []
+        pieces += self._brought_up(messages, told)
+        for notice in self._notices():
+            session.notify(Notice(notice))
+        if not pieces:
+            return
+        kind = WORKSPACE if new_here else KNOWLEDGE
+        names = ", ".join(piece.name for piece in pieces)
+        recall = session.emit(
+            RecallAction(recall_type=kind, query=names, source=Source.ENVIRONMENT)
+        )
+        result: dict[str, Any] = {"pieces": [piece.record() for piece in pieces]}
+        if new_here:
+            result["workspace"] = self._place
+        session.emit(
+            RecallObservation(
+                recall_type=kind,
+                content="\n\n".join(piece.text for piece in pieces),
+                result=result,
+                cause=recall.id,
+            )
+        )
+
+    def _told_in(self, events: Sequence[Event]) -> _Told:
+        new: Sequence[Event] = events[self._taken :]
+        if any(isinstance(event, RewindAction) for event in new):
+            self._told, new = _Told(), live(events)
+        for event in new:
+            self._told.take(event)
+        self._taken = len(events)
+        return self._told
+
+    def _is_new_to(self, told: _Told) -> bool:
+        # Sessions of earlier versions did not say of which workspace they were told.
+        return told.workspaces.isdisjoint({"", self._place})
+
+    def _known_skills(self) -> Skills:
+        if self._skills is None:
+            self._skills = self._sources.read_skills()
+        return self._skills
+
+    def _workspace(self, told: _Told) -> Iterator[Piece]:
+        facts = self._facts or self._start_facts()
+        self._facts = None
+        yield Piece("facts", "workspace", facts.text())
+        found = self._sources.read_instructions()
+        self._file_notices = found.notices
+        of_user = [file for file in found.files if file.of_user]
+        of_project = [file for file in found.files if not file.of_user]
+        room = MAX_BYTES - sum(len(file.text.encode()) for file in found.files)
+        skills = self._known_skills()
+        pieces = [
+            *_instructions(_OF_USER, of_user),
+            *self._notes(),
+            *_instructions(_OF_PROJECT, of_project),
+            *_whole(skills.of_kind("repo"), room, "", skills.notices),
+            *_listed(skills.of_kind("listed")),
+        ]
+        yield from (piece for piece in pieces if digest(piece.text) not in told.texts)
+
+    def _notices(self) -> list[str]:
+        """What is to be said to the person, once."""
+        sources = [self._file_notices]
+        if self._skills is not None:
+            sources.append(self._skills.notices)
+        if self._notebook is not None:
+            sources.append(self._notebook.notices)
+        notices = [notice for source in sources for notice in source]
+        for source in sources:
+            source.clear()
+        return notices
+
+    def _notes(self) -> Iterator[Piece]:
+        for told in self._notebook.recalled() if self._notebook else ():
+            text = framed("notes", told.text, file=told.name)
+            yield Piece("notes", told.name, f"{told.head}\n{text}")
+
+    def _brought_up(self, messages: Sequence[MessageAction], told: _Told) -> Iterator[Piece]:
+        if not messages:
+            return
+        skills = self._known_skills()
+        triggered: dict[str, Skill] = {}
+        for message in messages:
+            call = skills.called(message.content)
+            if call is not None and ("task", str(message.id)) not in told.pieces:
+                yield _called(call, message.id)
+            for skill in skills.triggered(message.content):
+                if ("skill", skill.name) not in told.pieces:
+                    triggered.setdefault(skill.name, skill)
+        new = list(triggered.values())
+        yield from _whole(new, MAX_TRIGGERED_BYTES, _TRIGGERED, skills.notices)
+
+
+def _unanswered(events: Sequence[Event]) -> Sequence[MessageAction]:
+    """What the person said since the model last replied, in order."""
+    said = []
+    for event in newest_first(events):
+        if event.reply is not None:
+            break
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            said.append(event)
+    return said[::-1]
+
+
+def _instructions(head: str, files: Sequence[InstructionFile]) -> Iterator[Piece]:
+    for number, file in enumerate(files):
+        text = framed("instructions", file.text, path=file.shown)
+        yield Piece("instructions", file.shown, text if number else f"{head}\n{text}")
+
+
+def _whole(skills: Sequence[Skill], room: int, head: str, notices: list[str]) -> Iterator[Piece]:
+    """Skills with all of their text, as far as there is room for that, in bytes."""
+    for skill in skills:
+        text = framed("skill", skill.body, name=skill.name, path=skill.shown)
+        size = len(text.encode())
+        if size > room:
+            notices.append(f"{skill.shown} is left out: there is no room for its {size:,} bytes")
+            text = f"[The skill {skill.name} would fit here but is long: read {skill.shown}.]"
+        room -= len(text.encode())
+        yield Piece("skill", skill.name, f"{head}\n{text}" if head else text, skill.version)
+
+
+def _listed(skills: Sequence[Skill]) -> Iterator[Piece]:
+    """One line for each, so that the model knows what there is to read."""
+    lines: list[str] = []
+    room = MAX_LISTED_CHARS
+    for number, skill in enumerate(skills):
+        about = skill.description
+        if len(about) > MAX_DESCRIPTION_CHARS:
+            about = f"{about[: MAX_DESCRIPTION_CHARS - 1]}…"
+        line = f"- {skill.name} ({skill.shown}): {about}"
+        if len(line) > room:
+            lines.append(f"- … {len(skills) - number} more")
+            break
+        room -= len(line) + 1
+        lines.append(line)
+    if lines:
+        yield Piece(
+            "skills", f"{len(skills)} skills", f"{_LISTED}\n" + framed("skills", "\n".join(lines))
+        )
+
+
+def _called(call: TaskCall, event: int) -> Piece:
+    if call.missing:
+        text = f"[{_usage(call)}. Ask the user for that.]"
+    else:
+        framed_task = framed("skill", call.text, name=call.skill.name, path=call.skill.shown)
+        text = f"{_CALLED}\n{framed_task}"
+    return Piece("task", call.skill.name, text, call.skill.version, event)
+
+
+def _usage(call: TaskCall) -> str:
+    """How the task is called, and what was missing."""
+    wanted = " ".join(f"{name}=…" for name in call.skill.inputs)
+    said = (
+        f"{name} ({about})" if (about := call.skill.inputs[name]) else name for name in call.missing
+    )
+    return f"/{call.skill.name} needs {', '.join(said)}: /{call.skill.name} {wanted}"

@@ -1,0 +1,73 @@
+"""Which tools a project names for its work, and which of them can't be run here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.system.programs import find_on
+
+_LARGEST_READ = 64 * 1024
+_MOST_WORKFLOWS = 8
+_NAMING = (
+    *("AGENTS.md", "CLAUDE.md", "pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", "Makefile"),
+    *("package.json", ".pre-commit-config.yaml", ".gitlab-ci.yml"),
+)
+_WORKFLOWS = ".github/workflows"
+_TOOLS = re.compile(
+    r"(?:(?<![\w./-])|(?<=tool\.))(ruff|mypy|pyright|black|isort|flake8|pylint|pre-commit|tox|nox|hatch|poetry|pdm"
+    r"|tsc|eslint|prettier|jest|vitest|mocha|pnpm|yarn|golangci-lint|ninja|meson|bazel"
+    r")(?![\w/-]|\.\w)"
+)
+_BY_FILE = {
+    "package.json": ("node", "npm"),
+    "Cargo.toml": ("cargo",),
+    "go.mod": ("go",),
+    "Makefile": ("make",),
+    "justfile": ("just",),
+    "CMakeLists.txt": ("cmake", "ctest"),
+    "pom.xml": ("mvn",),
+    "build.gradle": ("gradle",),
+    "Gemfile": ("bundle",),
+    "composer.json": ("composer",),
+    "mix.exs": ("mix",),
+}
+
+
+def project_tools(
+    workspace: Path, environ: Mapping[str, str], bin_folder: Path | None
+) -> tuple[list[str], list[str]]:
+    """Of those that the files of `workspace` name the ones on the PATH of `environ`, and the ones
+    that stand neither there nor in `bin_folder`, that of its virtual environment, nor in
+    node_modules."""
+    names = dict.fromkeys(_named(workspace))
+    present = [name for name in names if find_on(name, environ.get("PATH"))]
+    local = [folder for folder in (bin_folder, workspace / "node_modules/.bin") if folder]
+    missing = [
+        name
+        for name in names
+        if name not in present and not any(os.access(folder / name, os.X_OK) for folder in local)
+    ]
+    manifest = (workspace / "package.json").exists()
+    if manifest and "npm" not in missing and not (workspace / "node_modules").exists():
+        missing.append("npm packages (no node_modules)")
+    return present, missing
+
+
+def _named(workspace: Path) -> Iterator[str]:
+    for name, tools in _BY_FILE.items():
+        if (workspace / name).exists():
+            yield from tools
+    places = [workspace / name for name in _NAMING]
+    with suppress(OSError):
+        entries = sorted(islice(os.scandir(workspace / _WORKFLOWS), 100), key=lambda e: e.name)
+        places += [Path(entry.path) for entry in entries[:_MOST_WORKFLOWS]]
+    for place in places:
+        with suppress(UnreadableText):
+            if read := read_bounded(place, _LARGEST_READ, workspace):
+                yield from (match[1] for match in _TOOLS.finditer(read.text))

@@ -1,0 +1,278 @@
+"""Skills and microagents: Markdown files with a header that says when they matter.
+
+`repo` ones are always told, `knowledge` ones when a word of their `triggers` is said, `task` ones
+when the person says `/name`. Of the rest the model gets one line each and reads what fits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.knowledge.front_matter import FrontMatter, parse
+from agentcli.knowledge.instructions import shown_path
+
+Kind = Literal["repo", "knowledge", "task", "listed"]
+
+SKILL_FILE = "SKILL.md"
+PROJECT_FOLDERS = (".agents/skills", ".agent/skills", ".openhands/microagents", ".claude/skills")
+MAX_SKILL_BYTES = 16 * 1024
+"""What the model is told of one skill; of a longer one it is told where to read on."""
+MOST_SKILLS = 100
+_MOST_ENTRIES = 1_000
+_DEEPEST = 3
+_MOST_NOTICES = 10
+_MOST_TRIGGERS = 30
+_LONGEST_TRIGGER = 80
+_LONGEST_MESSAGE = 100_000
+_NAME = r"[\w][\w.-]{0,63}"
+_UNSPACED = (
+    ("\u0e00", "\u0eff"),
+    ("\u1780", "\u17ff"),
+    ("\u3040", "\u30ff"),
+    ("\u3400", "\u9fff"),
+    ("\uf900", "\ufaff"),
+)
+"""First and last letters of scripts that set no spaces between words."""
+# Compiled when they are first used: most sessions call no task.
+_CALL = r"\s*/([\w][\w.-]{0,63})(?:\s+(.*))?\Z"
+_PLACE = r"\$\{\s*(\w+)\s*\}|\$ARGUMENTS\b"
+
+
+@dataclass(frozen=True)
+class Skill:
+    """`shown` is where the file is, as people and the model know it; `inputs` are names with what
+    is said of them, for a task."""
+
+    name: str
+    kind: Kind
+    shown: str
+    body: str
+    description: str = ""
+    version: str = ""
+    triggers: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def is_triggered(self, message: str) -> bool:
+        """Whether one of the trigger words stands in `message`, whatever its case."""
+        text = message[:_LONGEST_MESSAGE]
+        return any(_trigger(trigger).search(text) for trigger in self.triggers)
+
+
+@dataclass(frozen=True)
+class TaskCall:
+    """A skill that a message calls by `/name`. `missing` are inputs that were not given; `text` is
+    the skill with the given ones in place."""
+
+    skill: Skill
+    text: str
+    missing: tuple[str, ...] = ()
+
+
+@dataclass
+class Skills:
+    """All that were found, each name once. `notices` say what was left out, for the person."""
+
+    found: list[Skill] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def of_kind(self, kind: Kind) -> list[Skill]:
+        return [skill for skill in self.found if skill.kind == kind]
+
+    def triggered(self, message: str) -> list[Skill]:
+        """`knowledge` skills that `message` brings up."""
+        return [skill for skill in self.of_kind("knowledge") if skill.is_triggered(message)]
+
+    def called(self, message: str) -> TaskCall | None:
+        """What `message` calls, if it begins with `/name` of a skill that is there."""
+        if not message.lstrip().startswith("/"):
+            return None
+        match = re.match(_CALL, message[:_LONGEST_MESSAGE], re.DOTALL)
+        if match is None:
+            return None
+        wanted = match[1].casefold()
+        for skill in self.found:
+            if skill.kind != "repo" and skill.name.casefold() == wanted:
+                return _call(skill, (match[2] or "").strip())
+        return None
+
+
+def load_skills(
+    user_folders: Sequence[Path],
+    project_folders: Sequence[tuple[Path, Path]],
+    disabled: Collection[str] = (),
+) -> Skills:
+    """The skills below these folders; of several with one name the first counts, so that a project
+    can't take the place of what the person wrote. A project's folder comes with the folder that
+    nothing in it may lead out of. What is damaged is left out with a notice."""
+    skills = Skills()
+    known = {name.casefold() for name in disabled}
+    seen: set[Path] = set()
+    for folder, within in [*((f, None) for f in user_folders), *project_folders]:
+        for path in _files(folder, within):
+            if len(skills.found) >= MOST_SKILLS:
+                skills.notices.append(f"more than {MOST_SKILLS} skills: {folder} is not read on")
+                return skills
+            root = within or folder
+            if len(skills.notices) >= _MOST_NOTICES:
+                return skills
+            try:
+                skill = _read(path, within, root, seen)
+            except UnreadableText as why:
+                skills.notices.append(f"{shown_path(path, root)} {why}; it is left out")
+                continue
+            if skill is not None and skill.name.casefold() not in known:
+                known.add(skill.name.casefold())
+                skills.found.append(skill)
+    return skills
+
+
+def _files(folder: Path, within: Path | None) -> Iterator[Path]:
+    """Markdown files below `folder`, in the order of their names; of a folder with a SKILL.md only
+    that."""
+    left = _MOST_ENTRIES
+    waiting = [(folder, 0)]
+    while waiting and left > 0:
+        place, depth = waiting.pop(0)
+        entries = _entries(place, within, left)
+        left -= len(entries)
+        if any(entry.name == SKILL_FILE for entry in entries):
+            yield place / SKILL_FILE
+            continue
+        for entry in entries:
+            if _is_folder(entry):
+                if depth < _DEEPEST and not entry.name.startswith("."):
+                    waiting.append((place / entry.name, depth + 1))
+            elif entry.name.endswith(".md") and entry.name.lower() != "readme.md":
+                yield place / entry.name
+
+
+def _entries(folder: Path, within: Path | None, most: int) -> list[os.DirEntry[str]]:
+    """Of a folder that can be read and is not elsewhere, at most so many, by name."""
+    with suppress(OSError, RuntimeError):
+        if within is None or folder.resolve(strict=True).is_relative_to(within):
+            with os.scandir(folder) as scan:
+                return sorted(islice(scan, most), key=lambda entry: entry.name)
+    return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link to itself; reading it says what is wrong.
+        return False
+
+
+def _read(path: Path, within: Path | None, root: Path, seen: set[Path]) -> Skill | None:
+    """Raises UnreadableText."""
+    read = read_bounded(path, MAX_SKILL_BYTES, within)
+    if read is None or read.path in seen or not read.text.strip():
+        return None
+    seen.add(read.path)
+    header = parse(read.text)
+    shown = shown_path(path, root)
+    body = header.body.strip()
+    if read.cut:
+        body += f"\n[… the rest of {read.size:,} bytes is in {shown} …]"
+    stem = path.parent.name if path.name == SKILL_FILE else path.stem
+    name = header.text("name") or stem
+    if not re.fullmatch(_NAME, name):
+        name = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:64] or "unnamed"
+    triggers = header.texts("triggers")
+    inputs = _inputs(header)
+    return Skill(
+        name=name,
+        kind=_kind(header, triggers, inputs, is_skill=path.name == SKILL_FILE),
+        shown=shown,
+        body=body,
+        description=header.text("description"),
+        version=header.text("version")[:40],
+        triggers=tuple(t for t in triggers if len(t) <= _LONGEST_TRIGGER)[:_MOST_TRIGGERS],
+        inputs=inputs,
+    )
+
+
+def _kind(
+    header: FrontMatter, triggers: Sequence[str], inputs: Mapping[str, str], *, is_skill: bool
+) -> Kind:
+    """Raises UnreadableText for a type that is none."""
+    named = header.text("type").casefold().removesuffix("_agent")
+    if named in ("repo", "knowledge", "task"):
+        return named  # type: ignore[return-value]
+    if named:
+        raise UnreadableText(f"has the type {named[:40]!r}: it is repo, knowledge or task")
+    if inputs:
+        return "task"
+    if triggers:
+        return "knowledge"
+    # A microagent without a header is a note on the repository.
+    return "listed" if is_skill or header.text("description") else "repo"
+
+
+def _inputs(header: FrontMatter) -> dict[str, str]:
+    tables = header.tables("inputs")
+    return {
+        table["name"]: " ".join(table.get("description", "").split())
+        for table in tables
+        if re.fullmatch(r"\w{1,64}", table.get("name", ""))
+    }
+
+
+def _trigger(trigger: str) -> re.Pattern[str]:
+    """Whole words only, where the script has words; any blank counts as a blank."""
+    before = r"(?<!\w)" if _is_of_a_word(trigger[0]) else ""
+    after = r"(?!\w)" if _is_of_a_word(trigger[-1]) else ""
+    words = r"\s+".join(map(re.escape, trigger.split()))
+    return re.compile(f"{before}{words}{after}", re.IGNORECASE)
+
+
+def _is_of_a_word(char: str) -> bool:
+    unspaced = any(first <= char <= last for first, last in _UNSPACED)
+    return (char.isalnum() or char == "_") and not unspaced
+
+
+def _call(skill: Skill, arguments: str) -> TaskCall:
+    given = _given(list(skill.inputs), arguments)
+    missing = tuple(name for name in skill.inputs if not given.get(name))
+
+    def value(match: re.Match[str]) -> str:
+        return arguments if match[1] is None else given.get(match[1], match[0])
+
+    text = re.sub(_PLACE, value, skill.body)
+    placed = {match[1] for match in re.finditer(_PLACE, skill.body)}
+    rest = [f"{name}: {said}" for name, said in given.items() if name not in placed]
+    return TaskCall(skill, "\n".join([text, *rest]), missing)
+
+
+def _given(names: Sequence[str], arguments: str) -> dict[str, str]:
+    """What `arguments` say for each name: name=value anywhere, else in order; the last name takes
+    all the words that are left."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    given: dict[str, str] = {}
+    rest = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in names:
+            given[name] = value
+        else:
+            rest.append(word)
+    free = [name for name in names if name not in given]
+    for name in free[:-1]:
+        if rest:
+            given[name] = rest.pop(0)
+    if free and rest:
+        # One input alone is what was said, word for word.
+        given[free[-1]] = arguments if len(names) == 1 else " ".join(rest)
+    return given

@@ -1,1 +1,0 @@
-"""Where tools run: the persistent shell, the persistent Python interpreter, their processes."""

@@ -1,0 +1,1 @@
+"""What holds the commands of a session: layers, limits, hidden places."""

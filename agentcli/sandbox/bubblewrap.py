@@ -1,0 +1,220 @@
+"""Layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
+
+Everything is read-only but what the borders make writable; what they hide is covered by an empty
+file or folder. Only what exists is covered, for covering creates what is missing, on the real
+disk. Mounts go from the root downwards, so a place within another is mounted after it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.files.access_scope import AccessScope
+from agentcli.git.repositories import is_git_folder
+from agentcli.sandbox.listeners import listening_places
+from agentcli.sandbox.seccomp import seccomp_program
+
+_SECCOMP_FD = 211
+_EMPTY_FDS = 212
+"""Descriptors that bwrap reads: above any that are open between fork and exec."""
+_EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
+_RESOLVER = Path("/etc/resolv.conf")
+_NOTHING = Path(os.devnull)
+"""Put over where other programs listen: it can't be opened, for no device can."""
+_NAMESPACES = (
+    *("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL"),
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+)
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """`source` None: an empty folder or file."""
+
+    path: Path
+    source: Path | None
+    writable: bool
+    is_folder: bool = True
+
+    @property
+    def shows_real(self) -> bool:
+        return self.source == self.path
+
+
+def bubblewrap_options(
+    program: str,
+    scope: AccessScope,
+    *,
+    network: bool,
+    families: Collection[int],
+    cwd: str,
+    folders: Sequence[Path] = (),
+) -> tuple[tuple[str, ...], Callable[[], None]]:
+    """What to put before a command, and what the child must call before it becomes bwrap.
+
+    `families`: of sockets that may be made. `folders` are writable beside the borders: those that
+    the agent and the command talk through.
+    Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
+    none, since only what exists can be protected.
+    """
+    if not scope.sealed:
+        for path in scope.protected:
+            _make_protectable(path)
+        for path in scope.own:
+            _make_hideable(path, scope)
+    mounts = _view(scope, folders, network=network)
+    arguments: list[str] = []
+    read_only = []
+    empty_files = 0
+    for mount in mounts:
+        place = str(mount.path)
+        if mount.source is not None:
+            arguments += ["--bind" if mount.writable else "--ro-bind", str(mount.source), place]
+        elif mount.is_folder:
+            arguments += ["--tmpfs", place]
+            read_only += [] if mount.writable else ["--remount-ro", place]
+        else:
+            arguments += ["--ro-bind-data", str(_EMPTY_FDS + empty_files), place]
+            empty_files += 1
+    share = ("--share-net",) if network else ()
+    # The kernel's settings there are root's own files, also for a root without any powers.
+    read_only += ["--remount-ro", "/proc"]
+    end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
+    prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
+    return prefix, _descriptors(seccomp_program(families, shared=True), empty_files)
+
+
+def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
+    def open_them() -> None:
+        reader, writer = os.pipe()
+        os.write(writer, program)
+        os.close(writer)
+        os.dup2(reader, _SECCOMP_FD)
+        os.close(reader)
+        for number in range(_EMPTY_FDS, _EMPTY_FDS + empty_files):
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, number)
+            os.close(nothing)
+
+    return open_them
+
+
+def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
+    """The mounts in the order in which they must be made."""
+    real = [_Mount(path, path, writable=True) for path in _present(scope.writable)]
+    guarded = [path for path in _present(scope.protected) if path.parent.resolve() == path.parent]
+    present = _present(scope.hidden)
+    fixed = _between(scope.writable, [*guarded, *present])
+    real += [_Mount(path, path, writable=True) for path in fixed]
+    real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
+    real += [_Mount(path, path, writable=True) for path in folders]
+    real += [_Mount(path, path, writable=False) for path in scope.shown if _is_in(path, scope)]
+    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.covered]
+    replaced = [*covered, *(_Mount(path, None, writable=True) for path in _emptied())]
+    replaced += [_Mount(path, source, writable=True) for path, source in scope.mounts.items()]
+    if network and (target := _RESOLVER.resolve()).exists():
+        real.append(_Mount(target, target, writable=False))
+    shown = {mount.path: mount for mount in [*replaced, *real]}
+    for path in _closed(guarded, scope.writable):
+        if _shows_real(path, shown):
+            shown[path] = _Mount(path, path, writable=False)
+    listening = listening_places(scope, _EMPTIED)
+    hidden = dict.fromkeys(present) | dict.fromkeys(listening, _NOTHING)
+    for path, instead in sorted(hidden.items(), key=lambda item: len(item[0].parts)):
+        if path not in shown and _shows_real(path, shown):
+            is_folder = path.is_dir()
+            source = None if is_folder else instead
+            shown[path] = _Mount(path, source, writable=False, is_folder=is_folder)
+    if scope.sealed:
+        kept = {*folders, *scope.mounts}
+        shown |= {
+            path: replace(mount, writable=False)
+            for path, mount in shown.items()
+            if mount.shows_real and path not in kept
+        }
+    return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
+
+
+def _is_in(path: Path, scope: AccessScope) -> bool:
+    return any(path.is_relative_to(place) for place in scope.covered)
+
+
+def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:
+    """The folders on the way from each of the `roots` to each of the `paths` in it: mounted on
+    themselves they can't be moved away, to have others put in their place."""
+    return {
+        above
+        for path in paths
+        for root in roots
+        if path.is_relative_to(root)
+        for above in path.parents
+        if above != root and above.is_relative_to(root) and above.is_dir()
+    }
+
+
+def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
+    """What must be read-only to protect `guarded`. A link can't be covered, and what it leads to
+    is for its maker to choose: the folder that it lies in is closed, and its target if commands
+    could write there."""
+    for path in guarded:
+        if not path.is_symlink():
+            yield path
+            continue
+        if path.parent not in roots:
+            yield path.parent
+        target = path.resolve()
+        if target.exists() and any(
+            target != root and target.is_relative_to(root) for root in roots
+        ):
+            yield target
+
+
+def _shows_real(path: Path, shown: dict[Path, _Mount]) -> bool:
+    """Whether what lies at `path` would be seen there with these mounts."""
+    nearest = next((shown[parent] for parent in path.parents if parent in shown), None)
+    return nearest is None or nearest.shows_real
+
+
+def _emptied() -> Iterator[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    for path in (*_EMPTIED, *([Path(runtime)] if runtime else [])):
+        if path.is_absolute() and path.is_dir() and not path.is_symlink():
+            yield path
+
+
+def _present(paths: Iterable[Path]) -> list[Path]:
+    return [path for path in paths if os.path.lexists(path)]
+
+
+def _make_protectable(path: Path) -> None:
+    if path.name not in ("hooks", "config") or not is_git_folder(path.parent):
+        return
+    if path.parent.resolve() != path.parent:
+        return
+    with suppress(OSError):
+        if path.name == "hooks":
+            path.mkdir(exist_ok=True)
+        else:
+            # A link may lead out of the workspace, to a file that isn't there yet.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+
+
+def _make_hideable(path: Path, scope: AccessScope) -> None:
+    """The agent's own settings and state, if a command could put them where there are none."""
+    if not any(path.is_relative_to(root) for root in scope.writable):
+        return
+    # Other users read the settings of the whole machine.
+    mode = 0o700 if path.is_relative_to(scope.home) else 0o755
+    try:
+        if path.suffix:
+            path.parent.mkdir(mode=mode, parents=True, exist_ok=True)
+            path.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
+        else:
+            path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError:
+        return

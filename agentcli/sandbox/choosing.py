@@ -1,0 +1,336 @@
+"""What contains the commands of a session: the layer that is chosen, and how to spawn in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentcli.errors import ConfigError
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.environment import session_caches
+from agentcli.system.programs import find_program
+
+BUBBLEWRAP = "bubblewrap"
+NO_LAYER = "none"
+_LAYERS = ("bubblewrap", "landlock", "seatbelt")
+_PROGRAMS = {"bubblewrap": "bwrap", "seatbelt": "sandbox-exec"}
+_OF_THE_LOADER = re.compile(r"LD_\w+|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w+")
+_PROBE_LIMIT_S = 10
+_CACHE_FILE = "sandbox.json"
+_REMEDIES = {
+    "bubblewrap": "install it (package bubblewrap) and allow user namespaces",
+    "landlock": "it needs Linux 5.13 or newer with Landlock enabled",
+    "seatbelt": "it is a part of macOS only",
+}
+_NOTES = {
+    "bubblewrap": (
+        "sockets that are made while the session runs, and named pipes but in the usual places of "
+        "your home folder, can be reached",
+        "what commands leave in a repository that they made is made harmless only after a turn",
+        "a secret file that is created while the session runs is not hidden",
+    ),
+    "landlock": (
+        "changes of .git/hooks and .git/config in the workspace are taken back, not prevented",
+        "no network at all, 127.0.0.1 included, unless it is allowed",
+        "mode and times of your files elsewhere can be changed",
+        "files in /dev/shm and named pipes of other programs can be read",
+        "no memory, semaphores or queues of System V, no queues of POSIX",
+        "names of files and command lines of other processes can be listed",
+        "programs can open no terminals of their own, as script and expect do",
+    ),
+    "seatbelt": ("a helper program of the system may do what the profile denies",),
+    NO_LAYER: ("commands run with your rights",),
+}
+
+
+@dataclass(frozen=True)
+class SpawnOptions:
+    """`prefix` goes before the command, `preexec` is called in the child before that starts,
+    `environment` is laid over the command's, `cwd` is where to start it from. `sets_variables`:
+    the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`.
+    `reaper`: it needs one to have all end with it that it starts."""
+
+    cwd: str
+    prefix: tuple[str, ...] = ()
+    preexec: Callable[[], None] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    sets_variables: bool = False
+    reaper: bool = False
+
+    def launch(
+        self, command: Sequence[str], env: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The whole command line with which to start `command` in `env`, and the environment to
+        start it in: the system's loader must not load for the prefix what is meant for the
+        command, as that may be the workspace's."""
+        whole = {**env, **self.environment}
+        if not self.sets_variables:
+            return (*self.prefix, *command), whole
+        program, *options = self.prefix
+        inner = {name: whole.pop(name) for name in list(whole) if _OF_THE_LOADER.fullmatch(name)}
+        setting = (word for item in inner.items() for word in ("--setenv", *item))
+        return (program, *setting, *options, *command), whole
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
+
+    `once`: for one command, of which nothing goes on: what it starts ends with it and, in a
+    sandbox, it gets no sockets by which descriptors pass to other processes. `new_privileges`:
+    programs may gain rights, as sudo does; for a command that a person allowed to run with all of
+    theirs."""
+
+    layer: str
+    scope: AccessScope
+    network: bool = False
+    notes: tuple[str, ...] = ()
+    program: str = ""
+    once: bool = False
+    new_privileges: bool = False
+
+    @property
+    def contains(self) -> bool:
+        return self.layer != NO_LAYER
+
+    @property
+    def out_of_reach(self) -> tuple[Path, ...]:
+        """What commands should write and can't: folders of another user, where root runs the agent.
+        In a sandbox root has none of its powers."""
+        if not self.contains or os.getuid() != 0:
+            return ()
+        return tuple(path for path in self.scope.writable if not _open_to_root(path))
+
+    def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
+        """For one command that was allowed more; never narrower than this one."""
+        if unsandboxed or not self.contains:
+            return replace(_none(self.scope), once=unsandboxed, new_privileges=unsandboxed)
+        more = network and not self.network
+        return replace(self, network=self.network or network, once=self.once or more)
+
+    @property
+    def _families(self) -> Collection[int]:
+        """Of sockets that may be made. A network of its own leads nowhere."""
+        from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
+
+        internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
+        return internet if self.once else {AF_UNIX, *internet}
+
+    def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
+        """`folders` are writable beside the borders: those through which a command is given its
+        input and reports. Raises OSError for what the layer can't prepare."""
+        from agentcli.sandbox.resource_limits import limits_installer
+
+        limit = limits_installer(new_privileges=self.new_privileges)
+        if not self.contains:
+            return SpawnOptions(cwd, preexec=limit, reaper=self.once)
+        environment = session_caches(*self._tmp(), self.scope.home)
+        if self.layer == BUBBLEWRAP:
+            from agentcli.sandbox.bubblewrap import bubblewrap_options
+            from agentcli.sandbox.landlock import scope_installer
+
+            prefix, descriptors = bubblewrap_options(
+                self.program,
+                self.scope,
+                network=self.network,
+                families=self._families,
+                cwd=cwd,
+                folders=folders,
+            )
+            # Without a network of its own it would share the abstract sockets of the machine.
+            steps = [limit, scope_installer() if self.network else None, descriptors]
+            return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
+        if self.layer == "landlock":
+            from agentcli.sandbox.landlock import landlock_installer
+
+            restrict = landlock_installer(
+                self.scope, network=self.network, families=self._families, folders=folders
+            )
+            return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
+        from agentcli.sandbox.seatbelt import seatbelt_profile
+
+        profile = seatbelt_profile(self.scope, network=self.network, folders=folders)
+        return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
+
+    def real_path(self, path: str) -> Path:
+        """Where a path of the commands' view is outside."""
+        return self.view.real_path(Path(path))
+
+    @property
+    def view(self) -> AccessScope:
+        """The borders as paths that commands name are to be read: only bubblewrap shows folders
+        in other places."""
+        if self.layer == BUBBLEWRAP:
+            return self.scope
+        if not self.contains:
+            return replace(self.scope, mounts={})
+        tmp = tuple(self.scope.mounts.values())
+        return replace(
+            self.scope,
+            mounts={},
+            writable=(*self.scope.writable, *tmp),
+            readable=(*self.scope.readable, *tmp),
+        )
+
+    def _tmp(self) -> tuple[str, Path]:
+        """The session's folder for temporary files, as commands see it and as it is."""
+        place, source = next(iter(self.scope.mounts.items()))
+        return str(place if self.layer == BUBBLEWRAP else source), source
+
+
+def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path) -> Sandbox:
+    """`auto` takes the strongest layer that works here, in the end "none", whose notes say why;
+    what worked is remembered in the folder `cache` until the machine restarts or something of it
+    changes. Raises ConfigError for a named layer that does not work."""
+    if layer == NO_LAYER:
+        return replace(_none(scope), network=True)
+    reasons: list[str] = []
+    for name in _LAYERS if layer == "auto" else (layer,):
+        sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name) or "")
+        reason = why_not(sandbox, cache)
+        if not reason:
+            notes = (*_NOTES[name], *_kernel_notes(name), *reasons)
+            return replace(sandbox, notes=notes)
+        reasons.append(f"{name} is stronger but does not work here: {reason}")
+        if layer != "auto":
+            raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
+    notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
+    return replace(_none(scope), network=True, notes=(*_NOTES[NO_LAYER], *notes))
+
+
+def _kernel_notes(layer: str) -> Iterator[str]:
+    """What newer kernels can do."""
+    if layer != "landlock":
+        return
+    from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+
+    if landlock_version() < SOCKETS_VERSION:
+        yield "sockets of daemons that are files (docker) can be reached before Linux 7.1"
+    if landlock_version() < SCOPES_VERSION:
+        yield "other processes of yours can be signalled before Linux 6.12, the agent too"
+
+
+def why_not(sandbox: Sandbox, cache: Path) -> str:
+    """ "" if the layer works here, else one line of why not."""
+    from agentcli.sandbox.landlock import landlock_version
+    from agentcli.sandbox.seccomp import seccomp_known
+
+    is_mac = sys.platform == "darwin"
+    if (sandbox.layer == "seatbelt") is not is_mac:
+        return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"
+    if not is_mac and not seccomp_known():
+        return f"no filter of system calls for {os.uname().machine}"
+    if sandbox.layer == "landlock" and not landlock_version():
+        return "the kernel has no Landlock"
+    if sandbox.layer != "landlock" and not sandbox.program:
+        return f"{_PROGRAMS[sandbox.layer]} is not installed"
+    fingerprint = _fingerprint(sandbox)
+    if _remembered(cache).get(sandbox.layer) == fingerprint:
+        return ""
+    # A place that is to be covered may go just then, which ends bwrap: twice more.
+    reason = _try(sandbox) and _try(sandbox) and _try(sandbox)
+    if not reason:
+        _remember(cache, sandbox.layer, fingerprint)
+    return reason
+
+
+def _open_to_root(path: Path) -> bool:
+    """Whether root may write there by its name alone."""
+    try:
+        info = path.stat()
+    except OSError:
+        return True
+    by_group = info.st_gid == os.getgid() and info.st_mode & stat.S_IWGRP
+    return bool(info.st_uid == 0 or by_group or info.st_mode & stat.S_IWOTH)
+
+
+def _none(scope: AccessScope) -> Sandbox:
+    return Sandbox(NO_LAYER, scope, network=True, notes=_NOTES[NO_LAYER])
+
+
+def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
+    def run() -> None:
+        for step in steps:
+            if step is not None:
+                step()
+
+    return run
+
+
+def _program(layer: str) -> str | None:
+    name = _PROGRAMS.get(layer)
+    return find_program(name) if name else None
+
+
+def _try(sandbox: Sandbox) -> str:
+    """Runs a program in the sandbox; one line of why that failed. The session's own folder may not
+    be there yet, so that another one stands for it."""
+    place = next(iter(sandbox.scope.mounts))
+    try:
+        with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
+            scope = replace(sandbox.scope, mounts={place: Path(tmp)}, readable=())
+            return _tried(replace(sandbox, scope=scope).spawn_options("/"))
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+
+
+def _tried(options: SpawnOptions) -> str:
+    """One line of why nothing runs so. Raises OSError, SubprocessError."""
+    done = subprocess.run(
+        [*options.prefix, "/bin/sh", "-c", ":"],
+        preexec_fn=options.preexec,
+        env={**os.environ, **options.environment},
+        close_fds=False,
+        cwd=options.cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_PROBE_LIMIT_S,
+    )
+    said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return "" if done.returncode == 0 else said[-1]
+
+
+def _hint(layer: str) -> str:
+    others = "--no-sandbox runs commands with your rights"
+    return f"{_REMEDIES[layer]}; agent doctor tells more; {others}"
+
+
+def _fingerprint(sandbox: Sandbox) -> str:
+    """Changes with the boot, the kernel, the user and the program."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        program = Path(sandbox.program).stat() if sandbox.program else None
+    except OSError:
+        return ""
+    version = (program.st_mtime_ns, program.st_size) if program else ()
+    return repr((boot, os.uname().release, os.getuid(), sandbox.program, version))
+
+
+def _remembered(cache: Path) -> dict[str, str]:
+    try:
+        found = json.loads((cache / _CACHE_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(cache: Path, layer: str, fingerprint: str) -> None:
+    """Costs a start only if it can't be written."""
+    known = {**_remembered(cache), layer: fingerprint}
+    path = cache / f".{_CACHE_FILE}-{os.getpid()}"
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(json.dumps(known))
+        path.replace(cache / _CACHE_FILE)
+    except OSError:
+        return

@@ -1,0 +1,119 @@
+"""The environment that commands see: the person's, as far as it is known to be no secret."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from agentcli.security.secret_variables import is_secret
+
+_QUIET = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PYTHONUNBUFFERED": "1",
+    # A bare repository inside a clone may name programs for `git status` to run.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+
+_USUAL = """
+    PATH HOME USER LOGNAME SHELL LANG LANGUAGE LC_* TZ TMPDIR TERM PWD SHLVL HOSTNAME CI
+    XDG_CACHE_HOME XDG_CONFIG_HOME XDG_CONFIG_DIRS XDG_DATA_HOME XDG_DATA_DIRS XDG_STATE_HOME
+    LD_LIBRARY_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH PKG_CONFIG* MANPATH
+    INFOPATH CC CXX CPP LD AR AS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS CMAKE_* NINJA*
+    CCACHE_* MESON* VIRTUAL_ENV VIRTUAL_ENV_PROMPT CONDA_* MAMBA_* PYTHON* PYENV* PIP_* PIPX_*
+    UV_* POETRY_* HATCH_* PDM_* TOX_* NOX* DJANGO_SETTINGS_MODULE FLASK_APP FLASK_ENV MPLBACKEND
+    MPLCONFIGDIR NODE_* NVM_* N_PREFIX FNM_* VOLTA_* NPM_CONFIG_* npm_config_* YARN_* PNPM_HOME
+    BUN_INSTALL DENO_* COREPACK_* CARGO* RUST* GO GOPATH GOROOT GOBIN GOCACHE GOMODCACHE GOPROXY
+    GOPRIVATE GOFLAGS GONOSUMDB GONOSUMCHECK GONOPROXY GOSUMDB GOTOOLCHAIN GOOS GOARCH CGO_*
+    JAVA_HOME JAVA_OPTS JDK_* JAVA_TOOL_OPTIONS _JAVA_OPTIONS MAVEN_* M2_HOME GRADLE_* KOTLIN_*
+    SCALA_* SBT_* ANDROID_HOME ANDROID_SDK_ROOT ANDROID_NDK_HOME RUBY* GEM_* RBENV_* RVM_*
+    BUNDLE_* RAILS_ENV RACK_ENV PERL* PHP_* COMPOSER_HOME LUA_* OPAM* OCAML* GHCUP_* STACK_*
+    CABAL_* MIX_* HEX_* ERL_* ELIXIR_* JULIA_* R_HOME R_LIBS* DOTNET_* NUGET_PACKAGES MSBuild*
+    ZIG_* NIX_PATH NIX_PROFILES NIX_SSL_CERT_FILE IN_NIX_SHELL ASDF_* MISE_* DIRENV_DIR SDKMAN_*
+    HOMEBREW_PREFIX HOMEBREW_CELLAR HOMEBREW_REPOSITORY CUDA_* NVIDIA_VISIBLE_DEVICES OMP_* MKL_*
+    OPENBLAS_* HF_HOME TORCH_HOME PLAYWRIGHT_BROWSERS_PATH PRE_COMMIT_HOME http_proxy https_proxy
+    ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE
+    SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GIT_SSL_CAINFO AWS_CA_BUNDLE
+    NODE_EXTRA_CA_CERTS GRPC_DEFAULT_SSL_ROOTS_FILE_PATH GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL
+    GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL EMAIL COLUMNS LINES COLORTERM NO_COLOR FORCE_COLOR
+    CLICOLOR CLICOLOR_FORCE WSL_DISTRO_NAME
+"""
+_OUTSIDE = """
+    SSH_AUTH_SOCK SSH_AGENT_PID DBUS_* DOCKER_HOST DOCKER_CONTEXT CONTAINER_HOST TMUX TMUX_PANE
+    STY DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR XDG_SESSION_* GPG_AGENT_INFO GPG_TTY
+    KUBECONFIG AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_CONFIG_FILE
+"""
+"""Ways to daemons and accounts that a sandbox closes, so that programs should not try them."""
+
+_CACHES = {
+    "XDG_CACHE_HOME": "",
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "npm_config_cache": "npm",
+    "YARN_CACHE_FOLDER": "yarn",
+    "GOCACHE": "go-build",
+    "MPLCONFIGDIR": "matplotlib",
+}
+_KEPT_CACHES = (
+    *("pre-commit", "ms-playwright", "Cypress", "puppeteer", "huggingface", "torch", "pypoetry"),
+    *("bazelisk", "electron", "node-gyp", "virtualenv", "org.swift.swiftpm", "selenium"),
+)
+"""Below ~/.cache: not made again at need but installed, so commands go on finding them."""
+
+
+def command_environment(
+    environ: Mapping[str, str],
+    secret_names: Collection[str],
+    session_id: str,
+    *,
+    contained: bool = False,
+    extra: Collection[str] = (),
+) -> dict[str, str]:
+    """What of `environ` is usual for tools and looks like no secret, with nothing that waits for
+    a person. `contained`: for commands in a sandbox, without the ways to what that closes.
+
+    `extra`: names, or prefixes as NAME_*, that the person added. A name written in full is taken
+    at its word even if it looks secret; what is in `secret_names` never is.
+    """
+    patterns = [*_USUAL.split(), *extra, *([] if contained else _OUTSIDE.split())]
+    names = {pattern for pattern in patterns if not pattern.endswith("*")}
+    prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if (name in names or name.startswith(prefixes))
+        and name not in secret_names
+        and (name in extra or not is_secret(name, value))
+    }
+    return {**kept, **_QUIET, "AGENT": "1", "AGENT_SESSION_ID": session_id}
+
+
+def session_caches(tmp: str, real_tmp: Path, home: Path) -> dict[str, str]:
+    """The variables by which tools keep temporary files and what they download in the session's
+    folder: `tmp` as commands see it, `real_tmp` as it is. Makes the folder for caches.
+
+    Go and cargo still read the user's modules, which they can't make again without a network.
+    """
+    caches = real_tmp / ".cache"
+    first = not caches.is_dir()
+    if first:
+        caches.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _link_kept(home / ".cache", caches)
+    found = {name: f"{tmp}/.cache/{folder}".rstrip("/") for name, folder in _CACHES.items()}
+    return {"TMPDIR": tmp, **found}
+
+
+def _link_kept(real: Path, caches: Path) -> None:
+    for name in _KEPT_CACHES:
+        if os.access(real / name, os.R_OK | os.X_OK):
+            (caches / name).symlink_to(real / name)

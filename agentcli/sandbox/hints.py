@@ -1,0 +1,114 @@
+"""What is told of the sandbox beside a command's output: hints for the model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.choosing import Sandbox
+
+_NETWORK_FAILURES = re.compile(
+    r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"
+    r"|(?:failure in name resolution|failure resolving) ?|Name or service not known"
+    r"|nodename nor servname provided|failed to lookup address information"
+    r"|\b(?:getaddrinfo|code|errno:?) '?(?:ENOTFOUND|EAI_AGAIN|ENETUNREACH)"
+    r"|dial (?:tcp|udp): lookup \S+|\bNetwork is unreachable\b|UnknownHostException: \S"
+)
+"""What programs say when a name or a network is not to be reached, as they say it: not the names of
+functions and classes, which stand in many a traceback."""
+_FILE_FAILURES = re.compile(
+    r"Read-only file system|EROFS|\[Errno 30\]|(?:Device or resource busy|EBUSY).*\.git"
+    r"|Could not open a connection to your authentication agent"
+    r"|Cannot connect to the Docker daemon|no new privileges",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[\w.+-]+")
+_RIGHTS_FAILURES = re.compile(
+    r"Permission denied|Operation not permitted|EACCES|EPERM|\[Errno 13\]|\[Errno 1\]"
+)
+
+
+def refused_by_sandbox(
+    output: str, exit_code: int | None, sandbox: Sandbox | None, *, from_python: bool = False
+) -> str:
+    """A hint for the model when a command failed as commands do that the sandbox refuses
+    something; "" otherwise. `output` is what it wrote; `from_python`: code of the python tool did,
+    which can't ask for more."""
+    if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
+        return ""
+    end = output[-4000:]
+    if not sandbox.network and _NETWORK_FAILURES.search(end):
+        return (
+            "the sandbox has no network; if the command needs it, "
+            f"{_again(from_python)} with network: true and a reason"
+        )
+    refused = [line for line in end.splitlines() if _RIGHTS_FAILURES.search(line)]
+    if refused and sandbox.out_of_reach:
+        return (
+            f"{', '.join(map(str, sandbox.out_of_reach))} belongs to another user, and commands in "
+            "the sandbox have none of root's powers; the file tools can write there, or "
+            f"{_again(from_python)} with unsandboxed: true and a reason"
+        )
+    if sandbox.once and any("socket" in line.lower() for line in refused):
+        return (
+            "a command that was given network can make no Unix sockets; if it needs them, "
+            f"{_again(from_python)} with unsandboxed: true and a reason"
+        )
+    rights = sandbox.layer != "bubblewrap" and refused
+    if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.scope):
+        return (
+            "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
+            f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
+        )
+    return ""
+
+
+def _again(from_python: bool) -> str:
+    return "do it in bash" if from_python else "repeat it"
+
+
+def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
+    """Whether a failed right is about a place that the borders close."""
+    closed = [*scope.hidden, *scope.protected]
+    return any(str(path) in line for line in lines for path in closed)
+
+
+class LeftOut:
+    """What of the person's environment commands outside the sandbox do without, by variable, as it
+    leads to where those inside can write."""
+
+    def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
+        self._parts = parts
+        self._told = False
+
+    def notes(self, command: str) -> list[str]:
+        """Told once, and again with a command that names a program which is found nowhere but
+        there."""
+        words = set(_WORD.findall(command))
+        folders = [Path(folder) for folder in self._parts.get("PATH", ()) if folder]
+        missed = [f for f in folders if any(os.access(f / word, os.X_OK) for word in words)]
+        if self._told and not missed:
+            return []
+        self._told = True
+        parts = (f"{name} ({', '.join(values)})" for name, values in self._parts.items())
+        return [
+            "left out of the environment of commands outside the sandbox, as those inside can "
+            f"write there: {'; '.join(parts)}. Name programs there by their whole path"
+        ] * bool(self._parts)
+
+
+def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -> list[str]:
+    """Notes for a command that runs outside: what is not there as it is `inside`."""
+    notes = []
+    if withheld:
+        notes.append(
+            f"not passed on to an unsandboxed command: {', '.join(withheld)}; "
+            "set in the command itself what it needs of them"
+        )
+    for place, source in inside.scope.mounts.items() if inside is not None else ():
+        if inside is not None and inside.real_path(str(place)) != place and f"{place}/" in command:
+            notes.append(f"outside the sandbox, {place} is another folder; yours is {source}")
+    return notes

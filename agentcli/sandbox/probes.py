@@ -1,0 +1,204 @@
+"""What a sandbox lets through, tried out: one process in it attempts everything on a list."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.files.access_scope import AccessScope
+from agentcli.git.repositories import find_repository
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.system.processes import process_stat
+
+_LIMIT_S = 30
+WORK = (
+    *("write in the workspace", "git commit", "terminal", "processes", "server on 127.0.0.1"),
+    "read its outputs",
+)
+"""What ordinary work needs."""
+ATTACKS = (
+    *("write outside", "write outside by a link", "remove outside", "empty a file outside"),
+    *("change modes outside", "change git hooks", "change git settings", "move .git away"),
+    *("read secrets", "read the agent's state", "write the agent's state"),
+    *("see files in the real /tmp", "tcp", "udp", "raw sockets", "netlink", "sockets of daemons"),
+    *("abstract sockets", "signal the agent", "read the agent's environment", "new namespaces"),
+    "follow other processes",
+)
+
+
+def expected(layer: str) -> dict[str, bool]:
+    """What should be possible in a layer that shuts the network off; for "none", at least."""
+    possible = dict.fromkeys(WORK, True) | dict.fromkeys(ATTACKS, layer == "none")
+    if layer == "landlock":
+        from agentcli.sandbox.landlock import (
+            SCOPES_VERSION,
+            SOCKETS_VERSION,
+            landlock_version,
+        )
+
+        possible |= {"server on 127.0.0.1": False, "terminal": False}
+        for leak in ("change modes outside", "change git hooks"):
+            possible[leak] = True
+        possible["sockets of daemons"] = landlock_version() < SOCKETS_VERSION
+        possible |= {"change git settings": True, "move .git away": True}
+        if landlock_version() < SCOPES_VERSION:
+            possible |= {"abstract sockets": True, "signal the agent": True}
+        if landlock_version() < 3:
+            possible["empty a file outside"] = True
+    if layer == "seatbelt":
+        possible |= {"follow other processes": True, "tcp": True, "udp": True}
+    if layer == "none":
+        # Without rights of their own, or with other limits of the system, these fail anywhere.
+        for right in ("raw sockets", "new namespaces", "netlink", "follow other processes"):
+            del possible[right]
+    return possible
+
+
+def surprises(found: Mapping[str, bool], layer: str) -> list[str]:
+    """Where `found` is not as expected, a line each."""
+    lines = []
+    for name, possible in expected(layer).items():
+        if found.get(name, False) is not possible:
+            lines.append(f"{'cannot' if possible else 'can'} {_phrase(name)}")
+    return lines
+
+
+def _phrase(name: str) -> str:
+    return name if " " in name and not name.endswith("sockets") else f"use {name}"
+
+
+def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[str, bool]:
+    """Which attempts succeed in a sandbox like this one, around a workspace of its own below
+    `folder`. `python`: what tries them, 3.8 or newer. Raises OSError if no program runs there at
+    all, with what was said."""
+    with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
+        place = _prepare(Path(name).resolve())
+        trial = replace(sandbox, scope=place.scope)
+        with _daemons(place) as listening:
+            found = _run(trial, place, listening, python)
+    return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    base: Path
+    scope: AccessScope
+
+
+def _prepare(base: Path) -> _Place:
+    for name in ("ws/.git/objects", "ws/.git/refs", "ws/.git/hooks", "outside", "home/.ssh"):
+        (base / name).mkdir(parents=True)
+    for name in ("own/outputs", "tmp", "seen"):
+        (base / name).mkdir(parents=True)
+    (base / "ws/.git/HEAD").write_text("ref: refs/heads/main\n")
+    (base / "ws/.git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
+    for name in ("outside/removable", "outside/full", "home/.ssh/key", "own/config", "seen/real"):
+        (base / name).write_text("x")
+    (base / "own/outputs/shown").write_text("x")
+    repository = find_repository(base / "ws")
+    scope = AccessScope(
+        workspace=base / "ws",
+        home=base / "home",
+        writable=(base / "ws",),
+        protected=repository.protected() if repository else (),
+        hidden=(base / "own", base / "home/.ssh"),
+        readable=(base / "own/outputs", *_interpreters()),
+        own=(base / "own",),
+        mounts={base / "seen": base / "tmp"},
+    )
+    return _Place(base, scope)
+
+
+def _interpreters() -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(Path(p).resolve() for p in (sys.prefix, sys.base_prefix)))
+
+
+@dataclass(frozen=True)
+class _Listening:
+    tcp: int
+    udp: socket.socket
+    abstract: str
+
+
+@contextlib.contextmanager
+def _daemons(place: _Place) -> Iterator[_Listening]:
+    """Servers of ours that nothing in the sandbox should reach."""
+    abstract = f"agent-probe-{os.urandom(8).hex()}"
+    with contextlib.ExitStack() as stack:
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", 0))
+        udp.setblocking(False)
+        addresses = [_short_name(place.base / "outside/daemon", stack)]
+        addresses += [f"\0{abstract}"] if sys.platform == "linux" else []
+        for address in addresses:
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(address)
+            server.listen()
+        yield _Listening(tcp.getsockname()[1], udp, abstract)
+
+
+def _short_name(path: Path, stack: contextlib.ExitStack) -> str:
+    """A name for `path` that fits in an address of at most 108 bytes."""
+    if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").is_dir():
+        return str(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    stack.callback(os.close, folder)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
+def _run(sandbox: Sandbox, place: _Place, listening: _Listening, python: str) -> dict[str, bool]:
+    base = place.base
+    ours = process_stat(os.getpid())
+    given = {
+        "workspace": str(base / "ws"),
+        "outside": str(base / "outside"),
+        "secret": str(base / "home/.ssh"),
+        "own": str(base / "own"),
+        "seen_tmp": str(base / "seen"),
+        "tcp": listening.tcp,
+        "udp": listening.udp.getsockname()[1],
+        "unix": str(base / "outside/daemon"),
+        "abstract": listening.abstract,
+        "pid": os.getpid(),
+        "started": ours.started if ours else 0,
+    }
+    options = sandbox.spawn_options(str(base / "ws"))
+    driver = Path(__file__).with_name("probe_driver.py").read_text()
+    try:
+        done = subprocess.run(
+            [*options.prefix, python, "-I", "-S", "-c", driver, json.dumps(given)],
+            preexec_fn=options.preexec,
+            close_fds=False,
+            cwd=options.cwd,
+            env={"PATH": os.environ.get("PATH", os.defpath), **options.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+        )
+        found: dict[str, bool] = json.loads(done.stdout)
+    except subprocess.SubprocessError as error:
+        raise OSError(f"no program runs in the sandbox: {error}") from error
+    except ValueError as error:
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        raise OSError(f"no program runs in the sandbox: {said[0]}") from error
+    found["udp"] = found["udp"] and _arrived(listening.udp)
+    return found
+
+
+def _arrived(receiver: socket.socket) -> bool:
+    """Sent is not arrived: a network of its own takes datagrams and drops them."""
+    try:
+        return bool(receiver.recv(1))
+    except BlockingIOError:
+        return False

@@ -1,0 +1,139 @@
+"""What a session may see and change, found from its workspace and the person's environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agentcli.files.access_scope import AccessScope
+from agentcli.git.named import named_places
+from agentcli.git.repositories import (
+    Repository,
+    find_repository,
+    is_git_folder,
+    nested_repositories,
+    repository_at,
+)
+from agentcli.sandbox.secret_places import secret_places
+from agentcli.sandbox.shown_places import covered_places, shown_places
+from agentcli.system import programs
+from agentcli.system.homes import user_home
+
+TMP = Path("/tmp")
+
+_SETTINGS = (".agent/config.toml", ".agent/hooks")
+"""What a workspace brings for the agent itself: commands must not change it behind its trust."""
+_HOST_KEYS = Path("/etc/ssh")
+_SOCKET_VARIABLES = (
+    *("SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"),
+    *("GPG_AGENT_INFO", "TMUX", "STY", "NVIM", "VSCODE_IPC_HOOK_CLI", "VSCODE_GIT_IPC_HANDLE"),
+)
+
+
+def find_access_scope(
+    workspace: Path,
+    environ: Mapping[str, str],
+    *,
+    writable: Sequence[Path] = (),
+    own: Sequence[Path] = (),
+    readable: Sequence[Path] = (),
+    tmp: Path,
+    confined: bool = False,
+) -> AccessScope:
+    """`writable`: folders beside the workspace that the person named. `own`: the agent's settings
+    and state; `readable`: what commands may see of it, such as a session's outputs. `tmp`: the
+    session's folder that commands find at /tmp. `confined`: nothing but the workspace, these
+    folders and the system's may be read.
+
+    The repository's root is writable unless it is the home folder or above it: then only the
+    workspace is. A secret folder that the person chose as workspace is not hidden.
+    """
+    workspace = workspace.resolve()
+    home = user_home(environ)
+    repository = find_repository(workspace)
+    roots = [workspace]
+    if repository is not None and not home.is_relative_to(repository.root):
+        roots = [repository.root, *repository.folders]
+    roots += [path.resolve() for path in writable]
+    repositories = list(_repositories(repository, dict.fromkeys(roots)))
+    git_folders = dict.fromkeys(f for each in repositories for f in each.git_folders())
+    protected = [path for each in repositories for path in each.protected()]
+    protected += [path for name in _SETTINGS if (path := workspace / name).exists()]
+    protected += map(Path, programs.installed_in(roots)[0])
+    settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
+    top = repository.root if repository is not None else workspace
+    named = named_places(top, settings, environ, roots)
+    ours = _resolved(own)
+    around = {str(folder) for root in roots for folder in (root, *root.parents)}
+    secrets = [p for p in _secrets(home, environ, workspace) if str(p) not in around]
+    shown = shown_places(home, environ, workspace) if confined else ()
+    return AccessScope(
+        workspace=workspace,
+        home=home,
+        writable=_without_nested(roots),
+        protected=tuple(dict.fromkeys([*protected, *named.protected])),
+        git_folders=tuple(git_folders),
+        hidden=(*ours, *secrets),
+        readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
+        shown=shown,
+        covered=covered_places(shown, home) if confined else (),
+        own=ours,
+        mounts={TMP: tmp.resolve()},
+        problems=tuple(named.problems),
+    )
+
+
+def _repositories(repository: Repository | None, roots: Iterable[Path]) -> Iterator[Repository]:
+    """That of the workspace, and what the folders `roots` are, have or hold near."""
+    if repository is not None:
+        yield repository
+    for root in roots:
+        if is_git_folder(root):
+            yield Repository(root, (root,))
+            continue
+        if (other := repository_at(root)) is not None:
+            yield other
+        yield from nested_repositories(root)
+
+
+def _secrets(home: Path, environ: Mapping[str, str], workspace: Path) -> Iterator[Path]:
+    """Also what is not there yet: it may come while the session runs."""
+    yield from secret_places(str(home), environ, str(workspace))
+    places = sorted(_HOST_KEYS.glob("ssh_host_*_key"))
+    places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]
+    for place in places:
+        with suppress(OSError, RuntimeError):
+            yield place.resolve()
+
+
+def _socket_paths(value: str) -> Iterator[Path]:
+    """Of `/path`, `unix:///path`, `unix:path=/path,guid=…`, `/path,pid,number`."""
+    for part in value.replace("unix:path=", "").replace("unix://", "").split(","):
+        # That of another user, after `su`, is nothing that commands could reach.
+        with suppress(OSError):
+            if part.startswith("/") and Path(part).is_socket():
+                yield Path(part)
+
+
+def _programs_in_tmp(environ: Mapping[str, str], tmp: Path) -> Iterator[Path]:
+    """Environments and folders of programs that would vanish when /tmp is replaced."""
+    places = [environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""), sys.prefix]
+    places += environ.get("PATH", "").split(os.pathsep)
+    for place in map(Path, filter(None, places)):
+        # A folder of another user, after `su`, has no programs for us.
+        with suppress(PermissionError):
+            if tmp in place.parents and place.is_dir():
+                is_environment = (place.parent / "pyvenv.cfg").is_file()
+                yield place.parent if is_environment else place
+
+
+def _resolved(paths: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path.resolve() for path in paths))
+
+
+def _without_nested(paths: Sequence[Path]) -> tuple[Path, ...]:
+    unique = dict.fromkeys(paths)
+    return tuple(p for p in unique if not any(q in p.parents for q in unique))

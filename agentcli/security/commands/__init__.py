@@ -1,0 +1,1 @@
+"""Shell commands and Python code read for what they would do."""

@@ -1,0 +1,257 @@
+"""What a shell command would do to files: which it deletes, moves, writes, opens to others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agentcli.security.commands.script import SimpleCommand, Words
+from agentcli.security.commands.shell_paths import Expander, Target, written_words
+
+Verb = Literal["delete", "delete some of", "move", "write", "append to", "change the rights of"]
+"""`delete some of`: what a filter leaves of a folder."""
+
+_WRITING_OPERATORS = {">", ">>", ">|", "&>", "&>>", "<>", ">&"}
+_SYSTEM_PROGRAMS = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)")
+
+
+class Effect(NamedTuple):
+    """`recursive`: with everything below the target."""
+
+    verb: Verb
+    target: Target
+    recursive: bool = False
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a command takes its operands. `verb` is what happens to them, or to all but the last when
+    `last` tells what happens to that. `valued` are the letters of
+    short options that take a value, `needs` an option without which nothing is written."""
+
+    verb: Verb | None
+    last: Verb | None = None
+    valued: str = ""
+    needs: str = ""
+
+
+_SHAPES: dict[str, _Shape] = {
+    **dict.fromkeys(("rm", "rmdir", "unlink", "srm", "shred"), _Shape("delete")),
+    "mv": _Shape("move", "write", valued="tS"),
+    **dict.fromkeys(("cp", "ln", "scp"), _Shape(None, "write", valued="tS")),
+    "install": _Shape(None, "write", valued="tSgmo"),
+    "rsync": _Shape(None, "write", valued="efBT"),
+    "tee": _Shape("write"),
+    "truncate": _Shape("write", valued="sr"),
+    "sed": _Shape("write", valued="ef", needs=r"-[a-zA-Z]*i.*|--in-place.*"),
+    "perl": _Shape("write", valued="eEIM", needs=r"-[a-zA-Z]*i.*"),
+}
+_OUTPUT_OPTIONS: dict[str, re.Pattern[str]] = {
+    "curl": re.compile(r"-[a-zA-Z]*o|--output"),
+    "wget": re.compile(r"-[a-zA-Z]*O|--output-document"),
+    "sort": re.compile(r"-[a-zA-Z]*o|--output"),
+    "find": re.compile(r"-fprintf?0?|-fls"),
+}
+_RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
+_RECURSIVE = re.compile(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|--archive")
+_FIND_OPTION = re.compile(r"-[HLPD]|-O\d")
+_FIND_FILTERS = re.compile(
+    r"-(?:i?name|i?path|i?wholename|i?regex|[acm](?:min|time|newer)|newer.*|size|empty|user|group"
+    r"|perm|links|inum|samefile|i?lname)"
+)
+_FIND_NAMES = re.compile(r"-i?(?:name|path)|-i?wholename")
+
+
+def name_of(words: Words) -> str:
+    """The name of a command, without the folder when that is one for programs."""
+    name = (words[0] if words else "") or ""
+    if found := _SYSTEM_PROGRAMS.fullmatch(name):
+        return found[1]
+    return name
+
+
+def options(words: Words) -> list[str]:
+    """Its options, as far as they are known."""
+    found = []
+    for word in words[1:]:
+        if word == "--":
+            break
+        if word is not None and word.startswith("-") and len(word) > 1:
+            found.append(word)
+    return found
+
+
+def operands(words: Words, valued: str = "") -> list[str | None]:
+    """What is no option and no value of one of the short options `valued`."""
+    found: list[str | None] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "--":
+            return [*found, *rest]
+        if word is None or not word.startswith("-") or word == "-":
+            found.append(word)
+        elif re.fullmatch(rf"-[a-zA-Z]*[{valued}]", word) if valued else False:
+            next(rest, None)
+    return found
+
+
+def effects(command: SimpleCommand, expander: Expander, script: str) -> Iterator[Effect]:
+    """Of one command of the text `script`; what can't be told is left out."""
+    here = expander.at(command.cwd)
+    words = command.words
+    yield from _redirected(command, here, script)
+    name = name_of(words)
+    if name == "dd":
+        for word in words[1:]:
+            if word is not None and word.startswith("of="):
+                yield Effect("write", here.literal(word[3:]))
+    elif name in _RIGHTS:
+        recursive = any(map(_RECURSIVE.fullmatch, options(words)))
+        changed = operands(words)
+        skipped = 0 if any("--reference" in option for option in options(words)) else 1
+        for word in dict.fromkeys(changed[skipped:]):
+            for target in _targets(command, word, here):
+                yield Effect("change the rights of", target, recursive)
+    elif name in _SHAPES:
+        yield from _shaped(command, _SHAPES[name], here)
+    elif name == "find" and "-delete" in words:
+        for target, filtered in _found(words, here):
+            yield Effect("delete some of" if filtered else "delete", target, True)
+    if name in _OUTPUT_OPTIONS:
+        yield from _outputs(words, _OUTPUT_OPTIONS[name], here)
+
+
+def deletes_unknown(command: SimpleCommand, expander: Expander) -> bool:
+    """Whether it deletes whole folders of which it isn't known where they are."""
+    words = command.words
+    if name_of(words) != "rm" or not any(map(_RECURSIVE.fullmatch, options(words))):
+        return False
+    here = expander.at(command.cwd)
+    return any(not _targets(command, word, here) for word in operands(words) if word != "")
+
+
+def _redirected(command: SimpleCommand, here: Expander, script: str) -> Iterator[Effect]:
+    for redirect in command.redirects:
+        if redirect.operator in _WRITING_OPERATORS and redirect.target != "":
+            if redirect.operator == ">&" and re.fullmatch(r"\d+|-", redirect.target or ""):
+                continue
+            verb: Verb = "append to" if ">>" in redirect.operator else "write"
+            for target in here.targets(redirect.target, written_words(script)[1]):
+                yield Effect(verb, target)
+
+
+def _shaped(command: SimpleCommand, shape: _Shape, here: Expander) -> Iterator[Effect]:
+    words = command.words
+    given = options(words)
+    if shape.needs and not any(re.fullmatch(shape.needs, option) for option in given):
+        return
+    recursive = any(map(_RECURSIVE.fullmatch, given))
+    changed = operands(words, shape.valued)
+    folder = _target_folder(words) if shape.last else None
+    if shape.last and folder is None and changed:
+        folder = changed.pop()
+    if shape.verb:
+        for word in dict.fromkeys(changed):
+            filtered = word in (None, "{}") and _is_filtered(command)
+            for target in _targets(command, word, here):
+                entry = target.entry if shape.verb in ("delete", "move") else target
+                yield Effect("delete some of" if filtered else shape.verb, entry, recursive)
+    if folder is not None and shape.last:
+        into = any(re.fullmatch(r"-[a-zA-Z]*T|--no-target-directory", option) for option in given)
+        clears = any(option.startswith("--del") for option in given) or into
+        for target in _targets(command, folder, here):
+            yield Effect("delete" if clears else shape.last, target, True)
+            yield from _placed(changed, target)
+
+
+def _placed(sources: Sequence[str | None], folder: Target) -> Iterator[Effect]:
+    """Files that come to lie in a folder under the names they had."""
+    for source in sources:
+        name = Path(source).name if source else ""
+        for place in folder.places:
+            if name and not folder.pattern and place.is_dir():
+                yield Effect("write", Target((place / name,), (), name))
+
+
+def _target_folder(words: Words) -> str | None:
+    for index, word in enumerate(words[1:], 1):
+        if word is None:
+            continue
+        if word.startswith("--target-directory="):
+            return word.partition("=")[2]
+        if re.fullmatch(r"-[a-zA-Z]*t|--target-directory", word) and index + 1 < len(words):
+            return words[index + 1]
+    return None
+
+
+def _outputs(words: Words, option: re.Pattern[str], here: Expander) -> Iterator[Effect]:
+    for before, word in pairwise(words):
+        if before is not None and word is not None and option.fullmatch(before):
+            yield Effect("write", here.literal(word))
+        elif word is not None and word.startswith(("--output=", "--output-document=")):
+            yield Effect("write", here.literal(word.partition("=")[2]))
+
+
+def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[Target]:
+    if word is not None and word != "{}":
+        return here.targets(word, ())
+    given = written_words(command.written)[0]
+    found = here.targets(None, given)
+    if "find" in command.wrappers:
+        found += [target for target, _ in _found(_level(command, "find"), here)]
+    source = command.piped_from
+    if {"xargs", "parallel"} & set(command.wrappers) and source is not None:
+        if name_of(source.words) in ("echo", "printf"):
+            lines = [line for text in source.words[1:] if text for line in text.split()]
+            found += [here.literal(line) for line in lines if not line.startswith("-")]
+            found += here.targets(None, written_words(source.written)[0])
+        elif name_of(source.words) == "find":
+            found += [target for target, _ in _found(source.words, here)]
+    return found
+
+
+def _is_filtered(command: SimpleCommand) -> bool:
+    """What it works on was picked by `find`."""
+    source = command.piped_from
+    words = _level(command, "find")
+    if not words and source is not None and name_of(source.words) == "find":
+        words = source.words
+    return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
+
+
+def filters(command: SimpleCommand) -> list[str] | None:
+    """The names that `find` picks by what `command` works on, in the style of globs; None when it
+    picks by something else."""
+    words = command.words if name_of(command.words) == "find" else _level(command, "find")
+    source = command.piped_from
+    if not words and source is not None and name_of(source.words) == "find":
+        words = source.words
+    found = [
+        value
+        for negation, word, value in zip(words, words[1:], words[2:], strict=False)
+        if word and value and _FIND_NAMES.fullmatch(word) and negation not in ("!", "-not")
+    ]
+    return [*found, ""] if "-empty" in words else found or None
+
+
+def _level(command: SimpleCommand, name: str) -> Words:
+    return next((level for level in command.levels if name_of(level) == name), ())
+
+
+def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:
+    """The folders that `find` walks, and whether it picks from what is in them."""
+    roots: list[str | None] = []
+    for word in words[1:]:
+        if word is not None and _FIND_OPTION.fullmatch(word):
+            continue
+        if word is not None and word.startswith(("-", "(", "!")):
+            break
+        roots.append(word)
+    filtered = any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
+    for root in roots or ["."]:
+        for target in here.targets(root, ()):
+            yield target, filtered

@@ -1,0 +1,80 @@
+"""Commands of which it is known what may follow their first words: known_commands.toml."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.security.commands.script import Words
+from agentcli.security.commands.wrappers import command_name, is_of_the_system
+
+_TABLE = Path(__file__).with_suffix(".toml")
+_NAME = re.compile(r"(?![-/~@])[\w./:@+-]+")
+_INSIDE = r"(?![/~@])(?!(?:.*/)?\.\.(?:/|$))(?!\w+://).*"
+ANY_NAME = "*"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of the table: each word after `words` must be one of the `options`, or if it does not
+    begin with a dash one of the `operands`, whole; `rest`: what comes after a lone -- is for the
+    project's own program; `offered`: as a rule to be saved."""
+
+    words: tuple[str, ...]
+    options: re.Pattern[str]
+    operands: re.Pattern[str]
+    rest: bool
+    offered: bool
+
+    def begins(self, words: Words) -> bool:
+        if len(words) < len(self.words):
+            return False
+        return all(
+            word is not None and (bool(_NAME.fullmatch(word)) if want == ANY_NAME else word == want)
+            for word, want in zip(words, self.words, strict=False)
+        )
+
+    def stranger(self, words: Words, given: int) -> str | None:
+        """The first of `words`, after the first `given` of them that somebody named, that may make
+        of the command what nobody thinks of who reads those; None if there is none."""
+        for word in words[max(given, len(self.words)) :]:
+            if word == "--" and self.rest:
+                return None
+            if word is None or not self._follows(word):
+                return word or "?"
+        return None
+
+    def _follows(self, word: str) -> bool:
+        if self.options.fullmatch(word):
+            return True
+        return not word.startswith("-") and bool(self.operands.fullmatch(word))
+
+
+def known_command(words: Words) -> Known | None:
+    """The row for a command of these words, called by its bare name or from a system folder."""
+    if not words or words[0] is None or not is_of_the_system(words[0]):
+        return None
+    bare = (command_name(words[0]), *words[1:])
+    return next((row for row in _table().get(bare[0] or "", ()) if row.begins(bare)), None)
+
+
+@functools.cache
+def _table() -> Mapping[str, tuple[Known, ...]]:
+    """By the name of the program, the longest beginnings first."""
+    rows: dict[str, list[Known]] = {}
+    for entry in tomllib.loads(_TABLE.read_text("utf-8"))["command"]:
+        options = re.compile("|".join(entry["options"].split()), re.DOTALL)
+        operands = re.compile(entry.get("operands", _INSIDE), re.DOTALL)
+        rest, offered = entry.get("rest", False), entry.get("offer", True)
+        for text in entry["words"]:
+            words = tuple(text.split())
+            row = Known(words, options, operands, rest, offered)
+            rows.setdefault(words[0], []).append(row)
+    return {
+        name: tuple(sorted(found, key=lambda row: len(row.words), reverse=True))
+        for name, found in rows.items()
+    }

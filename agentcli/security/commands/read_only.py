@@ -1,0 +1,119 @@
+"""Commands that certainly change no file and reach no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agentcli.security.commands.script import Redirect, SimpleCommand
+from agentcli.security.commands.shell_parse import parse_script
+from agentcli.security.commands.wrappers import command_name, is_of_the_system
+
+_PLAIN = frozenset(
+    """: [ basename cat cd cmp comm command cut df diff dirname du echo egrep expr false fgrep file
+    fold grep head id join ls md5sum nl paste printf pwd readlink realpath rev seq sha1sum sha256sum
+    stat strings sum tac tail test tr true type uname wc whereis which whoami""".split()  # noqa: SIM905
+)
+"""No option or operand of these writes to a file or runs a program, but for those below."""
+_REFUSED_OPTIONS: Mapping[str, re.Pattern[str]] = {
+    "file": re.compile(r"-[^-]*C.*|--c.*"),
+    "printf": re.compile(r"-v.*"),
+    "test": re.compile(r"-[vR]"),
+    "[": re.compile(r"-[vR]"),
+    "diff": re.compile(r"-[^-]*l.*|--pag.*"),
+}
+_GUARDED: Mapping[str, re.Pattern[str]] = {
+    "find": re.compile(r"-(?:exec|execdir|ok|okdir|delete|fls|fprint.*)"),
+    "rg": re.compile(r"--(?:pre|hostname-bin|search-zip).*|-[^-]*z.*"),
+    "sort": re.compile(r"-[^-]*[oT].*|--(?:o|t|compress|files0).*"),
+    "tree": re.compile(r"-[^-]*[oR].*|--output.*"),
+    "jq": re.compile(r"-[^-]*[fL].*|--(?:from-file|library).*"),
+    "date": re.compile(r"-[^-]*[sf].*|--(?:s|f).*|[^+-].*"),
+}
+"""These do, by such options; so that no file name may become one, all their words must be known."""
+_GIT_READS = frozenset(
+    """blame cat-file describe diff grep log ls-files ls-tree merge-base rev-list rev-parse shortlog
+    show show-ref status""".split()  # noqa: SIM905
+)
+_GIT_REFUSED = re.compile(
+    r"--(?!oneline$|others$|ours$|only$)o.*|-[Oo].*|.*%[-+ ]?G.*"
+    r"|--(?:ext|textc|pag|no-index|filt|show-s|recu|subm|rem|diff-m|help).*"
+)
+_SED_PRINTS = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
+_TRANSPARENT = frozenset(("command", "builtin", "time", "timeout", "nice", "env", "bash", "sh"))
+_HARMLESS_VARIABLES = re.compile(
+    r"CI|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLUMNS|LINES|VERBOSE"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|NODE_ENV|RUST_BACKTRACE|RUST_LOG"
+    r"|CARGO_TERM_COLOR"
+)
+
+
+def is_read_only(command: str) -> bool:
+    """Whether `command` is certain to change no file and to reach no network. False when in
+    doubt, so for everything that isn't known before it runs, names of files (*.py) aside."""
+    script = parse_script(command)
+    if script.unclear or not script.verified or not script.commands:
+        return False
+    moved = any(part.words[:1] == ("cd",) for part in script.commands)
+    return all(only_reads(part) and not (moved and runs_git(part)) for part in script.commands)
+
+
+def reads_unless_told(word: str) -> bool:
+    """Whether a command of this name only reads, but for what no rule for it should cover."""
+    return (command_name(word) or "") in _GUARDED or command_name(word) in ("sed", "awk")
+
+
+def runs_git(part: SimpleCommand) -> bool:
+    return bool(part.words) and command_name(part.words[0]) == "git"
+
+
+def changes_meaning(part: SimpleCommand) -> str:
+    """A variable set for `part` that may change what its words do; "" when there is none."""
+    return next((n for n in part.assignments if not _HARMLESS_VARIABLES.fullmatch(n)), "")
+
+
+def writes_by_redirect(redirect: Redirect) -> bool:
+    """Whether it may write to a file, or reach the network as bash does by /dev/tcp."""
+    target = redirect.target
+    if target is None or target.startswith(("/dev/tcp", "/dev/udp")):
+        return True
+    if redirect.operator in ("<", "<<", "<<<"):
+        return False
+    if redirect.operator in (">&", "<&", ">&-", "<&-") and re.fullmatch(r"\d*-?", target):
+        return False
+    return target != "/dev/null"
+
+
+def only_reads(part: SimpleCommand) -> bool:
+    """Whether this one command is certain to read only, whatever stands around it."""
+    if not part.words or not all(wrapper in _TRANSPARENT for wrapper in part.wrappers):
+        return False
+    names = [level[0] for level in part.levels]
+    if not all(name and is_of_the_system(name) for name in names):
+        return False
+    if changes_meaning(part) or any(writes_by_redirect(r) for r in part.redirects):
+        return False
+    name, arguments = command_name(part.words[0]), part.words[1:]
+    if name in _PLAIN:
+        refused = _REFUSED_OPTIONS.get(name or "")
+        if refused is None:
+            return part.literal or part.globs
+        return part.literal and not any(refused.fullmatch(w) for w in arguments if w)
+    if not part.literal:
+        return False
+    known = [word for word in arguments if word is not None]
+    if name == "git":
+        return bool(known) and known[0] in _GIT_READS and not _refuses_git(known)
+    if name == "sed":
+        return (
+            len(known) >= 2
+            and known[0] == "-n"
+            and bool(_SED_PRINTS.fullmatch(known[1]))
+            and (not any(word.startswith("-") for word in known[2:]))
+        )
+    guard = _GUARDED.get(name or "")
+    return guard is not None and not any(guard.fullmatch(word) for word in known)
+
+
+def _refuses_git(arguments: list[str]) -> bool:
+    return any(_GIT_REFUSED.fullmatch(word) for word in arguments[1:])

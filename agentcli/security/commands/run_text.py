@@ -1,0 +1,36 @@
+"""What of a script's text may run: what stands in quotes and here-documents is data, unless a part
+of the script runs its words or its input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agentcli.security.commands.effects import name_of
+from agentcli.security.commands.script import Redirect, Script, SimpleCommand
+from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS
+
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
+_RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
+
+
+def fed(command: SimpleCommand) -> Iterator[Redirect]:
+    """What is given to a command as its input, by itself or through a pipe."""
+    source: SimpleCommand | None = command
+    while source is not None:
+        yield from source.redirects
+        source = source.piped_from
+
+
+def run_text(text: str, script: Script, *, other_languages: bool) -> str:
+    """`text` without what is data in it. `other_languages`: the code of interpreters counts too."""
+    for command in script.commands:
+        names = {*command.wrappers, name_of(command.words)}
+        if command.words[:1] == (None,) or names & _RUNS_TEXT:
+            return text
+        if other_languages and any(map(INTERPRETERS.fullmatch, names)):
+            return text
+    for command in script.commands:
+        for redirect in command.redirects:
+            text = text.replace(redirect.text, "") if redirect.text else text
+    return _QUOTED.sub("''", text)

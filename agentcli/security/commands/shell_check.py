@@ -1,0 +1,70 @@
+"""Whether the tree that tree-sitter makes of a script has the words that a plain reader finds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agentcli.security.commands.shell_words import Token
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_WORDS = frozenset(
+    """word string raw_string ansi_c_string translated_string concatenation number expansion
+    simple_expansion command_substitution process_substitution arithmetic_expansion
+    brace_expression extglob_pattern regex test_operator variable_name special_variable_name
+    variable_assignment file_descriptor array subscript""".split()  # noqa: SIM905
+)
+
+
+def agree(text: str, data: bytes, root: Node, found: list[Token]) -> bool:
+    """Whether the tree of `text`, which is `data` in UTF-8, has the words and operators of the
+    other reader, grouped as by it."""
+    if not text.isascii():
+        offsets = [0]
+        for character in text:
+            offsets.append(offsets[-1] + len(character.encode("utf-8", "surrogatepass")))
+        found = [Token(offsets[t.start], offsets[t.end], t.separates) for t in found]
+    ours = [t for t in found if not (t.separates and data[t.start : t.end] == b"\n")]
+    spans = [span for span in leaf_spans(root) if data[slice(*span)].strip()]
+    if spans != [(t.start, t.end) for t in ours]:
+        return False
+    commands = list(_command_spans(root))
+    separators = sorted(t.start for t in found if t.separates)
+    merged = any(
+        bisect_right(separators, start) < bisect_left(separators, end) for start, end in commands
+    )
+    starts = {t.start for t in found}
+    return not merged and all(start in starts for start, _ in commands) and _not_split(root, data)
+
+
+def _not_split(root: Node, data: bytes) -> bool:
+    """No command begins where another one ended with only blanks between."""
+    last_end = -1
+    for start, end in _command_spans(root):
+        between = data[last_end:start]
+        if last_end >= 0 and not between.strip(b" \t"):
+            return False
+        last_end = end
+    return True
+
+
+def leaf_spans(node: Node) -> Iterator[tuple[int, int]]:
+    """Where the words and operators of `node` are, in bytes; comments are left out."""
+    if node.type == "comment":
+        return
+    if node.child_count == 0 or node.type in _WORDS:
+        yield node.start_byte, node.end_byte
+        return
+    for child in node.children:
+        yield from leaf_spans(child)
+
+
+def _command_spans(node: Node) -> Iterator[tuple[int, int]]:
+    if node.type in ("command", "declaration_command", "unset_command", "test_command"):
+        yield node.start_byte, node.end_byte
+        return
+    for child in node.children:
+        yield from _command_spans(child)

@@ -1,0 +1,476 @@
+"""Walks the tree that tree-sitter makes of a script and collects every command that may run."""
+
+from __future__ import annotations
+
+import functools
+import os.path
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.security.commands.grammar import Unreadable, read
+from agentcli.security.commands.script import Redirect, Script, SimpleCommand, Words
+from agentcli.security.commands.shell_check import agree, leaf_spans
+from agentcli.security.commands.shell_words import Word, decode, strange_characters, tokens
+from agentcli.security.commands.time_limit import TimeLimit
+from agentcli.security.commands.wrappers import command_name, unwrap
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_MAX_DEPTH = 8
+_PARSING_S = 1.0
+_MOST_PARTS = 500
+"""Commands of a script, and variables that it sets: each is judged in the light of the others."""
+_PASSED_THROUGH = frozenset(
+    """program list negated_command do_group if_statement elif_clause else_clause while_statement
+    for_statement case_statement case_item c_style_for_statement string string_content
+    concatenation expansion arithmetic_expansion simple_expansion binary_expression
+    unary_expression ternary_expression postfix_expression parenthesized_expression array
+    translated_string brace_expression variable_assignments heredoc_body heredoc_content
+    heredoc_start heredoc_end herestring_redirect compound_statement extglob_pattern regex
+    test_operator word raw_string ansi_c_string number variable_name special_variable_name
+    file_descriptor comment""".split()  # noqa: SIM905
+)
+_BRANCHING = frozenset(
+    """if_statement while_statement for_statement case_statement
+    c_style_for_statement""".split()  # noqa: SIM905
+)
+_RESERVED = frozenset(
+    "if then else elif fi for in do done while until case esac select function { } !".split()  # noqa: SIM905
+)
+_SYNTAX = "its syntax is not understood"
+_TWO_WAYS = "it can be read in two ways"
+FUNCTION = "it defines a function, which changes what later words mean"
+ARITHMETIC = "arithmetic can run commands that hide in variables"
+
+
+@functools.lru_cache(maxsize=256)
+def parse_script(text: str) -> Script:
+    """Every command that running `text` in bash may run. Never raises: what can't be judged whole
+    says so in `unclear`, with the commands that were found all the same."""
+    try:
+        return _parse(text, _Around(), _Limits())
+    except Unreadable as reason:
+        return _unread(str(reason))
+    except RecursionError:
+        return _unread("it is nested too deeply")
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What statements around a command bring to it."""
+
+    redirects: tuple[Redirect, ...] = ()
+    assigned: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    levels: tuple[Words, ...] = ()
+    piped_from: SimpleCommand | None = None
+
+
+@dataclass
+class _Limits:
+    """What a script and those within it may take together."""
+
+    time_limit: TimeLimit = field(default_factory=lambda: TimeLimit(_PARSING_S))
+    parts: int = 0
+
+    def count(self, parts: int = 1) -> None:
+        """Raises Unreadable beyond the limit."""
+        self.parts += parts
+        if self.parts > _MOST_PARTS:
+            raise Unreadable("it has too many parts")
+
+
+def _parse(
+    text: str, around: _Around, limits: _Limits, depth: int = 0, cwd: str | None = None
+) -> Script:
+    """Raises Unreadable and RecursionError."""
+    if depth > _MAX_DEPTH:
+        raise Unreadable("its parts are nested too deeply")
+    source = text.encode("utf-8", "surrogatepass")
+    root = read(text, source, limits.time_limit)
+    reader = _Reader(source, limits, depth, cwd)
+    reader.visit(root, around)
+    found = tokens(text)
+    verified = found is not None and agree(text, source, root, found)
+    if strange := strange_characters(text) or _strange_line_ends(text):
+        reader.doubts.insert(0, strange)
+    if root.has_error:
+        reader.doubt(_SYNTAX)
+    if found is not None and not verified:
+        reader.doubt(_TWO_WAYS)
+    commands = reader.commands
+    if reader.named:
+        limits.count(len(reader.named))
+        named = tuple(reader.named)
+        commands = [replace(c, assignments=(*named, *c.assignments)) for c in commands]
+    doubts = tuple(reader.doubts)
+    unclear = doubts[0] if doubts else ""
+    return Script(tuple(commands), unclear, verified and reader.verified, doubts)
+
+
+def _unread(reason: str) -> Script:
+    return Script((), reason, False, (reason,), read=False)
+
+
+def _strange_line_ends(text: str) -> str:
+    """A backslash at the end of a line joins it to the next one; the grammar agrees with bash on
+    what that means between words only."""
+    if re.search(r"(?<![ \t])\\\n|\\\n[ \t]*(?:\n|$)", text) or ("\\\n" in text and "<<" in text):
+        return "a backslash at the end of a line joins words"
+    return ""
+
+
+def _stands_alone(assignment: Node) -> bool:
+    parent = assignment.parent
+    return parent is None or parent.type not in ("command", "c_style_for_statement")
+
+
+@dataclass
+class _Reader:
+    source: bytes
+    limits: _Limits
+    depth: int
+    cwd: str | None = None
+    commands: list[SimpleCommand] = field(default_factory=list)
+    named: dict[str, None] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    verified: bool = True
+    heredoc_lines: set[int] = field(default_factory=set)
+
+    def doubt(self, reason: str) -> None:
+        if reason not in self.doubts:
+            self.doubts.append(reason)
+
+    def text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def visit(self, node: Node, around: _Around) -> None:
+        """Collect what may run in `node`."""
+        handler = _HANDLERS.get(node.type)
+        if handler is not None:
+            handler(self, node, around)
+            return
+        if node.is_named and node.type not in _PASSED_THROUGH:
+            self.doubt(_SYNTAX)
+        self._check_expression(node)
+        before = self.cwd
+        for child in node.children:
+            self.visit(child, around)
+        if node.type in _BRANCHING and self.cwd != before:
+            self.cwd = None
+
+    def _check_expression(self, node: Node) -> None:
+        """Expansions that evaluate the value of a variable, and those that set one."""
+        first = node.children[0].type if node.children else ""
+        if node.type in ("arithmetic_expansion", "c_style_for_statement") or first == "((":
+            if re.search(r"[A-Za-z_$`\[]", self.text(node).strip("$(").partition("))")[0]):
+                self.doubt(ARITHMETIC)
+        elif node.type == "expansion":
+            operators = {child.type for child in node.children if not child.is_named}
+            if operators & {"@", "!", ":"}:
+                self.doubt("it evaluates the value of a variable")
+            if operators & {"=", ":="}:
+                self.named[self.text(node)[2:].partition(":")[0].partition("=")[0]] = None
+        elif node.type == "for_statement":
+            variable = node.child_by_field_name("variable")
+            if variable is not None:
+                self.named[self.text(variable)] = None
+
+    def command(self, node: Node, around: _Around) -> None:
+        """`command` and its kin: words, variables set for it, redirects of its own."""
+        words: list[Word] = []
+        assigned: list[str] = []
+        redirects: list[Redirect] = []
+        for child in node.children:
+            if child.type == "variable_assignment" and not words:
+                assigned.append(self._assigned_name(child))
+                self.visit_value(child)
+            elif child.type.endswith("_redirect"):
+                redirects += self.redirects(child, around)
+            else:
+                words.append(self._word(child))
+        around = replace(around, redirects=(*redirects, *around.redirects))
+        self.emit(words, assigned, self.text(node), around)
+
+    def declaration(self, node: Node, around: _Around) -> None:
+        """export, declare, local and kin; unset."""
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self.named[self._assigned_name(child)] = None
+            elif child.type == "variable_name":
+                self.named[self.text(child)] = None
+            elif not self.text(child).startswith("-"):
+                self.doubt("names of variables are known only when it runs")
+        words = [self._word(child) for child in node.children]
+        self.emit(words, [], self.text(node), around)
+
+    def test(self, node: Node, around: _Around) -> None:
+        """[ … ] and [[ … ]]; the latter evaluates numbers and names as arithmetic."""
+        first = self.text(node.children[0])
+        if first == "((":
+            self.doubt(ARITHMETIC)
+        spans = list(leaf_spans(node))
+        words = [decode(self.source[a:b].decode("utf-8", "replace")) for a, b in spans]
+        texts = {word.text for word in words}
+        if first == "[[" and texts & {"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}:
+            self.doubt(ARITHMETIC)
+        for child in node.named_children:
+            self.visit(child, _Around())
+        self.emit(words, [], self.text(node), around)
+
+    def assignment(self, node: Node, around: _Around) -> None:
+        """One that stands alone holds for what follows, in later scripts too."""
+        name = self._assigned_name(node)
+        self.named[name] = None
+        self.visit_value(node)
+        if node.type == "variable_assignment" and _stands_alone(node):
+            self.emit([], [name], self.text(node), around)
+
+    def visit_value(self, node: Node) -> None:
+        for child in node.named_children:
+            self.visit(child, _Around())
+
+    def _assigned_name(self, node: Node) -> str:
+        name = node.child_by_field_name("name")
+        return self.text(name) if name is not None else self.text(node).partition("=")[0]
+
+    def _word(self, node: Node) -> Word:
+        """The word of an argument; substitutions within it are visited."""
+        before = len(self.commands)
+        self.visit(node, _Around()) if node.type != "command_name" else self.visit_value(node)
+        word = decode(self.text(node))
+        if word.text is not None and len(self.commands) != before:
+            self.doubt(_TWO_WAYS)
+        return word
+
+    def redirected(self, node: Node, around: _Around) -> None:
+        """A statement with redirects around it, or redirects alone."""
+        body = node.child_by_field_name("body")
+        redirects: list[Redirect] = []
+        for child in node.children:
+            if child != body:
+                redirects += self.redirects(child, around)
+        inner = replace(around, redirects=(*redirects, *around.redirects))
+        count = len(self.commands)
+        if body is not None:
+            self.visit(body, inner)
+        else:
+            self.emit([], [], self.text(node), inner)
+        last = self.commands[-1] if len(self.commands) > count else None
+        for child in node.children:
+            if child.type == "heredoc_redirect":
+                self._after_heredoc(child, replace(around, piped_from=last))
+
+    def _after_heredoc(self, node: Node, around: _Around) -> None:
+        """The grammar keeps what follows `<<END` on its line inside the redirect."""
+        operator = node.child_by_field_name("operator")
+        if operator is not None:
+            around = replace(around, piped_from=None)
+        for child in node.named_children:
+            if child.type not in (
+                *("heredoc_start", "heredoc_body", "heredoc_end", "file_redirect"),
+                *("herestring_redirect", "file_descriptor", "heredoc_content"),
+            ):
+                self.visit(child, around)
+
+    def redirects(self, node: Node, around: _Around) -> list[Redirect]:
+        """Those that `node` stands for; what runs within it is visited."""
+        if node.type == "file_redirect":
+            return [self._file_redirect(node)]
+        if node.type == "herestring_redirect":
+            words = [self._word(child) for child in node.named_children]
+            return [Redirect("<<<", "", text="".join(word.text or "" for word in words))]
+        if node.type != "heredoc_redirect":
+            self.visit(node, around)
+            return []
+        bodies = (self.text(c) for c in node.named_children if c.type == "heredoc_body")
+        found = [Redirect("<<", "", text="".join(bodies))]
+        for child in node.named_children:
+            if child.type == "file_redirect":
+                found.append(self._file_redirect(child))
+            elif child.type in ("heredoc_body", "herestring_redirect"):
+                self.visit(child, _Around())
+        self._check_heredoc(node)
+        line = node.start_point[0]
+        if line in self.heredoc_lines:
+            self.doubt("several here-documents begin on one line")
+        self.heredoc_lines.add(line)
+        return found
+
+    def _check_heredoc(self, node: Node) -> None:
+        """The grammar doesn't look into every body that bash expands."""
+        parts = {child.type: child for child in node.named_children}
+        start, body = parts.get("heredoc_start"), parts.get("heredoc_body")
+        if start is None or body is None or parts.get("heredoc_end") is None:
+            self.doubt(_SYNTAX)
+            return
+        quoted = re.search(r"['\"\\]", self.text(start))
+        indented = any(child.type == "<<-" for child in node.children)
+        expands = re.search(r"[$`]", self.text(body))
+        if expands and not quoted and (indented or not body.named_child_count):
+            self.doubt("what its here-document runs is not understood")
+
+    def _file_redirect(self, node: Node) -> Redirect:
+        descriptor = operator = ""
+        target: list[Word] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                descriptor = self.text(child)
+            elif not child.is_named and not operator:
+                operator = self.text(child)
+            else:
+                target.append(self._word(child))
+        if len(target) > 1:
+            self.doubt(_TWO_WAYS)
+        closes = operator.endswith("-") and not target
+        return Redirect(operator, "-" if closes else target[0].text if target else None, descriptor)
+
+    def pipeline(self, node: Node, around: _Around) -> None:
+        """Each stage runs in a shell of its own."""
+        piped_from = around.piped_from
+        for child in node.named_children:
+            count, before = len(self.commands), self.cwd
+            self.visit(child, replace(around, piped_from=piped_from))
+            self.cwd = before
+            if len(self.commands) > count:
+                piped_from = self.commands[-1]
+
+    def scoped(self, node: Node, around: _Around) -> None:
+        """Subshells and substitutions: their folder stays theirs."""
+        text = self.text(node)
+        if text.startswith("`") and re.search(r"[`\\\"]", text[1:-1]):
+            self.doubt("quotes within backticks can be read in two ways")
+        before = self.cwd
+        inner = around if node.type == "subshell" else _Around()
+        for child in node.children:
+            if child.type == "file_redirect":
+                found = self._file_redirect(child)
+                self.emit([], [], self.text(node), replace(inner, redirects=(found,)))
+            else:
+                self.visit(child, inner)
+        self.cwd = before
+
+    def function(self, node: Node, around: _Around) -> None:
+        self.doubt(FUNCTION)
+        before = self.cwd
+        for child in node.named_children[1:]:
+            if child.type.endswith("_redirect"):
+                around = replace(around, redirects=tuple(self.redirects(child, around)))
+            else:
+                self.visit(child, around)
+        self.cwd = before
+
+    def subscript(self, node: Node, around: _Around) -> None:
+        index = node.child_by_field_name("index")
+        if index is None or not re.fullmatch(r"\d+|@|\*", self.text(index)):
+            self.doubt(ARITHMETIC)
+        self.visit_value(node)
+
+    def error(self, node: Node, around: _Around) -> None:
+        self.doubt(_SYNTAX)
+        for child in node.named_children:
+            self.visit(child, around)
+
+    def emit(self, words: list[Word], assigned: list[str], written: str, around: _Around) -> None:
+        """Record the command of these words, without its wrappers, and what those run."""
+        around = replace(around, assigned=(*around.assigned, *assigned))
+        texts = tuple(word.text for word in words)
+        globs = all(w.text is not None or w.unknown == "glob" for w in words)
+        if texts and texts[0] is None:
+            self.doubt("which command it runs is known only when it runs")
+        self._unwrap(texts, written, around, globs=globs)
+
+    def _unwrap(self, words: Words, written: str, around: _Around, *, globs: bool) -> None:
+        levels = (*around.levels, words)
+        if len(around.wrappers) > _MAX_DEPTH:
+            raise Unreadable("its parts are nested too deeply")
+        inside = unwrap(words) if words else None
+        if words and words[0] in _RESERVED:
+            self.doubt(_SYNTAX)
+        if inside is None or inside.stays or not (inside.commands or inside.scripts):
+            self.limits.count()
+            self.commands.append(
+                SimpleCommand(
+                    words=words,
+                    written=written,
+                    redirects=around.redirects,
+                    assignments=around.assigned,
+                    wrappers=around.wrappers,
+                    piped_from=around.piped_from,
+                    cwd=self.cwd,
+                    levels=levels,
+                    globs=globs,
+                )
+            )
+        self._note_builtins(words)
+        if inside is None:
+            return
+        if inside.unclear:
+            self.doubt(inside.unclear)
+        name = command_name(words[0]) or ""
+        inner = replace(
+            around,
+            wrappers=(*around.wrappers, name),
+            levels=levels,
+            assigned=(*around.assigned, *inside.assigned),
+        )
+        for command in inside.commands:
+            self._unwrap(command, written, inner, globs=globs)
+        for script in inside.scripts:
+            self._nested(script, inner, runs_here=name in ("eval", "trap"))
+
+    def _nested(self, text: str, around: _Around, *, runs_here: bool) -> None:
+        script = _parse(text, around, self.limits, self.depth + 1, self.cwd)
+        for doubt in script.doubts:
+            self.doubt(doubt)
+        self.verified = self.verified and script.verified
+        self.commands += script.commands
+        if runs_here:
+            self.cwd = None
+            for command in script.commands:
+                self.named.update(dict.fromkeys(command.assignments))
+
+    def _note_builtins(self, words: Words) -> None:
+        """Builtins that change the folder or variables of what follows."""
+        name = words[0] if words else None
+        if name in ("cd", "pushd", "popd"):
+            self._change_folder(words)
+        elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
+            self.named.update((w, None) for w in words[1:] if w and not w.startswith("-"))
+        elif name in ("export", "declare", "typeset", "local", "readonly"):
+            self.named.update((w.partition("=")[0], None) for w in words[1:] if w)
+        elif name == "printf" and words[1:2] == ("-v",) and words[2:3] not in ((), (None,)):
+            self.named[str(words[2])] = None
+
+    def _change_folder(self, words: Words) -> None:
+        operands = [w for w in words[1:] if w is None or not w.startswith("-") or w == "-"]
+        target = operands[0] if len(operands) == 1 else None
+        if words == ("cd",):
+            self.cwd = "~"
+        elif target in (None, "-", "") or words[0] == "popd":
+            self.cwd = None
+        else:
+            assert target is not None
+            self.cwd = os.path.normpath(Path(self.cwd or "") / target)
+
+
+_HANDLERS = {
+    "command": _Reader.command,
+    "declaration_command": _Reader.declaration,
+    "unset_command": _Reader.declaration,
+    "test_command": _Reader.test,
+    "variable_assignment": _Reader.assignment,
+    "redirected_statement": _Reader.redirected,
+    "pipeline": _Reader.pipeline,
+    "subshell": _Reader.scoped,
+    "command_substitution": _Reader.scoped,
+    "process_substitution": _Reader.scoped,
+    "function_definition": _Reader.function,
+    "subscript": _Reader.subscript,
+    "file_redirect": _Reader.redirects,
+    "heredoc_redirect": _Reader.redirects,
+    "ERROR": _Reader.error,
+}

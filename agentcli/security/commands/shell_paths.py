@@ -1,0 +1,348 @@
+"""Where the words of a shell command lead: variables, `~`, braces, globs, `..`, symlinks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import islice, product
+from pathlib import Path
+from pwd import getpwnam
+
+from agentcli.security.commands.shell_words import decode
+
+_MOST_CANDIDATES = 256
+_MOST_BRACES = 40
+_MOST_VALUES = 16
+_LONGEST_PATH = 4_096
+_LONGEST_WRITTEN = 2 * _LONGEST_PATH
+_GLOB = re.compile(r"[*?[]")
+_ESCAPED = re.compile(r"\[([*?[])\]")
+_EVERYTHING = re.compile(r"\.?[*?]*\*[*?]*|\.\[!?\^?\.\]\*|\*\.\*")
+_BRACES = re.compile(r"(?<!\$)\{([^{}\s]*)\}")
+_RANGE = re.compile(r"(\w)\.\.(\w)")
+_PARAMETER = re.compile(
+    r"\$(?:(?P<plain>\w+|[@*])|\{(?P<name>\w+|[@*])"
+    r"(?:(?P<use>:?[-=+?])(?P<word>[^{}]*)|(?P<cut>%%?|\#\#?)(?P<affix>[^{}]*)"
+    r"|:(?P<start>\d+)(?::(?P<length>\d+))?)?\})"
+)
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+_ECHO = re.compile(r"\s*(?:echo|printf)\s+([^|;&<>]*)")
+_ASSIGNMENT = re.compile(
+    r"(?:^|[\s;&|({])([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|\\.|[^\s;&|()'\"])*)"
+)
+_PLAIN = re.compile(r"[^\\$`'\"]+")
+_ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'")
+_OPERATOR = re.compile(r"\d{0,9}(?:&>>|<<<|<<-|>>|>\||&>|>&|<>|<<|<|>)|&&|\|\||[;&|()\n]")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Places that a word names. `places` are absolute: the entry itself with its folder resolved,
+    and what it leads to when it is a symlink. `pattern` are the components from the first glob on,
+    below each of the places. `written` is the word."""
+
+    places: tuple[Path, ...]
+    pattern: tuple[str, ...] = ()
+    written: str = ""
+
+    def names(self, place: Path) -> bool:
+        """It is `place` itself, or all of its content."""
+        return any(
+            _matches(_relative(place, base), pattern)
+            for base in self.places
+            for pattern in _without_everything(self.pattern)
+        )
+
+    def holds(self, place: Path) -> bool:
+        """It is `place` or a folder above it."""
+        return any(self.names(folder) for folder in (place, *place.parents))
+
+    def within(self, folder: Path) -> bool:
+        """It is `folder`, or something below it."""
+        for base in self.places:
+            if base.is_relative_to(folder):
+                return True
+            rest = _relative(folder, base)
+            if rest is not None and _matches(rest, self.pattern[: len(rest)]):
+                return True
+        return False
+
+    @property
+    def entry(self) -> Target:
+        """Without what a symlink leads to: what a deletion or a move takes away."""
+        return replace(self, places=self.places[:1])
+
+    @property
+    def everything(self) -> bool:
+        """It ends in a glob for all the content of a folder."""
+        return bool(self.pattern) and bool(_EVERYTHING.fullmatch(self.pattern[-1]))
+
+
+def _join(folder: str, text: str) -> str:
+    """Keeps a slash at the end, which tells what a symlink leads to from the link itself."""
+    return text if text.startswith("/") else f"{folder}/{text}"
+
+
+def _real(path: str) -> Path:
+    """Where it leads; as written if it may not be known, as in folders of other processes."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return Path(os.path.normpath(path))
+
+
+def _relative(place: Path, base: Path) -> tuple[str, ...] | None:
+    return place.relative_to(base).parts if place.is_relative_to(base) else None
+
+
+def _matches(parts: tuple[str, ...] | None, pattern: tuple[str, ...]) -> bool:
+    """As bash matches names: a leading dot has to be written."""
+    if parts is None or len(parts) != len(pattern):
+        return False
+    return all(
+        fnmatchcase(part, glob) and (part.startswith(".") <= glob.startswith((".", "[.]")))
+        for part, glob in zip(parts, pattern, strict=True)
+    )
+
+
+def _without_everything(pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """`pattern`, and what is above its last `*`: all the content of a folder stands for it."""
+    yield pattern
+    while pattern and _EVERYTHING.fullmatch(pattern[-1]):
+        pattern = pattern[:-1]
+        yield pattern
+
+
+@dataclass(frozen=True)
+class Expander:
+    """Knows what a shell in `cwd` with these variables would make of words. `values` are literal
+    assignments of the script at hand: any of them may hold where a variable is used."""
+
+    cwd: str
+    home: str
+    environ: Mapping[str, str]
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def of_script(self, text: str) -> Expander:
+        """With the variables that `text` sets."""
+        values: dict[str, tuple[str, ...]] = {}
+        found = replace(self, values=values)
+        for name, raw in _ASSIGNMENT.findall(text):
+            known = [value for value in found.texts(raw) if value is not None]
+            values[name] = (*values.get(name, ()), *known)[-_MOST_VALUES:]
+        return found
+
+    def at(self, folder: str | None) -> Expander:
+        """After a `cd` to `folder`, if there was one."""
+        if folder is None:
+            return self
+        return replace(self, cwd=_join(self.cwd, self._tilde(folder)))
+
+    def texts(self, raw: str) -> list[str | None]:
+        """What the written word `raw` may stand for; None among them: what isn't known. Globs stay,
+        quoted ones as `[*]`. Of what is too long for a path nothing is known."""
+        if len(raw) > _LONGEST_WRITTEN:
+            return [None]
+        words = islice(_braces(raw), _MOST_CANDIDATES)
+        found: dict[str | None, None] = {}
+        for word in words:
+            pieces = [self._piece(kind, piece) for kind, piece in _pieces(word)]
+            for parts in islice(product(*pieces), _MOST_CANDIDATES):
+                known = [part for part in parts if part is not None]
+                text = "".join(known) if len(known) == len(parts) else None
+                if text is not None and len(text) > _LONGEST_PATH:
+                    text = None
+                if len(found) >= _MOST_CANDIDATES:
+                    return [*found, None]
+                found[text if text is None else self._tilde(text)] = None
+        return list(found)
+
+    def literal(self, word: str) -> Target:
+        """Where a word leads whose text is known; `~` counts even if it was quoted."""
+        return self._target(self._tilde(_GLOB.sub(r"[\g<0>]", word)), word)
+
+    def targets(self, word: str | None, candidates: Iterable[str]) -> list[Target]:
+        """Of a word of a command; of one that is known only when it runs, what it may be of the
+        written words `candidates`. Nothing where nothing is known."""
+        if word is not None:
+            return [self.literal(word)] if word else []
+        return [self._target(text, raw) for raw in candidates for text in self.texts(raw) if text]
+
+    def _target(self, text: str, written: str) -> Target:
+        absolute = "/" + _join(self.cwd, text).lstrip("/")
+        parts = absolute.split("/")
+        at = next((i for i, part in enumerate(parts) if _GLOB.search(_ESCAPED.sub("", part))), None)
+        base = _ESCAPED.sub(r"\1", "/".join(parts[:at])) or "/"
+        if at is not None:
+            rest = os.path.normpath("/" + "/".join(parts[at:])).split("/")[1:]
+            return Target((_real(base),), tuple(rest), written)
+        folder, name = os.path.split(base.rstrip("/") or "/")
+        real = _real(base)
+        if name in ("", ".", "..") or base.endswith("/"):
+            return Target((real,), (), written)
+        entry = _real(folder) / name
+        return Target((entry,) if entry == real else (entry, real), (), written)
+
+    def _tilde(self, text: str) -> str:
+        if not text.startswith("~"):
+            return text
+        user, slash, rest = text[1:].partition("/")
+        if user in ("", "+"):
+            return (self.cwd if user else self.home) + slash + rest
+        try:
+            return getpwnam(user).pw_dir + slash + rest
+        except KeyError:
+            return text
+
+    def _piece(self, kind: str, text: str) -> list[str | None]:
+        if kind == "quoted":
+            return [_GLOB.sub(r"[\g<0>]", text)]
+        if kind == "plain":
+            return [text]
+        if kind == "command":
+            return self._substitution(text)
+        return self._parameter(text)
+
+    def _substitution(self, text: str) -> list[str | None]:
+        if text.strip() == "pwd":
+            return [self.cwd]
+        if echo := _ECHO.fullmatch(text):
+            return [" ".join(w for w in words if w) for words in [self.texts(echo[1].strip())]]
+        return [None]
+
+    def _parameter(self, text: str) -> list[str | None]:
+        found = _PARAMETER.fullmatch(text)
+        if found is None:
+            return [None]
+        values = self._values(found["plain"] or found["name"])
+        if found["use"]:
+            other = self.texts(found["word"])
+            known = [value for value in values if value]
+            if found["use"].endswith("?"):
+                return [*values]
+            return [*other, ""] if found["use"].endswith("+") else [*known, *other]
+        if found["start"]:
+            start, length = int(found["start"]), found["length"]
+            end = start + int(length) if length else None
+            return [value and value[start:end] for value in values]
+        if found["cut"]:
+            affix = found["affix"]
+            cut = str.removesuffix if found["cut"][0] == "%" else str.removeprefix
+            return [value and cut(value, affix) for value in values]
+        return [*values]
+
+    def _values(self, name: str) -> list[str | None]:
+        if name in "@*":
+            return [""]
+        known: list[str | None] = [*self.values.get(name, ())]
+        special = {"PWD": self.cwd, "HOME": self.home}
+        if name in special or name in self.environ:
+            known.append(self.environ.get(name) if name not in special else special[name])
+        return known or [None]
+
+
+@lru_cache(maxsize=64)
+def written_words(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of `text` that aren't known before it runs, as they are written: operands, and
+    what is redirected to."""
+    operands: list[str] = []
+    redirected: list[str] = []
+    into = operands
+    for word in _raw_words(text):
+        if _OPERATOR.fullmatch(word):
+            into = redirected if "<" in word or ">" in word else operands
+            continue
+        if _is_expanded(word):
+            into.append(word)
+        into = operands
+    return tuple(dict.fromkeys(operands)), tuple(dict.fromkeys(redirected))
+
+
+def _is_expanded(word: str) -> bool:
+    kinds = list(_pieces(word))
+    plain = "".join(text for kind, text in kinds if kind == "plain")
+    expands = any(kind in ("parameter", "command") for kind, _ in kinds)
+    return expands or bool(_GLOB.search(plain) or _BRACES.search(word))
+
+
+def _raw_words(text: str) -> Iterator[str]:
+    word, at = "", 0
+    while at < len(text):
+        operator = _OPERATOR.match(text, at)
+        # Digits belong to an operator only at the start of a word.
+        if operator and not (word and operator.group()[0].isdigit()):
+            yield from (word, operator.group()) if word else (operator.group(),)
+            word, at = "", operator.end()
+            continue
+        if text[at] in " \t\n":
+            if word:
+                yield word
+            word, at = "", at + 1
+            continue
+        end = _unit(text, at)
+        word += text[at:end]
+        at = end
+    if word:
+        yield word
+
+
+def _unit(text: str, at: int) -> int:
+    """Where a quoted part, an expansion or a single character at `at` ends."""
+    for pattern in (_ANSI, _PARAMETER, _SUBSTITUTION):
+        if found := pattern.match(text, at):
+            return found.end()
+    if text[at] == "\\":
+        return min(at + 2, len(text))
+    if text[at] in "'\"":
+        end = at + 1
+        while end < len(text) and text[end] != text[at]:
+            end = _unit(text, end) if text[at] == '"' and text[end] in "\\$`" else end + 1
+        return min(end + 1, len(text))
+    return at + 1
+
+
+def _pieces(word: str) -> Iterator[tuple[str, str]]:
+    """Parts of a written word: plain, quoted, parameter or command, each with its text."""
+    at = 0
+    while at < len(word):
+        if run := _PLAIN.match(word, at):
+            yield "plain", run[0]
+            at = run.end()
+            continue
+        end = _unit(word, at)
+        unit, at = word[at:end], end
+        if found := _SUBSTITUTION.fullmatch(unit):
+            yield "command", found[1] if found[1] is not None else found[2]
+        elif _PARAMETER.fullmatch(unit):
+            yield "parameter", unit
+        elif unit.startswith("$'"):
+            yield "quoted", decode(unit).text or ""
+        elif unit.startswith("\\"):
+            yield "quoted", unit[1:].replace("\n", "")
+        elif unit.startswith("'"):
+            yield "quoted", unit[1:-1]
+        elif unit.startswith('"'):
+            for kind, text in _pieces(unit[1:-1].replace("'", "\\'")):
+                yield "quoted" if kind == "plain" else kind, text
+        elif unit == "$":
+            yield "parameter", word[at - 1 :]
+            return
+
+
+def _braces(raw: str) -> Iterator[str]:
+    found = next((f for f in _BRACES.finditer(raw) if "," in f[1] or ".." in f[1]), None)
+    if found is None or raw.count("{") > _MOST_BRACES:
+        yield raw
+        return
+    inside = found[1]
+    if letters := _RANGE.fullmatch(inside):
+        first, last = sorted(map(ord, letters.groups()))
+        choices = [chr(code) for code in range(first, last + 1)]
+    else:
+        choices = inside.split(",")
+    for choice in choices:
+        yield from _braces(raw[: found.start()] + choice + raw[found.end() :])

@@ -1,0 +1,1 @@
+"""What may run: rules, grants, hard blocks."""

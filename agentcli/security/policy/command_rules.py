@@ -1,0 +1,312 @@
+"""Rules for shell commands: which words of which parts of a script they are about."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.errors import ConfigError
+from agentcli.security.commands.known_commands import known_command
+from agentcli.security.commands.read_only import (
+    changes_meaning,
+    only_reads,
+    reads_unless_told,
+    runs_git,
+    writes_by_redirect,
+)
+from agentcli.security.commands.script import Script, SimpleCommand, Words
+from agentcli.security.commands.shell_parse import ARITHMETIC, FUNCTION
+from agentcli.security.commands.shell_words import decode, tokens
+from agentcli.security.commands.wrappers import (
+    CHANGES_MEANING,
+    FOREIGN_CODE,
+    HARMLESS,
+    SOURCED,
+    command_name,
+    is_of_the_system,
+)
+from agentcli.security.policy.rule import Rule
+
+_HIDES_NOTHING = {FOREIGN_CODE, SOURCED, CHANGES_MEANING, FUNCTION, ARITHMETIC}
+"""Reasons why a script is unclear that don't keep the names of its commands from being seen."""
+MayWrite = Callable[[str, str | None], bool]
+"""Whether a redirect may write to a target unasked, given the folder the script went to."""
+
+_VALUED_OPTIONS: Mapping[str, frozenset[str]] = {
+    name: frozenset(options.split())
+    for name, options in {
+        "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env --attr-source",
+        "npm": "--prefix -C -w --workspace --userconfig",
+        "pnpm": "-C --dir --filter -F",
+        "yarn": "--cwd",
+        "docker": "-H --host -c --context --config -l --log-level",
+        "podman": "-H --host -c --connection --log-level",
+        "kubectl": "-n --namespace --context --cluster --kubeconfig -s --server --user",
+        "cargo": "-Z -C --config --color",
+        "gh": "-R --repo",
+        "go": "-C",
+        "uv": "--directory --project --config-file --cache-dir",
+        "pip": "--log --proxy --python",
+        "systemctl": "-H -M -t -p -n",
+    }.items()
+}
+"""Options before the second word of a command that take a value."""
+
+
+def pattern_words(pattern: str, rule: str, origin: str) -> tuple[tuple[str, ...], bool]:
+    """The words of a rule for commands, and whether more may follow. Raises ConfigError when they
+    aren't the plain words of one command."""
+    found = _pattern_words(pattern)
+    if isinstance(found, str):
+        raise ConfigError(f"{origin}: {rule!r}: {found}", hint="write it as bash(git push:*)")
+    return found
+
+
+@functools.lru_cache(maxsize=512)
+def _pattern_words(pattern: str) -> tuple[tuple[str, ...], bool] | str:
+    is_prefix = pattern.endswith(":*")
+    text = pattern[:-2] if is_prefix else pattern
+    places = tokens(text)
+    if not places:
+        return "it must be the plain words of one command"
+    words = []
+    for place in places:
+        raw = text[place.start : place.end]
+        word = decode(raw).text
+        if place.separates or raw[0] in "<>&":
+            return "a rule is for one command; each part of a compound is judged by itself"
+        if word is None:
+            return f"{raw} is not a plain word; what may follow is written as :*"
+        words.append(word)
+    return tuple(words), is_prefix
+
+
+def _begins(words: Words, rule: Rule) -> bool:
+    """Whether `words` certainly are what `rule` is about."""
+    if not rule.pattern:
+        return True
+    wanted, is_prefix = pattern_words(rule.pattern, str(rule), rule.origin)
+    return words[: len(wanted)] == wanted and (is_prefix or len(words) == len(wanted))
+
+
+def _could_begin(words: Words, rule: Rule) -> bool:
+    """Whether `words` could turn out to be what `rule` is about when they are run."""
+    wanted, _ = pattern_words(rule.pattern, str(rule), rule.origin)
+    for word, want in zip(words, wanted, strict=False):
+        if word is None:
+            return True
+        if word != want:
+            return False
+    return len(words) >= len(wanted) and _begins(words, rule)
+
+
+def _spellings(words: Words) -> Iterator[Words]:
+    """`words` as written, by the command's bare name, and without options before the second."""
+    yield words
+    name = command_name(words[0]) if words else None
+    if name is None:
+        return
+    yield (name, *words[1:])
+    valued = _VALUED_OPTIONS.get(name, frozenset())
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word is None or not word.startswith("-") or word == "--":
+            break
+        at += 2 if word in valued else 1
+    if at > 1:
+        yield (name, *words[at:])
+
+
+def forbidding(rules: Sequence[Rule], script: Script) -> Rule | None:
+    """The first rule, of those that deny or ask, that any part of `script` falls under."""
+    for rule in rules:
+        for part in script.commands:
+            for level in part.levels:
+                if any(_begins(words, rule) for words in _spellings(level)):
+                    return rule
+    return rules_for_all(rules)
+
+
+def rules_for_all(rules: Sequence[Rule]) -> Rule | None:
+    return next((rule for rule in rules if not rule.pattern), None)
+
+
+def possible(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
+    """The first rule that a part of `script` could fall under that isn't known before it runs.
+    Where all commands are known, or written in another language, only a rule whose command is
+    named anywhere in the text counts."""
+    squeezed = re.sub(r"[\\'\"\s]", "", unicodedata.normalize("NFKC", text))
+    hides = any(doubt not in _HIDES_NOTHING for doubt in script.doubts)
+    for rule in rules:
+        name = pattern_words(rule.pattern, str(rule), rule.origin)[0][0] if rule.pattern else ""
+        levels = [level for part in script.commands for level in part.levels]
+        if any(_could_begin(words, rule) for level in levels for words in _spellings(level)):
+            return rule
+        if hides or (script.doubts and name in squeezed):
+            return rule
+    return None
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What rules that allow make of a script. `rule` is the first of them that was needed; None
+    when it isn't allowed, or nothing of it needed one. `parts`: what runs by a rule, with that.
+    `why`: what keeps a rule that is about it from allowing it, if one is."""
+
+    allowed: bool
+    rule: Rule | None = None
+    parts: tuple[tuple[SimpleCommand, Rule], ...] = ()
+    why: str = ""
+
+
+REFUSED = Allowance(False)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a script would run: `folder` is where it starts, if that is known; else it is taken to
+    be the `workspace`. `contained`: a sandbox holds it, without a network. `may_write` judges its
+    redirects, `git_reads` whether git runs no program of the repository when it only reads."""
+
+    workspace: str
+    may_write: MayWrite
+    folder: str | None = None
+    contained: bool = False
+    git_reads: Callable[[], bool] = lambda: True
+
+
+def allowing(rules: Sequence[Rule], script: Script, setting: Setting) -> Allowance:
+    """Whether every part of `script` is allowed by a rule, or reads only."""
+    if script.unclear or not script.verified or not script.commands:
+        return REFUSED
+    folder = setting.folder
+    moved = bool(folder) or any(part.words[:1] == ("cd",) for part in script.commands)
+    needed: list[tuple[SimpleCommand, Rule]] = []
+    for part in script.commands:
+        if not _is_plain(part, setting.may_write):
+            return REFUSED
+        bare = not part.words or only_reads(_without_redirects(part))
+        if runs_git(part):
+            bare = bare and setting.git_reads()
+        settled = bare and not runs_git(part)
+        if moved and not settled and not _is_at_home(part, setting.workspace, folder):
+            return REFUSED
+        if bare:
+            continue
+        rule = _rule_for(rules, part, contained=setting.contained)
+        if rule is None:
+            return Allowance(False, why=_why_not(rules, part))
+        needed.append((part, rule))
+    return Allowance(True, needed[0][1] if needed else None, tuple(needed))
+
+
+def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
+    """Why no rule allows `part`, though one begins with its words."""
+    words = part.levels[-1]
+    rule = next((r for r in rules if r.pattern.endswith(":*") and _is_about(r, words)), None)
+    if rule is None:
+        return ""
+    known = known_command(words)
+    if known is None:
+        what = "for this command only exact words do, as nothing would contain it"
+    elif (word := known.stranger(words, _given(rule))) is not None:
+        what = f"it does not cover {word}"
+    else:
+        return ""
+    return f"the rule {rule} is not enough: {what}"
+
+
+def _is_plain(part: SimpleCommand, may_write: MayWrite) -> bool:
+    if changes_meaning(part) or not (part.literal or (part.globs and only_reads(part))):
+        return False
+    for redirect in part.redirects:
+        if writes_by_redirect(redirect):
+            target = redirect.target
+            if not target or target.startswith(("/dev/tcp", "/dev/udp")):
+                return False
+            if redirect.operator == "<" or not may_write(target, part.cwd):
+                return False
+    return True
+
+
+def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool:
+    """Whether `part` runs where the person meant it: what a command does depends on the files
+    around it. git looks for a repository, whose settings name programs to run, in each folder."""
+    if part.cwd is None and folder is None:
+        return False
+    root = Path(workspace).resolve()
+    place = Path(workspace, folder or "", part.cwd or "").resolve()
+    program = part.words[0] or ""
+    if command_name(program) == "git" or ("/" in program and not program.startswith("/")):
+        return place == root
+    return place.is_relative_to(root)
+
+
+def _without_redirects(part: SimpleCommand) -> SimpleCommand:
+    return replace(part, redirects=())
+
+
+def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) -> Rule | None:
+    """The rule by which `part` may run. One that is about the very words of a wrapper covers what
+    that runs; else each wrapper must be harmless or allowed, and what it runs must be allowed."""
+    covering: Rule | None = None
+
+    def allows(rule: Rule, words: Words) -> bool:
+        return allows_words(rule, words, contained=contained)
+
+    for level in part.levels[:-1]:
+        exact = next((r for r in rules if _is_exact(r) and allows(r, level)), None)
+        if exact is not None:
+            return exact
+        name = level[0] or ""
+        if is_of_the_system(name) and command_name(name) in HARMLESS:
+            continue
+        covering = next((r for r in rules if allows(r, level)), None)
+        if covering is None:
+            return None
+    own = next((r for r in rules if allows(r, part.levels[-1])), None)
+    if own is None and covering is not None and only_reads_alone(part):
+        return covering
+    return own
+
+
+def only_reads_alone(part: SimpleCommand) -> bool:
+    """Whether the command within its wrappers is certain to read only."""
+    return only_reads(replace(part, wrappers=(), levels=part.levels[-1:], redirects=()))
+
+
+def _is_exact(rule: Rule) -> bool:
+    return bool(rule.pattern) and not rule.pattern.endswith(":*")
+
+
+def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
+    """Whether `rule` lets a command of these words run. One with :* covers what is known to leave
+    the command what it is; of a command that is not known, anything, if it is `contained`."""
+    if not words or words[0] is None:
+        return False
+    if not _is_about(rule, words):
+        return False
+    if _is_exact(rule) or not rule.pattern:
+        return True
+    known = known_command(words)
+    if known is None:
+        return contained and not reads_unless_told(words[0])
+    return known.stranger(words, _given(rule)) is None
+
+
+def _is_about(rule: Rule, words: Words) -> bool:
+    """Whether `rule` names this command, as it is written or by its bare name."""
+    if not words or words[0] is None:
+        return False
+    bare = (command_name(words[0]), *words[1:]) if is_of_the_system(words[0]) else words
+    return _begins(words, rule) or _begins(bare, rule)
+
+
+def _given(rule: Rule) -> int:
+    """How many words of a command `rule` names."""
+    return len(pattern_words(rule.pattern, str(rule), rule.origin)[0])

@@ -1,0 +1,251 @@
+"""What an action names and would destroy although no checkpoint holds it.
+
+A contained command whose words are known only when it runs may change anything; what it does not
+name is not looked for, or nothing would run beside a large file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import islice, pairwise
+from pathlib import Path
+from stat import S_ISREG
+
+from agentcli.events import Action
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileEditAction,
+    FileWriteAction,
+    IPythonRunCellAction,
+)
+from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
+from agentcli.security.commands.python_code import read_python
+from agentcli.security.commands.reading import parse_script
+from agentcli.security.commands.script import SimpleCommand, quoted
+from agentcli.security.commands.shell_paths import Expander, Target
+from agentcli.security.risk import categories as table
+
+_MOST_FILES = 500
+"""So many files that an action names are put into the checkpoint before it."""
+_MOST_BYTES = 200_000_000
+_GIT_OPTIONS = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
+
+
+@dataclass
+class Losses:
+    """`lost`: why an action would destroy what can't be brought back, "" when it would not.
+    `keepable`: files that it names and that the checkpoint before it can hold if told to."""
+
+    lost: str = ""
+    keepable: list[Path] = field(default_factory=list)
+
+
+def losses(action: Action, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
+    """`scope` as commands see them, `cwd` the folder that they run in."""
+    found = _Reader(scope, kept)
+    expander = Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
+    match action:
+        case CmdRunAction(job=None, is_input=False, command=command):
+            found.of_script(command, expander)
+        case IPythonRunCellAction(code=code):
+            found.of_python(code, expander)
+        case FileWriteAction(path=path) | FileEditAction(path=path):
+            found.of_effect(Effect("write", expander.literal(path)), path)
+    return found.losses
+
+
+class _Reader:
+    def __init__(self, scope: AccessScope, kept: Kept) -> None:
+        self.losses = Losses()
+        self._borders = scope
+        self._kept = kept
+        added = (folder for folder in scope.writable if not folder.is_relative_to(kept.root))
+        # A git folder of a worktree is no added one, nor is the session's own for temporary files.
+        own = {*scope.mounts, *scope.mounts.values(), *scope.readable}
+        self._added = [p for p in added if p.name != ".git" and p not in own]
+
+    def of_script(self, text: str, expander: Expander) -> None:
+        script = parse_script(text)
+        expander = expander.of_script(text)
+        for command in script.commands:
+            name, here = name_of(command.words), expander.at(command.cwd)
+            if name == "git":
+                self._of_git(command, here)
+                continue
+            all_effects = list(effects(command, expander, text))
+            leaves = any(e.verb == "write" and not self._is_inside(e.target) for e in all_effects)
+            for effect in all_effects:
+                if effect.verb != "move" or leaves:
+                    self.of_effect(effect, command.written, filters(command))
+            if name in table.FILE_DATABASES and table.SQL_LOSS.search(command.written):
+                for word in operands(command.words):
+                    for target in here.targets(word, ()):
+                        self.of_effect(Effect("write", target), command.written)
+
+    def of_python(self, code: str, expander: Expander) -> None:
+        found = read_python(code, expander.home, expander.cwd)
+        for command in found.commands:
+            self.of_script(command, expander)
+        for verb, path in found.effects:
+            if verb != "move":
+                self.of_effect(Effect(verb, expander.literal(path), recursive=True), path)
+
+    def of_effect(self, effect: Effect, written: str, patterns: Sequence[str] | None = ()) -> None:
+        """`patterns` are those that `find` picks by; None: it picks by something else."""
+        if effect.verb == "append to":
+            return
+        if effect.verb == "change the rights of":
+            self._of_rights(effect.target, written)
+        elif effect.verb == "write":
+            for place in _existing(effect.target):
+                if self._above(place) is not None:
+                    self._file(place, written)
+        else:
+            self._of_deletion(effect, written, patterns)
+
+    def _of_rights(self, target: Target, written: str) -> None:
+        for place in target.places:
+            real = self._borders.real_path(place)
+            if os.path.lexists(real) and not self._borders.may_write(real):
+                self._lose(written, "change the rights of", place, "is outside of the workspace")
+
+    def _of_deletion(self, effect: Effect, written: str, patterns: Sequence[str] | None) -> None:
+        target, some = effect.target, effect.verb == "delete some of"
+        for left in self._left_out():
+            named = target.names(left) if not effect.recursive else target.holds(left)
+            if named and not (some and patterns and not _picked(left, patterns)):
+                self._lose(written, "delete", left)
+        for place in _existing(target.entry):
+            above = self._above(place)
+            if above is not None and above != place and not self._can_be_made_again(place):
+                self._folder(place, written)
+            elif any(place.is_relative_to(folder) for folder in self._added):
+                why = "is in an added folder, of which there are no checkpoints"
+                self._lose(written, "delete", place, why)
+
+    def _of_git(self, command: SimpleCommand, here: Expander) -> None:
+        words = _without_options(command.words)
+        name, given = (words[0] if words else None), options(words)
+        named = [t for word in operands(words) if word for t in here.targets(word, ())]
+        if name == "clean" and not {"-n", "--dry-run"} & set(given):
+            self._of_clean(words, named or here.targets(".", ()), command.written)
+        elif name in ("checkout", "restore", "rm"):
+            for target in named:
+                for place in _existing(target):
+                    if self._above(place) is not None:
+                        self._file(place, command.written)
+
+    def _of_clean(self, words: Sequence[str | None], tops: Sequence[Target], written: str) -> None:
+        given = options(tuple(words))
+        ignored = any(re.fullmatch(r"-[a-zA-Z]*[xX][a-zA-Z]*", option) for option in given)
+        spared = [word.partition("=")[2] for word in given if word.startswith("--exclude=")]
+        pairs = pairwise(words)
+        spared += [value for word, value in pairs if word in ("-e", "--exclude") and value]
+        for left in self._left_out():
+            is_spared = any(
+                fnmatchcase(part, pattern.strip("/")) for part in left.parts for pattern in spared
+            )
+            # What git doesn't look at is left out as a folder.
+            if is_spared or not (ignored or left.is_file()):
+                continue
+            if any(left.is_relative_to(place) for top in tops for place in top.places):
+                self._lose(written, "delete", left)
+
+    # --- places ---------------------------------------------------------------------------------
+
+    def _left_out(self) -> Iterator[Path]:
+        """What is still there of it, and no tool makes again."""
+        for left in sorted(self._kept.left_out):
+            if not self._can_be_made_again(left) and os.path.lexists(left):
+                yield left
+
+    def _above(self, place: Path) -> Path | None:
+        """What was left out and is `place`, or holds it."""
+        left_out = self._kept.left_out
+        return next((p for p in (place, *place.parents) if p in left_out), None)
+
+    def _can_be_made_again(self, place: Path) -> bool:
+        if not place.is_relative_to(self._kept.root):
+            return False
+        return any(map(table.GENERATED.fullmatch, place.relative_to(self._kept.root).parts))
+
+    def _is_inside(self, target: Target) -> bool:
+        roots = (self._kept.root, *self._added)
+        return all(any(p.is_relative_to(root) for root in roots) for p in target.places)
+
+    def _file(self, place: Path, written: str) -> None:
+        """A file in a place that is left out is changed."""
+        try:
+            info = place.stat()
+        except OSError:
+            return
+        if not S_ISREG(info.st_mode):
+            return
+        if info.st_size <= self._kept.largest_file:
+            self.losses.keepable.append(place)
+        elif not self._can_be_made_again(place):
+            self._lose(written, "change", place)
+
+    def _folder(self, place: Path, written: str) -> None:
+        """What lies in a place that is left out goes away."""
+        files = list(islice(_files(place), _MOST_FILES + 1))
+        try:
+            sizes = [path.lstat().st_size for path in files]
+        except OSError:
+            sizes = [_MOST_BYTES + 1]
+        if len(files) > _MOST_FILES or sum(sizes) > _MOST_BYTES:
+            self._lose(written, "delete", place)
+        elif max(sizes, default=0) > self._kept.largest_file:
+            self._lose(written, "delete", files[sizes.index(max(sizes))])
+        else:
+            self.losses.keepable += files
+
+    def _lose(self, written: str, verb: str, place: Path, why: str = "") -> None:
+        shown = place
+        if place.is_relative_to(self._kept.root):
+            shown = place.relative_to(self._kept.root)
+        told = f"it would {verb} {shown}, which {why or 'no checkpoint holds'}"
+        self.losses.lost = self.losses.lost or quoted(told, written)
+
+
+def _existing(target: Target) -> Iterator[Path]:
+    if not target.pattern:
+        yield from (place for place in target.places[-1:] if os.path.lexists(place))
+        return
+    for base in target.places:
+        pattern = "/".join(target.pattern)
+        yield from islice(base.glob(pattern), _MOST_FILES)
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if place.is_symlink() or not place.is_dir():
+        yield place
+        return
+    for folder, _, names in os.walk(place):
+        yield from (Path(folder, name) for name in names)
+
+
+def _picked(left: Path, patterns: Iterable[str]) -> bool:
+    below = f"{left}/x"
+    return any(
+        fnmatchcase(below, f"*/{pattern.removeprefix('./')}")
+        if "/" in pattern
+        else fnmatchcase(left.name, pattern)
+        for pattern in patterns
+    )
+
+
+def _without_options(words: Sequence[str | None]) -> tuple[str | None, ...]:
+    """The words of git from its subcommand on."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word is None or not word.startswith("-"):
+            break
+        at += 2 if _GIT_OPTIONS.fullmatch(word) else 1
+    return tuple(words[at:])

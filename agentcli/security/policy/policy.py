@@ -1,0 +1,451 @@
+"""What runs unasked, what is asked, what never runs: docs/safety.md has the table."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from agentcli.errors import ToolError
+from agentcli.events import Action
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileEditAction,
+    FileWriteAction,
+    IPythonRunCellAction,
+    MemoryAction,
+)
+from agentcli.events.base import Risk
+from agentcli.events.observations import DecisionObservation
+from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.security.commands.read_only import runs_git
+from agentcli.security.commands.reading import Script, SimpleCommand, is_read_only, parse_script
+from agentcli.security.commands.script import quoted
+from agentcli.security.commands.shell_words import decode, tokens
+from agentcli.security.policy import grants as granting
+from agentcli.security.policy.command_rules import (
+    Allowance,
+    Setting,
+    allowing,
+    forbidding,
+    possible,
+)
+from agentcli.security.policy.losses import Losses, losses
+from agentcli.security.policy.rule import Rule
+from agentcli.security.policy.rules import (
+    UNSANDBOXED,
+    first,
+    matches,
+    parse_grants,
+    path_of,
+    split_grants,
+    tool_name,
+)
+
+Mode = Literal["ask", "auto-edit", "plan", "yolo"]
+Confirm = Literal["always", "confirm_risky", "reach", "never"]
+_Verdict = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    decision: _Verdict
+    reason: str = ""
+    rule: str = ""
+    risk: Risk = Risk.UNKNOWN
+
+
+class GitJudge(Protocol):
+    """What is known of the repository that commands work in; see GitFacts."""
+
+    def of_variables(self, changed: Mapping[str, str | None]) -> str: ...
+    def of_reading(self, folder: Path) -> str: ...
+    def of_rule(
+        self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
+    ) -> str: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`contained`: a sandbox holds what commands and python code do. `effect_of` gives the declared
+    effect of an action's tool: read, write, execute or network; `locate` the file that a tool
+    takes a path for; `rate` the risk of an action and why; `blocked` why it may never run, "" if
+    it may. `network`: commands of the sandbox reach the network."""
+
+    mode: Mode
+    contained: bool
+    scope: AccessScope
+    rules: tuple[Rule, ...]
+    effect_of: Callable[[Action], str]
+    locate: Callable[[str], Path]
+    rate: Callable[[Action], tuple[Risk, str]]
+    blocked: Callable[[Action], str]
+    confirm: Confirm = "reach"
+    network: bool = False
+    cwd: Callable[[], str] = lambda: ""
+    """The folder that commands run in now."""
+    git: Callable[[], GitJudge] | None = None
+    """What is known of the repository that commands work in; None: nothing is against it."""
+    kept: Callable[[], Kept | None] = lambda: None
+    """What the checkpoint before an action holds; None: there are none."""
+    exported: Callable[[], Mapping[str, str | None]] = dict
+    """What earlier commands made of the variables; None: unset."""
+
+    def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
+        """Whether `action` may run, given what the person allowed so far. Of several reasons that
+        of the strongest is told: hard blocks, hidden files, rules that deny, ask and allow (in any
+        order of their layers), then the mode."""
+        try:
+            place = self._place(action)
+        except (ToolError, OSError) as error:
+            place, answer = None, _Answer("deny", f"its path can't be told: {error}")
+        else:
+            answer = self._answer(action, place, grants)
+        reason = answer.reason
+        if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
+            reason += f"; it would run in {folder}"
+        writes = isinstance(action, FileWriteAction | FileEditAction)
+        outside = writes and place is not None and not self.scope.may_write(place)
+        return DecisionObservation(
+            cause=action.id,
+            decision=answer.decision,
+            by="policy",
+            rule=answer.rule,
+            risk=answer.risk,
+            reason=reason,
+            path=str(place) if outside else None,
+        )
+
+    def grant_for(self, action: Action) -> str:
+        """The narrowest rule worth saving for `action`; several joined by "; " for a compound
+        command, "" when none would be safe."""
+        try:
+            doubt = functools.cache(lambda: self._git_doubt(action))
+            grant = granting.grant_for(action, self.locate, self._setting(action, doubt))
+        except (ToolError, OSError):
+            return ""
+        if self._leaves_sandbox(action):
+            rules = (f"{UNSANDBOXED}{rule.removeprefix('bash')}" for rule in split_grants(grant))
+            return "; ".join(rules)
+        return grant
+
+    def _answer(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Answer:
+        if reason := self.blocked(action):
+            return _Answer("deny", reason, "hard block", Risk.HIGH)
+        script = None
+        if isinstance(action, CmdRunAction) and action.job is None:
+            script = parse_script(action.command)
+        doubt = functools.cache(lambda: self._git_doubt(action))
+        reads = self._only_reads(action, script, doubt)
+        first = (
+            self._hidden(place)
+            or self._denied(action, script)
+            or (self._planned(action, reads, doubt) if self.mode == "plan" else None)
+            or self._asked_by_rule(action, script)
+        )
+        if first is not None:
+            return first
+        allowed, why_not = self._allowed_by_rule(action, script, grants, doubt)
+        if allowed is not None:
+            return allowed
+        why_not = why_not or self._looked_like_reading(action, doubt)
+        return self._by_mode(action, reads, place, why_not)
+
+    def _place(self, action: Action) -> Path | None:
+        """What the path of a file tool leads to in the end."""
+        path = path_of(action)
+        return None if path is None else Path(os.path.realpath(self.locate(path)))
+
+    def _folder_elsewhere(self, action: Action) -> str:
+        """Where a command would run, if not in the workspace: earlier ones chose it, unasked, and
+        what `rm -r build` means depends on it."""
+        if not isinstance(action, CmdRunAction) or action.job is not None or action.is_input:
+            return ""
+        folder = self.cwd()
+        return folder if folder != str(self.scope.workspace) else ""
+
+    def _only_reads(self, action: Action, script: Script | None, doubt: Callable[[], str]) -> bool:
+        if not isinstance(action, CmdRunAction):
+            return self.effect_of(action) == "read"
+        if script is None:
+            return action.command.strip() == "status"
+        if action.is_input or action.network or action.unsandboxed:
+            return False
+        if not is_read_only(action.command) or self._names_hidden(action):
+            return False
+        return not any(map(runs_git, script.commands)) or not doubt()
+
+    def _git_doubt(self, action: Action) -> str:
+        """Why git may do more than read though its words say so; "" when it certainly reads, or
+        whatever it does is contained and runs unasked as well."""
+        sealed = self.contained and self.scope.sealed
+        if self.git is None or (
+            self._is_contained(action) and (sealed or self.confirm != "always")
+        ):
+            return ""
+        if why := self.git().of_variables(self.exported()):
+            return why
+        return self.git().of_reading(Path(self.cwd() or self.scope.workspace))
+
+    def _hidden(self, place: Path | None) -> _Answer | None:
+        if place is None or self.scope.may_read(place):
+            return None
+        return _Answer("deny", f"{place} is hidden from the agent", "hidden")
+
+    def _denied(self, action: Action, script: Script | None) -> _Answer | None:
+        rule = self._matching("deny", action, script)
+        if rule is None:
+            return None
+        told = f"the rule {rule} of {rule.origin} denies it"
+        if script is not None and len(script.commands) > 1:
+            parts = (
+                p for p in script.commands if forbidding((rule,), replace(script, commands=(p,)))
+            )
+            told = next((quoted(told, part.written) for part in parts), told)
+        return _Answer("deny", told, str(rule))
+
+    def _matching(
+        self, decision: Literal["deny", "ask"], action: Action, script: Script | None
+    ) -> Rule | None:
+        rules = first(self.rules, decision)
+        if script is not None:
+            return forbidding(self._about(action, rules), script)
+        return next((rule for rule in rules if self._matches(rule, action)), None)
+
+    def _about(self, action: Action, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        """The rules that may forbid this command."""
+        tools = ("bash", UNSANDBOXED) if self._leaves_sandbox(action) else ("bash",)
+        return tuple(rule for rule in rules if rule.tool in tools)
+
+    def _leaves_sandbox(self, action: Action) -> bool:
+        return isinstance(action, CmdRunAction) and action.unsandboxed and self.contained
+
+    def _matches(self, rule: Rule, action: Action) -> bool:
+        return matches(rule, action, self.locate, self.scope.workspace, self.scope.home)
+
+    def _planned(self, action: Action, reads: bool, doubt: Callable[[], str]) -> _Answer | None:
+        if reads:
+            return None
+        told = "in plan mode nothing is changed: only reading runs"
+        why = self._looked_like_reading(action, doubt)
+        return _Answer("deny", f"{told}; {why}" if why else told, "plan")
+
+    def _asked_by_rule(self, action: Action, script: Script | None) -> _Answer | None:
+        """A script that can't be judged whole is asked when a rule may forbid a part of it, in
+        every mode: nobody can tell whether it falls under the rule."""
+        if script is not None and isinstance(action, CmdRunAction):
+            denying = self._about(action, first(self.rules, "deny"))
+            if rule := possible(denying, script, action.command):
+                why = script.unclear or "not every word of it is known before it runs"
+                told = f"the rule {rule} may deny it: {why}"
+                return self._ask(action, told, str(rule))
+        rule = None if self.mode == "yolo" else self._matching("ask", action, script)
+        if rule is None:
+            return None
+        return self._ask(action, f"the rule {rule} of {rule.origin} asks for it", str(rule))
+
+    def _allowed_by_rule(
+        self,
+        action: Action,
+        script: Script | None,
+        grants: Sequence[str],
+        doubt: Callable[[], str],
+    ) -> tuple[_Answer | None, str]:
+        """That a rule allows it, or why one that is about it does not, if there is one."""
+        rules = (*first(self.rules, "allow"), *(r for text in grants for r in parse_grants(text)))
+        if isinstance(action, CmdRunAction):
+            if script is None or action.is_input or self._names_hidden(action):
+                return None, ""
+            wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
+            own = tuple(rule for rule in rules if rule.tool == wanted)
+            found = allowing(own, script, self._setting(action, doubt))
+            if why := found.why or self._against(action, found):
+                return None, why
+            # What only reads needs no rule, but gets wider rights only by one that is about all.
+            about_all = (rule for rule in own if not rule.pattern)
+            rule = (found.rule or next(about_all, None)) if found.allowed else None
+        else:
+            rule = next((each for each in rules if self._matches(each, action)), None)
+        if rule is None:
+            return None, ""
+        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule)), ""
+
+    def _against(self, action: CmdRunAction, found: Allowance) -> str:
+        """Why rules are not enough for what git would do outside the sandbox. One that is about
+        all commands is."""
+        parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
+        if self.git is None or self._is_contained(action) or not parts:
+            return ""
+        if not action.unsandboxed and (why := self.git().of_variables(self.exported())):
+            return why
+        for part, rule in parts:
+            why = self.git().of_rule(
+                [word or "" for word in part.words],
+                everywhere=not rule.here,
+                exact=not rule.pattern.endswith(":*"),
+                unsandboxed=self._leaves_sandbox(action),
+            )
+            if why:
+                return f"the rule {rule} is not enough: {why}"
+        return ""
+
+    def _setting(self, action: Action, doubt: Callable[[], str]) -> Setting:
+        """Where a command would run, for the rules about it."""
+        return Setting(
+            str(self.scope.workspace),
+            self._redirect_rule(action),
+            self.cwd() or None,
+            self._is_contained(action),
+            lambda: not doubt(),
+        )
+
+    def _redirect_rule(self, action: Action) -> Callable[[str, str | None], bool]:
+        """Whether a command that is allowed may write to a file by a redirect unasked."""
+        contained = self._is_contained(action)
+
+        def may_write(target: str, folder: str | None) -> bool:
+            if contained or self.mode == "yolo":
+                return True
+            start = folder or self.cwd()
+            path = Path(target if target.startswith("/") else f"{start}/{target}")
+            if self.mode != "auto-edit" or not path.is_absolute() or target.startswith("~"):
+                return False
+            return self.scope.may_write(Path(os.path.realpath(path)))
+
+        return may_write
+
+    def _is_contained(self, action: Action) -> bool:
+        if isinstance(action, CmdRunAction):
+            return self.contained and not self._escalates(action)
+        return self.contained and isinstance(action, IPythonRunCellAction)
+
+    def _escalates(self, action: CmdRunAction) -> bool:
+        return action.unsandboxed or (action.network and not self.network)
+
+    def _names_hidden(self, action: CmdRunAction) -> bool:
+        """Whether a command that no sandbox contains names a file that is hidden, or searches a
+        folder that has one."""
+        if self._is_contained(action):
+            return False
+        start = self.cwd() or str(self.scope.workspace)
+        return any(
+            _leads_to_hidden(self.scope, part, start)
+            for part in parse_script(action.command).commands
+        )
+
+    def _by_mode(self, action: Action, reads: bool, place: Path | None, why_not: str) -> _Answer:
+        """`why_not`: why it is not allowed though a rule is about it, or it looks as if it read."""
+        if self.mode == "yolo":
+            return _Answer("allow", "everything runs unasked", "yolo")
+        if reads:
+            return _Answer("allow", "it only reads", "read", Risk.LOW)
+        if isinstance(action, CmdRunAction) and action.job is not None:
+            return _Answer("allow", "it is about a job of this session", "job")
+        if self.confirm == "always":
+            return self._ask(action, "everything but reading is to be asked", "confirm")
+        if needs := self._needs(action, place):
+            return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
+        if self.confirm == "never":
+            return _Answer("allow", "it stays within its borders", self.mode)
+        kept = self.kept() if self.contained else None
+        if kept is not None and not kept.failure:
+            if lost := self.losses(action, kept).lost:
+                return self._ask(action, lost, "reach")
+            if self.confirm == "reach" and not self.network:
+                return _Answer("allow", "it is contained and can be undone", self.mode)
+        risk, why = self.rate(action)
+        if risk >= Risk.HIGH:
+            return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
+        return _Answer("allow", "it stays within its borders", self.mode, risk)
+
+    def losses(self, action: Action, kept: Kept) -> Losses:
+        """What `action` names of what no checkpoint holds."""
+        return losses(action, self.scope, self.cwd() or str(self.scope.workspace), kept)
+
+    def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
+        """Why a git command that looks as if it read is not taken to."""
+        if not isinstance(action, CmdRunAction) or not is_read_only(action.command):
+            return ""
+        return doubt() if any(map(runs_git, parse_script(action.command).commands)) else ""
+
+    def _needs(self, action: Action, place: Path | None) -> str:
+        """What of `action` goes beyond what runs unasked; "" when nothing does."""
+        effect = self.effect_of(action)
+        if isinstance(action, FileWriteAction | FileEditAction):
+            if place is None or not self.scope.may_write(place):
+                return "the file is outside of what may be written"
+            return self._of_edits()
+        if isinstance(action, MemoryAction):
+            told_everywhere = "notes on the user are told to sessions of all projects"
+            return told_everywhere if action.target == "user" else self._of_edits()
+        if isinstance(action, CmdRunAction):
+            wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
+            if self._escalates(action) and self.contained:
+                return f"it wants to run with {wanted}"
+        if effect == "network":
+            return "" if self.network else "it reaches the network"
+        return "" if self._is_contained(action) else f"no sandbox contains {_what(action)}"
+
+    def _of_edits(self) -> str:
+        """What an edit of what the agent may change needs."""
+        if self.contained or self.mode == "auto-edit":
+            return ""
+        return "no sandbox contains commands, so edits are asked too"
+
+    def _ask(self, action: Action, reason: str, rule: str) -> _Answer:
+        risk, why = self.rate(action)
+        told = f"{reason}; risk high: {why}" if risk >= Risk.HIGH and why else reason
+        return _Answer("ask", told, rule, risk)
+
+
+def _what(action: Action) -> str:
+    kinds = {"bash": "commands", "python": "python code"}
+    return kinds.get(tool_name(action), f"what {tool_name(action)} does")
+
+
+_SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")
+
+
+def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, start: str) -> bool:
+    folder = Path(start) / (part.cwd or "")
+    known = [word for word in part.words[1:] if word]
+    known += [redirect.target for redirect in part.redirects if redirect.target]
+    below = bool(part.words) and part.words[0] in _SEARCHES_BELOW
+    texts = {text for word in known for text in (word, word.partition("=")[2])}
+    for text in texts - {""}:
+        place = _place_of(text, folder, scope)
+        if place is None or not scope.may_read(place):
+            return True
+        if below and _is_above_hidden(place, scope):
+            return True
+    for glob in _globs(part):
+        place = _place_of(re.split(r"[*?[]", glob)[0].rpartition("/")[0] or ".", folder, scope)
+        if place is None or not scope.may_read(place) or _is_above_hidden(place, scope):
+            return True
+    return False
+
+
+def _place_of(text: str, folder: Path, scope: AccessScope) -> Path | None:
+    """Where a word leads if it is a path; None when that can't be told."""
+    if text == "~" or text.startswith("~/"):
+        text = f"{scope.home}{text[1:]}"
+    elif text.startswith("~") or "\0" in text:
+        return None
+    return Path(os.path.realpath(folder / text))
+
+
+def _is_above_hidden(place: Path, scope: AccessScope) -> bool:
+    return any(hidden.is_relative_to(place) for hidden in scope.hidden)
+
+
+def _globs(part: SimpleCommand) -> list[str]:
+    """The words of `part` that name files by a glob, as written."""
+    if None not in part.words:
+        return []
+    places = tokens(part.written) or ()
+    raw = [part.written[place.start : place.end] for place in places]
+    return [re.sub(r"[\\\"']", "", word) for word in raw if decode(word).unknown == "glob"]

@@ -1,0 +1,87 @@
+"""Rules a person saved for a workspace: one text file beside the settings, one line each."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.errors import ConfigError
+from agentcli.files.own_files import locked, own_fault, replace_file
+from agentcli.security.policy.rule import Rule
+from agentcli.security.policy.rules import parse_rule
+
+_LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")
+_MAX_BYTES = 1_000_000
+
+
+@dataclass
+class SavedRules:
+    """`path`: the file. `notices`, after `load`: lines for the person about what was left out."""
+
+    path: Path
+    notices: list[str] = field(default_factory=list)
+
+    def load(self, workspace: Path) -> tuple[Rule, ...]:
+        """The rules of this workspace. A line that is none is named in `notices`; so is a file
+        that can't be read, or that others could have written."""
+        self.notices = []
+        found: list[Rule] = []
+        for number, line in enumerate(self._lines(), 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            parsed = _LINE.fullmatch(line)
+            if parsed is None:
+                self.notices.append(f"{self.path}:{number} is not a rule; left out")
+                continue
+            decision, text, folder = parsed.groups()
+            if folder != str(workspace):
+                continue
+            try:
+                origin = f"{self.path}:{number}"
+                found.append(parse_rule(text, decision, origin, here=True))  # type: ignore[arg-type]
+            except ConfigError as error:
+                self.notices.append(f"{error.message}; left out")
+        return tuple(found)
+
+    def add(self, workspace: Path, rules: Iterable[Rule]) -> None:
+        """Save `rules` for `workspace`; those that are there already are not repeated. The file is
+        replaced as a whole, so that it is never half written. Raises ConfigError."""
+        folder = str(workspace)
+        if "\n" in folder or not folder.isprintable():
+            raise ConfigError(f"{folder!a} can't stand in {self.path}")
+        new = [f"{rule.decision} {rule} in {folder}".encode() for rule in rules]
+        # A link is the person's own: what it leads to is replaced.
+        path = Path(os.path.realpath(self.path))
+        try:
+            with locked(path):
+                lines = self._read().splitlines()
+                missing = [line for line in dict.fromkeys(new) if line not in lines]
+                if missing:
+                    replace_file(path, b"\n".join([*lines, *missing, b""]))
+        except OSError as error:
+            raise ConfigError(f"{self.path} can't be written: {error.strerror}") from error
+
+    def _lines(self) -> list[str]:
+        try:
+            return self._read().decode("utf-8", "replace").splitlines()
+        except OSError as error:
+            self.notices.append(f"{self.path} can't be read: {error.strerror}; left out")
+            return []
+
+    def _read(self) -> bytes:
+        """Raises OSError, for a file that others could have written too."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        with open(fd, "rb") as file:
+            if fault := own_fault(os.fstat(file.fileno())):
+                raise OSError(errno.EPERM, fault)
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
+        return text

@@ -1,0 +1,1 @@
+"""How risky an action is."""

@@ -1,0 +1,389 @@
+"""How risky an action is, by rules: no model is asked, nothing is run."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from agentcli.events import Action
+from agentcli.events.actions import (
+    AgentFinishAction,
+    AgentRejectAction,
+    AgentThinkAction,
+    AskUserAction,
+    CmdRunAction,
+    FileEditAction,
+    FileReadAction,
+    FileWriteAction,
+    GlobAction,
+    IPythonRunCellAction,
+    MessageAction,
+    RecallAction,
+    SearchAction,
+    TaskTrackingAction,
+)
+from agentcli.events.base import Risk
+from agentcli.files.access_scope import AccessScope
+from agentcli.security.commands.effects import Effect, deletes_unknown, effects
+from agentcli.security.commands.python_code import PythonCode, read_python
+from agentcli.security.commands.reading import is_read_only, only_reads, parse_script
+from agentcli.security.commands.run_text import fed, run_text
+from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
+from agentcli.security.commands.shell_paths import Expander, Target, written_words
+from agentcli.security.commands.time_limit import TimeLimit
+from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
+from agentcli.security.risk import categories as table
+
+Rating = tuple[Risk, str]
+
+_READING = (
+    *(AgentFinishAction, AgentRejectAction, AgentThinkAction, AskUserAction, MessageAction),
+    *(RecallAction, SearchAction, GlobAction, TaskTrackingAction),
+)
+_ROOT = {"sudo", "doas", "su", "pkexec", "run0"}
+_BETWEEN_COMMANDS = re.compile(r"[;&|\n(){}`]|\$\(")
+_NOTHING = re.compile(r"\\\n|['\"\\]|\$[@*]|\$\{[@*]\}|\$'|\$\"|\$\{IFS\}|\$IFS")
+_BLANKS = {"${IFS}": " ", "$IFS": " "}
+_WRAPPED = re.compile(
+    r"^(?:(?:\w+=\S*|sudo|doas|env|nohup|time|nice|command|builtin|exec|eval|xargs|then|do|else|if"
+    r"|while|!)(?: -\S+)* )*"
+)
+_MONGO_LOSS = re.compile(r"\.drop(?:_database|_collection)?\(|delete_many\(\{\}\)|dropDatabase")
+_LONGEST_LINE = 20_000
+_LONGEST_S = 5.0
+_RUNS_TEXT = SHELLS | {"eval", "source", "."}
+
+
+def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
+    """How much harm `action` could do, and in words why: LOW for what only reads, HIGH for what a
+    category names, MEDIUM for the rest and for what can't be judged. Commands run in `cwd`."""
+    match action:
+        case CmdRunAction(job=None):
+            return _command(action, scope, cwd)
+        case CmdRunAction(command="status"):
+            return Risk.LOW, "it only asks how a job is doing"
+        case IPythonRunCellAction(code=code):
+            reason = _code(code, scope, cwd)
+            return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it runs code")
+        case FileReadAction(path=path):
+            reason = _secret(_expander(scope, cwd).literal(path), scope)
+            return (Risk.HIGH, reason) if reason else (Risk.LOW, "it only reads")
+        case FileWriteAction(path=path) | FileEditAction(path=path):
+            effect = Effect("write", _expander(scope, cwd).literal(path))
+            reason = _harm(effect, scope)
+            return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it changes a file")
+    if isinstance(action, _READING):
+        return Risk.LOW, "it only reads"
+    return Risk.MEDIUM, "nothing is known about what it does"
+
+
+def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
+    text = action.command
+    script = parse_script(text)
+    expander = _expander(scope, cwd).of_script(text)
+    if reason := _script_risk(text, script, expander, scope):
+        return Risk.HIGH, reason
+    if action.network or action.unsandboxed:
+        return Risk.MEDIUM, "it goes beyond the sandbox"
+    if script.unclear:
+        return Risk.MEDIUM, f"it can't be judged whole: {script.unclear}"
+    if is_read_only(text):
+        return Risk.LOW, "it only reads"
+    return Risk.MEDIUM, "it may change files"
+
+
+def _script_risk(text: str, script: Script, expander: Expander, scope: AccessScope) -> str:
+    """Why a script is of high risk; "" when nothing says so."""
+    time_limit = TimeLimit(_LONGEST_S)
+    for command in script.commands:
+        if time_limit.is_over():
+            return "it would take too long to judge"
+        reason = (
+            _categorised(_line(command.words))
+            or _as_root(command)
+            or next((_categorised(_line(level)) for level in command.levels[:-1]), "")
+            or _foreign(command)
+            or _queried(command)
+            or _places(command, expander, scope, text)
+        )
+        if reason:
+            return reason if len(script.commands) == 1 else quoted(reason, command.written)
+    return _fed(script, expander) or _by_raw_text(text, script)
+
+
+def _line(words: Words) -> str:
+    name = command_name(words[0]) if words else ""
+    shown = [name, *words[1:]]
+    return " ".join("¿" if w is None else re.sub(r"\s", "␣", w) or "''" for w in shown)
+
+
+@lru_cache(maxsize=512)
+def _categorised(line: str) -> str:
+    if len(line) > _LONGEST_LINE:
+        return "it is too long to be judged"
+    for category in table.CATEGORIES:
+        if category.command.match(line):
+            return f"it {category.reason}"
+    return ""
+
+
+def _as_root(command: SimpleCommand) -> str:
+    names = {*command.wrappers, command_name(command.words[0]) if command.words else ""}
+    return "it takes the rights of another user" if names & _ROOT else ""
+
+
+def _foreign(command: SimpleCommand) -> str:
+    """Code of another language among the words, or as input."""
+    name = command_name(command.words[0]) if command.words else None
+    if name is None or not INTERPRETERS.fullmatch(name):
+        return ""
+    words = [word for word in command.words[1:] if word]
+    code = [" ".join(words), *(found.text for found in fed(command))]
+    if name.startswith("python"):
+        inline = [word for before, word in pairwise(words) if before == "-c"]
+        code = [*inline, *code[1:]]
+    judge = _in_python_text if name.startswith("python") else _in_code
+    return next(filter(None, map(judge, code)), "")
+
+
+def _queried(command: SimpleCommand) -> str:
+    """A client of a database that is told by its input to delete something."""
+    name = command_name(command.words[0]) if command.words else None
+    if name is None or not table.SQL_CLIENT.fullmatch(name) or ":memory:" in command.words:
+        return ""
+    loses = any(table.SQL_LOSS.search(found.text) for found in fed(command))
+    return "it deletes data from a database" if loses else ""
+
+
+def _in_code(code: str) -> str:
+    found = (c for c in table.CODE if c.command.search(code))
+    for category in found:
+        if category is not table.CODE[0] or not table.IN_MEMORY.search(code):
+            return f"it {category.reason}"
+    return ""
+
+
+def _in_python_text(code: str) -> str:
+    found = read_python(code, "", "")
+    return _in_python(code, found) if found.parsed else _in_code(code)
+
+
+def _in_python(code: str, found: PythonCode) -> str:
+    """Only what is given to a driver is a query there, not what stands in other texts."""
+    queries = "\n".join(found.queries)
+    loses = table.SQL_LOSS.search(queries) and not table.IN_MEMORY.search(code)
+    if loses or (table.MONGO.search(code) and _MONGO_LOSS.search(code)):
+        return "it deletes data from a database"
+    others = (c for c in table.CODE[1:] if c.command.search(code))
+    return next((f"it {category.reason}" for category in others), "")
+
+
+def _places(command: SimpleCommand, expander: Expander, scope: AccessScope, text: str) -> str:
+    for effect in effects(command, expander, text):
+        if reason := _harm(effect, scope):
+            return reason
+    if deletes_unknown(command, expander):
+        return "it deletes folders with all they hold"
+    reads = only_reads(command)
+    here = expander.at(command.cwd)
+    raw, redirected = written_words(command.written)
+    targets = [r.target for r in command.redirects if r.target]
+    for word in dict.fromkeys((*command.words[1:], *targets)):
+        for target in here.targets(word, [*raw, *redirected]):
+            if reason := _secret(target, scope):
+                return reason
+            if not reads and _below_home(table.START_FILES, target, scope) and word in targets:
+                return "it changes what runs at every start"
+    return ""
+
+
+def _harm(effect: Effect, scope: AccessScope) -> str:
+    verb, target, recursive = effect
+    if reason := _secret(target, scope):
+        return reason
+    if _below_home(table.START_FILES, target, scope):
+        return "it changes what runs at every start"
+    for place in target.places:
+        if table.PERSISTENCE.fullmatch(str(place)):
+            return "it makes something run later or at every start"
+        if _is_git_inside(place, scope):
+            return "it changes the inside of git, which may run programs later"
+        if _is_system(place, scope):
+            return "it changes the configuration of the system"
+    ours = all(_is_ours(place, scope) for place in target.places)
+    lasting = verb == "delete some of" and not ours
+    if lasting or (verb == "delete" and recursive and not _can_be_made_again(target, scope)):
+        return "it deletes folders with all they hold"
+    if verb == "change the rights of" and recursive:
+        return "it changes who may use files or accounts"
+    return ""
+
+
+def _secret(target: Target, scope: AccessScope) -> str:
+    names = [str(place) for place in target.places]
+    if (
+        any(not scope.may_read(p) and not scope.is_elsewhere(p) for p in target.places)
+        or _below_home(table.CREDENTIALS, target, scope)
+        or any(table.SYSTEM_CREDENTIALS.fullmatch(name) for name in names)
+    ):
+        return "it reads or changes credentials"
+    return ""
+
+
+def _below_home(pattern: re.Pattern[str], target: Target, scope: AccessScope) -> bool:
+    for place in target.places:
+        whole = Path(place, *target.pattern)
+        if not whole.is_relative_to(scope.home) or _is_ours(whole, scope):
+            continue
+        if pattern.fullmatch(str(whole.relative_to(scope.home))):
+            return True
+    return False
+
+
+def _is_ours(place: Path, scope: AccessScope) -> bool:
+    roots = (scope.workspace, *scope.writable, *scope.mounts, *scope.mounts.values())
+    return any(place.is_relative_to(root) for root in roots if root != scope.home)
+
+
+def _is_git_inside(place: Path, scope: AccessScope) -> bool:
+    if any(place.is_relative_to(folder) for folder in scope.protected):
+        return True
+    return (
+        re.search(r"/\.git/(?:hooks(?:/|$)|config$|info/attributes$|modules/)", str(place))
+        is not None
+    )
+
+
+def _is_system(place: Path, scope: AccessScope) -> bool:
+    name = str(place)
+    if name == "/":
+        return True
+    if name in table.HARMLESS_DEVICES or _is_ours(place, scope):
+        return False
+    if place.is_relative_to(scope.home) or place.is_relative_to("/tmp"):
+        return False
+    if any(place.is_relative_to(free) for free in table.FREE_PLACES):
+        return False
+    return any(place.is_relative_to(folder) for folder in table.SYSTEM_FOLDERS)
+
+
+def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
+    """Every place is inside the workspace, in a folder that tools make, or of temporary files."""
+    for base in target.places:
+        whole = Path(base, *target.pattern)
+        roots = [root for root in (scope.workspace, *scope.writable) if _below(whole, root)]
+        if not roots and _below(whole, Path("/tmp")) and not _below(whole, scope.home):
+            continue
+        if not roots:
+            return False
+        parts = whole.relative_to(max(roots, key=lambda root: len(root.parts))).parts
+        if not any(table.GENERATED.fullmatch(part.replace("*", "") or "*") for part in parts):
+            return False
+    return True
+
+
+def _below(place: Path, folder: Path) -> bool:
+    return place != folder and place.is_relative_to(folder)
+
+
+def _fed(script: Script, expander: Expander) -> str:
+    """A shell or interpreter that runs what was fetched or decoded."""
+    fetched: set[str] = set()
+    for command in script.commands:
+        name = command_name(command.words[0]) if command.words else None
+        sources = list(_sources(command))
+        runs = name in _RUNS_TEXT or bool(name and INTERPRETERS.fullmatch(name))
+        runs = runs or bool({"eval", "source"} & set(command.wrappers)) or name is None
+        if runs and (reason := _origin(sources)):
+            return reason
+        if runs and None in command.words and (reason := _origin(script.commands)):
+            return reason
+        if _runs_one_of(command, fetched):
+            return "it fetches code and runs it"
+        if name in table.FETCHERS or any(_is_fetcher(source) for source in sources):
+            fetched |= _written_by(command)
+    return ""
+
+
+def _sources(command: SimpleCommand) -> Iterator[SimpleCommand]:
+    while command.piped_from is not None:
+        command = command.piped_from
+        yield command
+
+
+def _is_fetcher(command: SimpleCommand) -> bool:
+    return bool(command.words) and command_name(command.words[0]) in table.FETCHERS
+
+
+def _origin(commands: list[SimpleCommand] | tuple[SimpleCommand, ...]) -> str:
+    if any(_is_fetcher(command) for command in commands):
+        return "it fetches code and runs it"
+    if any(table.DECODERS.match(_line(command.words)) for command in commands):
+        return "it decodes code and runs it"
+    return ""
+
+
+def _written_by(command: SimpleCommand) -> set[str]:
+    """Names of files that a fetching command may leave."""
+    names = {Path(r.target).name for r in command.redirects if r.target and ">" in r.operator}
+    for word in command.words[1:]:
+        if word and not word.startswith("-"):
+            names.add(word.rstrip("/").rpartition("/")[2])
+    return names - {"", "null"}
+
+
+def _runs_one_of(command: SimpleCommand, names: set[str]) -> bool:
+    if not command.words or not names:
+        return False
+    first, rest = command.words[0] or "", command.words[1:]
+    name = command_name(first) or ""
+    if "/" in first and name in names:
+        return True
+    runs = name in _RUNS_TEXT or INTERPRETERS.fullmatch(name)
+    if name == "chmod" and any(w and ("x" in w or w.startswith("7")) for w in rest):
+        runs = True
+    return bool(runs) and any(w and command_name(w) in names for w in rest)
+
+
+def _by_raw_text(text: str, script: Script) -> str:
+    """Where the words of a script aren't certain, what its text looks like counts: quotes, escapes
+    and letters that only look different are taken off."""
+    plain = unicodedata.normalize("NFKC", text)
+    unknown_name = any(c.words[:1] == (None,) for c in script.commands)
+    if not script.unclear and plain == text and not unknown_name:
+        return ""
+    shown = run_text(plain, script, other_languages=False)
+    squeezed = _NOTHING.sub(lambda found: _BLANKS.get(found.group(), ""), shown)
+    for segment in _BETWEEN_COMMANDS.split(squeezed):
+        words = _WRAPPED.sub("", " ".join(segment.split()) + " ").strip().split(" ")
+        line = " ".join([command_name(words[0]) or "", *words[1:]])
+        if reason := _categorised(line):
+            return reason
+        if re.match(r"rm(?: \S+)*? (?:-\w*[rR]|--recursive)", line):
+            return "it deletes folders with all they hold"
+    return ""
+
+
+def _code(code: str, scope: AccessScope, cwd: str) -> str:
+    expander = _expander(scope, cwd)
+    found = read_python(code, expander.home, cwd)
+    for command in found.commands:
+        script = parse_script(command)
+        if reason := _script_risk(command, script, expander.of_script(command), scope):
+            return reason
+    for verb, path in found.effects:
+        if reason := _harm(Effect(verb, expander.literal(path), "rmtree" in code), scope):
+            return reason
+    for text in found.texts:
+        is_path = text.startswith(("/", "~")) and "\n" not in text
+        if is_path and (reason := _secret(expander.literal(text), scope)):
+            return reason
+    return _in_python(code, found) if found.parsed else _in_code(code)
+
+
+def _expander(scope: AccessScope, cwd: str) -> Expander:
+    return Expander(cwd, str(scope.home), {"HOME": str(scope.home)})

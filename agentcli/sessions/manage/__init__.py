@@ -1,0 +1,1 @@
+"""Keeping sessions: names, owners, copies, repair, removal."""

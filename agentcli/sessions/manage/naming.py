@@ -1,0 +1,44 @@
+"""Names that people give to sessions: each means one session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agentcli.errors import UsageError
+from agentcli.sessions.search.finder import session_states
+
+LONGEST_NAME = 60
+_LIKE_AN_ID = re.compile(r"[0-9]{4,8}(-[0-9]{0,6}(-[0-9a-f]{0,4})?)?", re.ASCII)
+
+
+def checked_name(name: str) -> str:
+    """`name` without blanks around it. Raises UsageError when it can't be one."""
+    name = name.strip()
+    if not name:
+        raise UsageError("a name can't be empty")
+    if len(name) > LONGEST_NAME:
+        raise UsageError(f"a name has at most {LONGEST_NAME} characters, this one {len(name)}")
+    if not name.isprintable() or "/" in name or name.startswith("-"):
+        raise UsageError(
+            f"{name!r} can't be a name",
+            hint="printable characters, no slash, no dash in front",
+        )
+    if _LIKE_AN_ID.fullmatch(name):
+        raise UsageError(f"{name!r} looks like the id of a session", hint="choose another name")
+    return name
+
+
+def named(home: Path, name: str, besides: Path | None = None) -> Path | None:
+    """The session, other than the one in `besides`, that has this name."""
+    states = session_states(home)
+    return next((f for f, state in states if state.name == name and f != besides), None)
+
+
+def require_free(home: Path, name: str, folder: Path | None = None) -> None:
+    """Raises UsageError, naming it, when a session other than `folder` has this name."""
+    if other := named(home, name, folder):
+        raise UsageError(
+            f"session {other.name} has the name {name!r}",
+            hint=f"rename it first: agent sessions rename {other.name} NAME",
+        )

@@ -1,0 +1,107 @@
+"""Making a damaged session fit for use again, with what is intact of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.errors import SessionError
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.log import EVENT_FILE, event_path
+from agentcli.sessions.manage.ownership import require_own
+from agentcli.sessions.pages import PAGE, page_path, read_page
+from agentcli.sessions.session import read_session
+from agentcli.sessions.store import EventStore, encode
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was done, or would be: events brought back from a page, and those from the first one
+    that is lost on, which are now in `events.bad/`. `fault` is what was wrong first."""
+
+    fault: str | None
+    restored: tuple[int, ...] = ()
+    set_aside: tuple[int, ...] = ()
+
+
+def repair(folder: Path, *, dry_run: bool = False) -> Repair:
+    """Make the session in `folder` whole up to the first event that is lost.
+
+    Raises SessionError when nothing of it can be read, UsageError when it is in use.
+    """
+    require_own(folder)
+    lock = SessionLock(folder / "session.lock")
+    try:
+        return _look(folder) if dry_run else _repair(folder)
+    except OSError as error:
+        raise SessionError(f"{folder} can't be repaired: {error.strerror}") from error
+    finally:
+        lock.release()
+
+
+def _look(folder: Path) -> Repair:
+    """What a repair would begin with; later faults show only when it is done."""
+    record = read_session(folder)
+    lost = len(record.events)
+    if record.log.fault is None:
+        return Repair(None)
+    if _from_page(folder, lost) is not None:
+        return Repair(record.log.fault, restored=(lost,))
+    return Repair(record.log.fault, set_aside=_events_from(folder, lost))
+
+
+def _repair(folder: Path) -> Repair:
+    first_fault = None
+    restored: list[int] = []
+    while (record := read_session(folder)).log.fault is not None:
+        first_fault = first_fault or record.log.fault
+        lost = len(record.events)
+        body = _from_page(folder, lost)
+        if body is None or lost in restored:
+            return Repair(first_fault, tuple(restored), _set_aside(folder, lost))
+        _move_to_bad(folder, [lost])
+        store = EventStore(folder)
+        store.open()
+        try:
+            store.append([(lost, body)])
+        finally:
+            store.close()
+        restored.append(lost)
+    return Repair(first_fault, tuple(restored))
+
+
+def _from_page(folder: Path, event_id: int) -> bytes | None:
+    start = event_id // PAGE * PAGE
+    page = read_page(folder, start)
+    return None if page is None else encode(page[event_id - start])[0]
+
+
+def _set_aside(folder: Path, first: int) -> tuple[int, ...]:
+    """Take everything from event `first` on out of the log; what is derived from it goes."""
+    gone = _events_from(folder, first)
+    # The newest go first: a repair that is cut off leaves no new hole.
+    _move_to_bad(folder, sorted(gone, reverse=True))
+    for start in range(first // PAGE * PAGE, max(gone, default=first) + PAGE, PAGE):
+        page_path(folder, start).unlink(missing_ok=True)
+    (folder / "state.pkl").unlink(missing_ok=True)
+    return gone
+
+
+def _events_from(folder: Path, first: int) -> tuple[int, ...]:
+    names = (path.name for path in (folder / "events").iterdir())
+    ids = sorted(int(name[:-5]) for name in names if EVENT_FILE.fullmatch(name))
+    return tuple(event_id for event_id in ids if event_id >= first)
+
+
+def _move_to_bad(folder: Path, ids: list[int]) -> None:
+    bad = folder / "events.bad"
+    bad.mkdir(mode=0o700, exist_ok=True)
+    for event_id in ids:
+        path = event_path(folder, event_id)
+        target = bad / path.name
+        number = 1
+        while target.exists():
+            target = bad / f"{path.name}.{number}"
+            number += 1
+        if path.exists() or path.is_symlink():
+            path.rename(target)

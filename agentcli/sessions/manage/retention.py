@@ -1,0 +1,120 @@
+"""Which sessions to keep, and how those that are not kept go away."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from agentcli.errors import SessionError, UsageError
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.manage.scrap import remove_tree, set_aside
+from agentcli.sessions.search.finder import in_use_by, session_states
+from agentcli.sessions.state import State
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_BLOCK_BYTES = 512
+_BEING_MADE_S = 60
+"""A folder this young without a lock may be that of a session that is just being made."""
+
+
+@dataclass(frozen=True)
+class PruneRule:
+    """A session goes when all that is set here holds: not used for `older_than`, not among the
+    newest `keep`, nothing said in it (`empty`). One with a name stays unless `named`."""
+
+    older_than: timedelta | None = None
+    keep: int | None = None
+    empty: bool = False
+    named: bool = False
+
+
+def parse_age(text: str) -> timedelta:
+    """`90m`, `12h`, `30d` or `8w`. Raises UsageError."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        if not (number.isascii() and number.isdigit()):
+            raise ValueError(text)
+        return timedelta(**{_UNITS[unit]: int(number)})
+    except (KeyError, ValueError, OverflowError) as error:
+        raise UsageError(f"{text!r} is no age", hint="for example 12h, 30d or 8w") from error
+
+
+def to_prune(
+    home: Path, rule: PruneRule, workspace: str | None, now: datetime
+) -> list[tuple[Path, State]]:
+    """The sessions that `rule` lets go, newest first; only of `workspace` if it is given."""
+    mine = [
+        (folder, state)
+        for folder, state in session_states(home)
+        if workspace is None or state.workspace == workspace
+    ]
+    mine.sort(key=lambda entry: updated_at(*entry), reverse=True)
+    latest = now - rule.older_than if rule.older_than is not None else None
+    return [
+        (folder, state)
+        for folder, state in mine[rule.keep or 0 :]
+        if (latest is None or updated_at(folder, state) <= latest)
+        and not (rule.empty and (state.title or state.iteration))
+        and (rule.named or not state.name)
+    ]
+
+
+def updated_at(folder: Path, state: State) -> datetime:
+    """When something last happened in a session, as far as can be known."""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(state.updated_at)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return datetime.fromtimestamp(folder.lstat().st_mtime, UTC)
+    except OSError:
+        return datetime.now(UTC)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes that removing `folder` frees; what has another name elsewhere stays."""
+    total = 0
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(OSError):
+                status = (Path(parent) / name).lstat()
+                if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode):
+                    total += status.st_blocks * _BLOCK_BYTES
+    return total
+
+
+def use_of(folder: Path) -> str:
+    """What somebody does with a session now: `in use by process 4711`; empty if nobody does."""
+    if (pid := in_use_by(folder)) is not None:
+        return f"in use by process {pid}"
+    with suppress(OSError):
+        is_young = time.time() - folder.lstat().st_mtime < _BEING_MADE_S
+        if is_young and not os.path.lexists(folder / "session.lock"):
+            return "just being made"
+    return ""
+
+
+def remove(home: Path, folder: Path) -> None:
+    """Remove a session: at once from among the sessions, then from the disk. No link is followed.
+
+    Raises UsageError when a process writes to it, SessionError when it can't be removed; what then
+    is left of it is no session any more, and is swept up by the next command.
+    """
+    lock_path = folder / "session.lock"
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        if lock_path.is_symlink():
+            lock_path.unlink()
+        lock = SessionLock(lock_path)
+        try:
+            remove_tree(set_aside(home, folder))
+        finally:
+            lock.release()
+    except OSError as error:
+        raise SessionError(f"session {folder.name} can't be removed: {error}") from error

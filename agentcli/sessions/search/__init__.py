@@ -1,0 +1,1 @@
+"""Finding sessions and what was said in them."""

@@ -1,0 +1,292 @@
+"""Full-text search over sessions: an SQLite database derived from their logs.
+
+It is brought up to date when someone searches, by the events written since, and may be deleted at
+any time: a file that is damaged or foreign is made anew, and where none can be used there is one in
+memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import SessionError
+from agentcli.sessions.log import event_path
+from agentcli.sessions.search.search_query import (
+    BREAK,
+    MARK_END,
+    MARK_START,
+    full_text_expression,
+    separate_words,
+    storable,
+)
+from agentcli.sessions.search.searchable import searchable
+
+INDEX_VERSION = 1
+_APPLICATION_ID = 0x61676E74
+_PATIENCE_S = 10.0
+"""How long to wait for another search that is bringing the file up to date."""
+_LARGEST_EVENT_BYTES = 64 * 1024 * 1024
+_EVENTS_A_SESSION = 1 << 32
+"""The row of an event is numbered session * this + event."""
+_UNCERTAIN_NS = 2_000_000_000
+"""A folder changed this recently may change again without its time showing it."""
+_HALF_WEIGHT_DAYS = 90
+_SNIPPET_TOKENS = 16
+_IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
+
+_SCHEMA = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, workspace TEXT NOT NULL DEFAULT '',
+    events INTEGER NOT NULL DEFAULT 0, folder_stamp TEXT NOT NULL DEFAULT '',
+    last_stamp TEXT NOT NULL DEFAULT ''
+);
+CREATE VIRTUAL TABLE texts USING fts5 (
+    text, kind UNINDEXED, time UNINDEXED, tokenize = 'unicode61 remove_diacritics 2'
+);
+"""
+_SEARCH = f"""
+SELECT sessions.id, texts.rowid % {_EVENTS_A_SESSION}, texts.kind, texts.time,
+       snippet(texts, 0, char(2), char(3), '…', {_SNIPPET_TOKENS})
+FROM texts JOIN sessions ON sessions.number = texts.rowid / {_EVENTS_A_SESSION}
+WHERE texts MATCH ? AND (? IS NULL OR sessions.workspace = ?)
+ORDER BY bm25(texts) / (1 + max(0, ? - texts.time) / ({_HALF_WEIGHT_DAYS} * 86400.0)),
+         texts.time DESC
+LIMIT ?
+"""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An event in which the query was found; `kind` is user, agent, call or result, `time` UTC.
+
+    `marks` are the places of the words in `snippet`, which is one line: start and end offsets.
+    """
+
+    session_id: str
+    event_id: int
+    kind: str
+    time: datetime
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+
+
+def search(
+    home: Path,
+    query: str,
+    workspace: str | None = None,
+    *,
+    limit: int = 20,
+    rebuild: bool = False,
+) -> list[Hit]:
+    """Events of sessions under `home`, only those of `workspace` if it is given. The best match
+    comes first; its weight halves in 90 days, so that of like ones the newer comes first.
+
+    Raises UsageError for a query without a word in it, SessionError when SQLite can't search.
+    """
+    expression = full_text_expression(query)
+    path = home / "index.sqlite"
+    if rebuild:
+        _discard(path)
+    for place in (path, path):
+        try:
+            return _search(place, home, expression, workspace, limit)
+        except (sqlite3.DatabaseError, OSError) as error:
+            if getattr(error, "sqlite_errorcode", None) in _IN_USE:
+                break
+            _discard(path)
+    try:
+        return _search(None, home, expression, workspace, limit)
+    except sqlite3.DatabaseError as error:
+        raise SessionError(f"sessions can't be searched: {error}") from error
+
+
+def _search(
+    place: Path | None, home: Path, expression: str, workspace: str | None, limit: int
+) -> list[Hit]:
+    with closing(_open(place)) as database:
+        _update(database, home / "sessions")
+        return _find(database, expression, workspace, limit)
+
+
+def _open(path: Path | None) -> sqlite3.Connection:
+    """The database at `path`, or one in memory. Raises sqlite3.DatabaseError, OSError."""
+    if path is not None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(f"{path} is no file")
+            os.fchmod(fd, 0o600)
+        finally:
+            os.close(fd)
+    database = sqlite3.connect(path or ":memory:", timeout=_PATIENCE_S, isolation_level=None)
+    try:
+        # Nothing is lost with the file, so it need not outlast the power.
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("BEGIN IMMEDIATE")
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        application = database.execute("PRAGMA application_id").fetchone()[0]
+        if (application, version) != (_APPLICATION_ID, INDEX_VERSION):
+            if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise sqlite3.DatabaseError("not an index of this version")
+            for statement in _SCHEMA.split(";")[:-1]:
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            database.execute(f"PRAGMA user_version = {INDEX_VERSION}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _discard(path: Path) -> None:
+    for name in (path.name, f"{path.name}-journal"):
+        with suppress(OSError):
+            path.with_name(name).unlink()
+
+
+def _update(database: sqlite3.Connection, sessions: Path) -> None:
+    """Take in what was written since the last search. Ends the transaction that `_open` began."""
+    known = {row[1]: row for row in database.execute("SELECT * FROM sessions")}
+    for folder in _folders(sessions):
+        _, _, _, events, folder_stamp, last_stamp = known.pop(folder.name, (0, "", "", 0, "", ""))
+        stamp = _folder_stamp(folder / "events")
+        if stamp and stamp == folder_stamp:
+            continue
+        if events and _stamp(event_path(folder, events - 1)) != last_stamp:
+            _forget(database, folder.name)
+            events = 0
+        _add_events(database, folder, events, stamp)
+    for session_id in known:
+        _forget(database, session_id)
+    database.execute("COMMIT")
+
+
+def _folders(sessions: Path) -> Iterator[Path]:
+    with suppress(OSError), os.scandir(sessions) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and entry.name.isascii():
+                yield Path(entry.path)
+
+
+def _folder_stamp(events: Path) -> str:
+    try:
+        status = events.lstat()
+    except OSError:
+        return ""
+    settled = abs(time.time_ns() - status.st_mtime_ns) > _UNCERTAIN_NS
+    return f"{status.st_ino}:{status.st_mtime_ns}" if settled else ""
+
+
+def _stamp(path: Path) -> str:
+    try:
+        status = path.lstat()
+    except OSError:
+        return "gone"
+    return f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
+
+
+def _forget(database: sqlite3.Connection, session_id: str) -> None:
+    row = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is not None:
+        first = row[0] * _EVENTS_A_SESSION
+        last = first + _EVENTS_A_SESSION - 1
+        database.execute("DELETE FROM texts WHERE rowid BETWEEN ? AND ?", (first, last))
+        database.execute("DELETE FROM sessions WHERE number = ?", row)
+
+
+def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: str) -> None:
+    """Take in the events from `start` to the first that is missing or damaged."""
+    database.execute("INSERT OR IGNORE INTO sessions (id) VALUES (?)", (folder.name,))
+    number, workspace = database.execute(
+        "SELECT number, workspace FROM sessions WHERE id = ?", (folder.name,)
+    ).fetchone()
+    event_id = start
+    while (record := _read(event_path(folder, event_id))) is not None:
+        workspace = _workspace(record) or workspace
+        if found := searchable(record):
+            kind, text = found
+            database.execute(
+                "INSERT INTO texts (rowid, text, kind, time) VALUES (?, ?, ?, ?)",
+                (
+                    number * _EVENTS_A_SESSION + event_id,
+                    separate_words(storable(text)),
+                    kind,
+                    _seconds(record),
+                ),
+            )
+        event_id += 1
+    last_stamp = _stamp(event_path(folder, event_id - 1)) if event_id else ""
+    database.execute(
+        "UPDATE sessions SET workspace = ?, events = ?, folder_stamp = ?, last_stamp = ?"
+        " WHERE number = ?",
+        (workspace, event_id, stamp, last_stamp, number),
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_EVENT_BYTES:
+                return None
+            record = json.loads(file.read())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _workspace(record: dict[str, Any]) -> str:
+    extras = record.get("extras")
+    if record.get("observation") != "session_started" or not isinstance(extras, dict):
+        return ""
+    return storable(str(extras.get("workspace", "")))
+
+
+def _seconds(record: dict[str, Any]) -> float:
+    try:
+        moment = datetime.fromisoformat(record["timestamp"])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    # One without a zone would mean another moment on another machine.
+    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return min(max(seconds, 0.0), _LATEST)
+
+
+def _find(
+    database: sqlite3.Connection, expression: str, workspace: str | None, limit: int
+) -> list[Hit]:
+    place = None if workspace is None else storable(workspace)
+    rows = database.execute(_SEARCH, (expression, place, place, time.time(), limit))
+    hits = []
+    for session_id, event_id, kind, seconds, marked in rows:
+        snippet, marks = _unmark(" ".join(marked.replace(BREAK, "").split()))
+        moment = datetime.fromtimestamp(seconds, UTC)
+        hits.append(Hit(session_id, event_id, kind, moment, snippet, marks))
+    return hits
+
+
+def _unmark(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    parts: list[str] = []
+    marks = []
+    length = 0
+    for piece in marked.split(MARK_START):
+        before, end, after = piece.partition(MARK_END)
+        if end:
+            marks.append((length, length + len(before)))
+        parts += [before, after]
+        length += len(before) + len(after)
+    return "".join(parts), tuple(marks)

@@ -1,0 +1,16 @@
+"""JSON Lines: what the session is on the first line, then one event a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from agentcli.sessions.transfer.export.base import ExportFormat, Trajectory
+
+
+def write(trajectory: Trajectory) -> Iterator[str]:
+    for line in (trajectory.header, *trajectory.events):
+        yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+FORMAT = ExportFormat("jsonl", write)

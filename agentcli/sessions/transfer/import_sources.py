@@ -1,0 +1,170 @@
+"""Sessions as they come from elsewhere: a folder, an archive of one, an exported file.
+
+Nothing here is believed: only plain files are opened, and sizes are those that were read.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from agentcli.errors import SessionError
+
+EVENT_BYTES = 32 * 1024 * 1024
+OUTPUT_BYTES = 50 * 1024 * 1024
+TOTAL_BYTES = 1024 * 1024 * 1024
+AT_ONCE_BYTES = 256 * 1024 * 1024
+"""Of what has to be in memory as a whole: one JSON document, an archive without an order."""
+MOST_EVENTS = 1_000_000
+EVENT_NAME = re.compile(r"([0-9]{9})\.json", re.ASCII)
+OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}", re.ASCII)
+GZIP_MAGIC = b"\x1f\x8b"
+ZIP_MAGIC = b"PK\x03\x04"
+_NOT_EXPORTED = "it is no exported session"
+
+
+class Source(Protocol):
+    """Where the JSON text of events 0, 1, 2 … and the files of `outputs/` come from.
+
+    All methods raise SessionError when that is not what a session consists of.
+    """
+
+    def events(self) -> Iterator[bytes | dict[str, Any]]: ...
+    def outputs(self) -> Iterator[tuple[str, bytes]]: ...
+
+
+class SessionFolder:
+    """A folder as `agent` writes it; what else is in it is left alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def events(self) -> Iterator[bytes]:
+        folder = _open_folder(self._path / "events")
+        try:
+            ids = []
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if match := EVENT_NAME.fullmatch(entry.name):
+                        ids.append(int(match[1]))
+            for event_id in in_order(ids):
+                yield _read_in(folder, f"{event_id:09d}.json", EVENT_BYTES)
+        finally:
+            os.close(folder)
+
+    def outputs(self) -> Iterator[tuple[str, bytes]]:
+        try:
+            folder = _open_folder(self._path / "outputs")
+        except SessionError:
+            return
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if OUTPUT_NAME.fullmatch(entry.name))
+            for name in names:
+                try:
+                    yield name, _read_in(folder, name, OUTPUT_BYTES)
+                except SessionError:
+                    continue
+        finally:
+            os.close(folder)
+
+
+class ExportedFile:
+    """What `agent sessions export` writes as json or jsonl."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def events(self) -> Iterator[bytes | dict[str, Any]]:
+        with regular(self._path) as file:
+            first = file.readline(EVENT_BYTES + 1)
+            if header := _json_object(first):
+                if "format_version" not in header:
+                    raise SessionError(_NOT_EXPORTED)
+                if "events" not in header:
+                    yield from self._lines(file)
+                    return
+            rest = file.read(AT_ONCE_BYTES + 1 - len(first))
+        if len(first) + len(rest) > AT_ONCE_BYTES:
+            raise SessionError(
+                f"it is larger than {AT_ONCE_BYTES // 2**20} MB", hint="export it as jsonl"
+            )
+        document = _json_object(first + rest)
+        events = document.get("events") if document and "format_version" in document else None
+        if not isinstance(events, list):
+            raise SessionError(_NOT_EXPORTED)
+        yield from events
+
+    def outputs(self) -> Iterator[tuple[str, bytes]]:
+        yield from ()
+
+    def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
+        while line := file.readline(EVENT_BYTES + 1):
+            if len(line) > EVENT_BYTES:
+                raise SessionError("an event in it is too large")
+            if line.strip():
+                yield line
+
+
+def in_order(ids: list[int]) -> range:
+    """0, 1, 2 … as far as `ids` go. Raises SessionError when one is missing or they are too
+    many."""
+    if len(ids) > MOST_EVENTS:
+        raise SessionError(f"it has more than {MOST_EVENTS:,} events")
+    present = set(ids)
+    for event_id in range(len(ids)):
+        if event_id not in present:
+            raise SessionError(f"event {event_id} is missing")
+    return range(len(ids))
+
+
+def _json_object(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _open_folder(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise SessionError(f"{path} is not a session's: {error.strerror}") from error
+
+
+def _read_in(folder: int, name: str, limit: int) -> bytes:
+    """A plain file directly in `folder`. Raises SessionError."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=folder)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise SessionError(f"{name} is not a plain file")
+            return read_limited(file, limit, name)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SessionError(f"{name} is not a plain file") from error
+        raise SessionError(f"{name} can't be read: {error.strerror}") from error
+
+
+@contextmanager
+def regular(path: Path) -> Iterator[IO[bytes]]:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SessionError("it is neither a folder nor a plain file")
+        yield file
+
+
+def read_limited(file: IO[bytes], limit: int, name: str) -> bytes:
+    data = file.read(limit + 1)
+    if len(data) > limit:
+        raise SessionError(f"{name} is larger than {limit // 2**20} MB")
+    return data

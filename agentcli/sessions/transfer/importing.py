@@ -1,0 +1,277 @@
+"""Taking over a session that came from elsewhere, as a new one.
+
+Only its events are, and plain files of `outputs/`. What it allowed, where it worked, where its
+snapshots are, the variables of its shell and what it left open have no force here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import SessionError, UsageError
+from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
+from agentcli.sessions.manage.naming import checked_name, named
+from agentcli.sessions.manage.scrap import staging
+from agentcli.sessions.search.finder import new_folder
+from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
+from agentcli.sessions.store import EventStore, encode
+from agentcli.sessions.transfer.import_archives import read_archive
+from agentcli.sessions.transfer.import_sources import (
+    EVENT_BYTES,
+    GZIP_MAGIC,
+    MOST_EVENTS,
+    TOTAL_BYTES,
+    ZIP_MAGIC,
+    ExportedFile,
+    SessionFolder,
+    Source,
+    regular,
+)
+
+_BATCH = 100
+_DEEPEST = 100
+_LARGEST_INTEGER = 2**63
+_LARGEST_METRIC = 1e12
+
+Redactor = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """`events` counts those taken over; `notes` say for people what was not."""
+
+    folder: Path
+    events: int
+    notes: tuple[str, ...]
+
+
+def _opened(path: Path) -> Source:
+    """The session at `path`. Raises SessionError when it can't be one, OSError when it can't be
+    read."""
+    if path.is_dir():
+        return SessionFolder(path)
+    with regular(path) as file:
+        start = file.read(512)
+    if start.startswith((ZIP_MAGIC, GZIP_MAGIC)) or start[257:262] == b"ustar":
+        return read_archive(path, start)
+    return ExportedFile(path)
+
+
+def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
+    """The session at `path` (a folder, a tar or zip archive of one, an exported file) as a new one
+    under `home`, its secrets masked by `redact`.
+
+    Raises SessionError, naming the event, for anything that is no session from first to last; then
+    nothing is left of it.
+    """
+    try:
+        source = _opened(path)
+        neutral = _Neutraliser(home)
+        folder = new_folder(home)
+        with staging(home, folder.name) as staged:
+            budget = _Budget()
+            count = _write_events(staged, _checked(source.events(), neutral, redact, budget))
+            outputs = staged / "outputs"
+            outputs.mkdir(mode=0o700)
+            for name, data in source.outputs():
+                budget.spend(len(data))
+                _write_output(outputs / name, data, redact)
+            # It is gone on with when someone names it, not because it came last.
+            os.utime(staged / "events", (0, 0))
+    except SessionError as error:
+        raise SessionError(f"{path} can't be imported: {error.message}", hint=error.hint) from error
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
+        raise SessionError(f"{path} can't be imported: {error.strerror}{where}") from error
+    return Imported(folder, count, tuple(neutral.notes))
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self._left = TOTAL_BYTES
+
+    def spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise SessionError(f"it holds more than {TOTAL_BYTES // 2**20} MB")
+
+
+class _Neutraliser:
+    """Takes out of events, of whatever version, what would have force in a session of this user."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._names: dict[str, bool] = {}
+        self.notes: list[str] = []
+
+    def __call__(self, record: dict[str, Any]) -> dict[str, Any]:
+        if record.get("observation") == "checkpoint":
+            return self._null(record, "a checkpoint, which was not imported")
+        if record.get("observation") == "decision" and _asks(record):
+            # Resumed, it would be asked again, and run if no one is asked any more.
+            return self._null(record, "a question, which was not imported")
+        own = {
+            part: dict(record[part])
+            for part in ("args", "extras")
+            if isinstance(record.get(part), dict)
+        }
+        for values in own.values():
+            if values.pop("grant", None) is not None:
+                self._note("what it allowed for later is not allowed here")
+            values.pop("tree", None)
+            if isinstance(values.get("metadata"), dict):
+                values["metadata"] = {
+                    key: value
+                    for key, value in values["metadata"].items()
+                    if key not in ("exports", "exports_layer")
+                }
+        if record.get("action") == "rename" and not self._may_have(own.get("args", {}).get("name")):
+            return self._null(record, "a name, which was not imported")
+        if record.get("observation") == "session_started":
+            extras = own.get("extras", {})
+            place = extras.get("workspace")
+            if isinstance(place, str):
+                # Gone on with, it would work there: whoever wrote it must not choose a folder here.
+                extras["workspace"] = ELSEWHERE + place.removeprefix(ELSEWHERE)
+            if "name" in extras and not self._may_have(extras["name"]):
+                del extras["name"]
+        return {**record, **own}
+
+    def _may_have(self, name: Any) -> bool:
+        if not isinstance(name, str):
+            return False
+        if name not in self._names:
+            self._names[name] = self._is_free(name)
+        return self._names[name]
+
+    def _is_free(self, name: str) -> bool:
+        try:
+            valid = checked_name(name) == name
+        except UsageError:
+            valid = False
+        if not valid:
+            self._note("it has a name that no session can have here")
+            return False
+        if other := named(self._home, name):
+            self._note(f"its name, {name!r}, is that of session {other.name}")
+            return False
+        return True
+
+    def _null(self, record: dict[str, Any], content: str) -> dict[str, Any]:
+        common = ("id", "timestamp", "source", "cause")
+        kept: dict[str, Any] = {key: record[key] for key in common if key in record}
+        return {**kept, "observation": "null", "content": content}
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def _asks(record: dict[str, Any]) -> bool:
+    extras = record.get("extras")
+    return isinstance(extras, dict) and extras.get("decision") == "ask"
+
+
+def _checked(
+    given: Iterator[bytes | dict[str, Any]],
+    neutral: _Neutraliser,
+    redact: Redactor,
+    budget: _Budget,
+) -> Iterator[tuple[Event, bytes]]:
+    """Each event with its stored form. Raises SessionError at the first that is none."""
+    for event_id, text in enumerate(given):
+        if event_id >= MOST_EVENTS:
+            raise SessionError(f"it has more than {MOST_EVENTS:,} events")
+        try:
+            if isinstance(text, bytes):
+                budget.spend(len(text))
+                text = json.loads(text)
+            event = _sound_event(event_id, text, neutral, redact)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise SessionError(f"event {event_id}: {error}") from error
+        except RecursionError as error:
+            raise SessionError(f"event {event_id} is nested too deeply") from error
+        body, _ = encode(event_to_dict(event))
+        if len(body) > EVENT_BYTES:
+            raise SessionError(f"event {event_id} is too large")
+        yield event, body
+
+
+def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Redactor) -> Event:
+    if not isinstance(record, dict):
+        raise ValueError("not an event")
+    _require_plain(record)
+    event = event_from_dict(_valid_unicode(redact(neutral(record))))
+    if type(record.get("id")) is not int or event.id != event_id:
+        raise ValueError(f"its id is {record.get('id')!r}")
+    _require_sane(event)
+    return event
+
+
+def _require_plain(value: Any, depth: int = 0) -> None:
+    """Raises ValueError for what JSON can say and others could not bear."""
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        for item in value.values():
+            _require_plain(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _require_plain(item, depth + 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("a number is not finite")
+    elif isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+        raise ValueError("a number is too large")
+
+
+def _require_sane(event: Event) -> None:
+    if event.timestamp.tzinfo is None:
+        raise ValueError("its time has no zone")
+    if isinstance(event, OpaqueEvent) or event.llm_metrics is None:
+        return
+    for name, value in event.llm_metrics.model_dump(exclude={"model", "part"}).items():
+        if value is not None and not 0 <= value <= _LARGEST_METRIC:
+            raise ValueError(f"{name} can't be {value}")
+
+
+def _valid_unicode(record: Any) -> Any:
+    """`record` with lone surrogates, which can't be stored, as U+FFFD."""
+    body, is_exact = encode(record)
+    return record if is_exact else json.loads(body)
+
+
+def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
+    state = State()
+    store = EventStore(folder, durable=False)
+    store.open()
+    try:
+        batch: list[tuple[int, bytes]] = []
+        for event, body in events:
+            state = apply(state, event)
+            batch.append((event.id, body))
+            if len(batch) == _BATCH:
+                store.append(batch)
+                batch = []
+        if batch:
+            store.append(batch)
+    finally:
+        store.close()
+    os.sync()
+    count = state.end_id + 1
+    if not count:
+        raise SessionError("there are no events")
+    save_state(folder / "state.pkl", state)
+    return count
+
+
+def _write_output(path: Path, data: bytes, redact: Redactor) -> None:
+    text = redact(data.decode(errors="surrogateescape"))
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode(errors="surrogateescape"))

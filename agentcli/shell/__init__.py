@@ -1,0 +1,1 @@
+"""The persistent bash and Python of a session."""

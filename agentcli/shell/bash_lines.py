@@ -1,0 +1,209 @@
+"""The lines our bash reads: how a command is framed, and what it reports.
+
+Nothing here may be in reach of what commands do to the shell. Commands are sourced from a file,
+so their quoting can't swallow the frame; `\\builtin` passes aliases and functions by; `/dev/tty`
+is there whatever was redirected; an error in an arithmetic expansion, which no function or alias
+can take over, is the last way to report (when `builtin` itself is a function). The exported
+variables go ahead of the report; a POSIX shell, which looks for `export` and `unset` among its
+builtins first, is the last way to list those.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcli.shell import parts
+from agentcli.shell.exchange import MARK
+from agentcli.shell.output import replace_surrogates
+
+_START = rb"""
+unset HISTFILE TMOUT MAILCHECK
+set +o history
+PS1= PS2= PROMPT_COMMAND=
+trap '\builtin kill -INT $$' RTMAX 2>/dev/null
+"""
+FALLBACK_PREFIX = "bash: _agent_reported: "
+"""What bash puts before the text of `end_line`."""
+NOISY_FLAGS = frozenset("%xv")
+"""Flags of a shell that writes of itself between commands: prompts, traces."""
+
+_MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
+_JOB_NOTICE = re.compile(
+    r"^\[\d+\][ +-]  (?:Done|Exit|Terminated|Killed|Hangup) .*\n?", re.MULTILINE
+)
+
+
+_REPORT = re.compile(r"([0-9]{0,3}):([A-Za-z0-9%]*):(.*)", re.DOTALL)
+_LONGEST_PATH = 4096
+
+
+class Ways(NamedTuple):
+    """The pipes that bash finds by their paths."""
+
+    output: Path
+    report: Path
+
+
+@dataclass(frozen=True)
+class ShellReport:
+    """`cwd` is empty where the shell does not know it."""
+
+    status: int
+    flags: str
+    cwd: str
+
+
+def encode_command(command: str) -> bytes:
+    """Raises ValueError for a NUL, which no shell can take."""
+    if "\0" in command:
+        raise ValueError("the command contains a NUL character, which a shell cannot run")
+    return replace_surrogates(command).encode() + b"\n"
+
+
+def may_export(script: bytes) -> bool:
+    """Whether it looks as if it changed exported variables; a function it calls may do so too."""
+    return _MAY_EXPORT.search(script) is not None
+
+
+def start_lines(exports: Mapping[str, str | None]) -> bytes:
+    """What bash runs first: exports the variables, unsets those that are None."""
+    return _export_lines(exports) + _START
+
+
+def take_over_script(cwd: str, exports: Mapping[str, str | None]) -> bytes:
+    """Goes to `cwd`, if it is there, and takes what another shell has exported."""
+    folder = shlex.quote(cwd).encode("utf-8", "surrogateescape")
+    return b"\\builtin cd -- " + folder + b" 2>/dev/null\n" + _export_lines(exports)
+
+
+def _export_lines(exports: Mapping[str, str | None]) -> bytes:
+    given = [shlex.quote(f"{name}={value}") for name, value in exports.items() if value is not None]
+    gone = [shlex.quote(name) for name, value in exports.items() if value is None]
+    lines = [f"export {' '.join(given)}\n"] if given else []
+    lines += [f"unset -v {' '.join(gone)}\n"] if gone else []
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def run_lines(
+    nonce: str,
+    script: Path,
+    ways: Ways,
+    *,
+    status: int,
+    stdin: bool,
+    exports: bool,
+    in_parts: bool = False,
+) -> bytes:
+    """Sources `script`; its commands find `$?` as `status`. `stdin`: they read from the terminal,
+    and write there. `exports`: list them at the end. `in_parts`: it keeps what its parts ended
+    with."""
+    source = "/dev/tty >/dev/tty 2>&1" if stdin else "/dev/null"
+    restore = rf"(\exit {status})&&\:;" if status else ""
+    reset = f" {parts.VARIABLE}=" if in_parts else ""
+    begin = (
+        rf"{{ {_marks('B', nonce, ways)}"
+        rf"_agent_status=130 _agent_reported={reset}; {restore} }} >/dev/null 2>&1"
+    )
+    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, ways, '$?', exports)}"
+    return line.encode() + b"\n" + report_lines(nonce, ways)
+
+
+def report_lines(nonce: str, ways: Ways) -> bytes:
+    """Report unless that was done: after an interrupt, then in the way nothing can take over.
+
+    The last way ends a shell with `set -e`, so it must not be taken without need.
+    """
+    text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
+    again = _report(nonce, ways, "$_agent_status", exports=True)
+    report = _quote(ways.report)
+    unless = "[[ ${_agent_reported-} ]] >/dev/null 2>&1 ||"
+    listing = rf"POSIXLY_CORRECT=1; \unset -f printf; \printf {_listing_mark(nonce)}; \export -p"
+    return (
+        f"{unless} {again}\n"
+        f"{unless} ({listing}) 1<>{report} 2>/dev/null\n"
+        f"((${{_agent_reported:?{text}}})) 2<>{report} >/dev/null"
+    ).encode()
+
+
+def _report(nonce: str, ways: Ways, status: str, exports: bool) -> str:
+    """The report and the end marks. Only the real printf can set `_agent_reported`."""
+    flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
+    listing = (
+        rf"\builtin printf {_listing_mark(nonce)}; "
+        r"! { \builtin export -p || \builtin declare -px; }; "
+    )
+    return (
+        rf"{{ _agent_status={status}; {{ {listing if exports else ''}"
+        rf"\builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
+        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(ways.report)}; '
+        rf"\builtin printf -v _agent_reported 1; {_marks('E', nonce, ways)}}} >/dev/null 2>&1"
+    )
+
+
+def _marks(letter: str, nonce: str, ways: Ways) -> str:
+    mark = rf"\builtin printf '\036{letter}%s\036' {nonce}"
+    return f"{mark} >/dev/tty; {mark} 1<>{_quote(ways.output)}; "
+
+
+def _listing_mark(nonce: str) -> str:
+    return rf"'\036X%s\036' {nonce}"
+
+
+def end_line(nonce: str, ways: Ways) -> bytes:
+    """The end mark after a report of the second kind; to the pipe alone."""
+    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2<>{_quote(ways.output)}".encode()
+
+
+def parse_report(text: str) -> ShellReport | None:
+    """None for what can't be our lines' report: commands may have written it."""
+    found = _REPORT.fullmatch(text)
+    if found is None:
+        return None
+    status, flags, cwd = found.groups()
+    is_path = cwd.startswith("/") and len(cwd) < _LONGEST_PATH
+    return ShellReport(int(status or 0) & 0xFF, flags, cwd if is_path else "")
+
+
+def strip_job_notices(text: str) -> str:
+    return _JOB_NOTICE.sub("", text)
+
+
+def parts_script(target: Path) -> bytes:
+    """Writes to `target` which parts of the last command had ended."""
+    return rf"""\builtin printf '%s' "${parts.VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
+
+
+def jobs_script(target: Path) -> bytes:
+    """Writes the first processes of the shell's jobs to `target`."""
+    return rf"\builtin jobs -p >|{_quote(target)}".encode() + b"\n"
+
+
+def background_script(
+    script: Path, log: Path, status: Path, pid: Path, *, errexit: bool, limit: int
+) -> bytes:
+    """Runs `script` in a subshell of its own; at most `limit` bytes of output are kept.
+
+    The subshell has its own process group; its number goes to `pid`, its end to `status`.
+    """
+    again = r"\set -e;" if errexit else ""
+    keep = (
+        rf"{{ \command -p dd bs=65536 iflag=count_bytes count={limit} of={_quote(log)} 2>/dev/null"
+        rf" || \command -p cat >>{_quote(log)}; \command -p cat >/dev/null; }}"
+    )
+    job = rf"( {again} \. {_quote(script)} ) </dev/null 2>&1 | {keep}"
+    done = rf"""\builtin printf '%s' "${{PIPESTATUS[0]}}" >|{_quote(status)}"""
+    return (
+        rf"( \set +e +x; {job}; {done} ) >/dev/null 2>&1 &"
+        "\n"
+        rf"""\builtin printf '%s' "$!" >|{_quote(pid)}; \builtin disown $!"""
+        "\n"
+    ).encode()
+
+
+def _quote(path: Path) -> str:
+    return shlex.quote(str(path))

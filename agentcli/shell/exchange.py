@@ -1,0 +1,323 @@
+"""One request to a process on a terminal: from its first output to its report and end mark."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from agentcli.shell.output import Between, Capture, Live
+from agentcli.shell.terminal import Terminal
+from agentcli.system import processes
+from agentcli.system.processes import ProcessHandle
+
+MARK = "\x1e"
+_END_MARK_PATIENCE_S = 1.0
+_FIRST_LOOK_S = 0.3
+_SECOND_LOOK_S = 0.15
+_LONGEST_LOOK_S = 5.0
+_SLICE_S = 0.15
+_FIRST_PATIENCE_S = 1.0
+_LADDER = (
+    (signal.SIGINT, 0.5),
+    (signal.SIGTERM, 1.2),
+    (signal.SIGKILL, 0.8),
+)
+_MOST_REPORTED = 4 << 20
+"""Bytes kept of what comes as reports: commands can write there too, without end."""
+_LONGEST_REPORT = 65_536
+_SILENT = Live(None)
+SECOND_WAY = "F"
+"""Letter of a report that was made where nothing of the shell's could be used: then only the end of
+the output is marked, not that of what was written to the terminal."""
+DROP_REST: signal.Signals | None = getattr(signal, "SIGRTMAX", None)
+"""Has a bash of ours drop its script once the command in the foreground has ended."""
+
+
+class Outcome(Enum):
+    DONE = "done"
+    DIED = "died"
+    """The process behind the terminal has ended."""
+    TIMEOUT = "timeout"
+    WAITING = "waiting"
+    """Something waits for someone to type."""
+    LOST = "lost"
+    """The process waits for our next line but has not reported: it is no longer itself."""
+
+
+Watch = Callable[[float], Outcome | None]
+"""Looks at the processes when nothing has come for so many seconds."""
+
+
+class Exchange:
+    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞", in the pipe for it and in the terminal; a
+    report is "␞<letter><nonce>:…␞".
+
+    Ahead of the report, after "␞X<nonce>␞", there may be a listing. Commands can write reports
+    too: one that `is_report` does not take for one, given its text, is none.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        nonce: str,
+        capture: Capture,
+        *,
+        is_report: Callable[[str], bool],
+        before: tuple[bytes, bytes] = (b"", b""),
+    ) -> None:
+        """`before`: what followed the exchange before this one, of each stream."""
+        self.terminal = terminal
+        self.nonce = nonce
+        self.capture = capture
+        self.report: tuple[str, str] | None = None
+        """(letter, text) once the request has come to its end."""
+        self.listing: bytes | None = None
+        begin, end = (f"{MARK}{letter}{nonce}{MARK}".encode() for letter in "BE")
+        self._streams = tuple(Between(begin, end, before=late) for late in before)
+        self.started_ticks = processes.ticks_now()
+        self._reports = _Reports(nonce, is_report)
+        self._last_activity = time.monotonic()
+
+    @property
+    def finished(self) -> bool:
+        if self.report is None:
+            return False
+        patience = self._last_activity + _END_MARK_PATIENCE_S
+        output, on_terminal = self._streams
+        marked = output.ended and (on_terminal.ended or self.report[0] == SECOND_WAY)
+        return marked or time.monotonic() > patience
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has been seen where its output begins."""
+        return any(stream.begun for stream in self._streams)
+
+    @property
+    def before(self) -> bytes:
+        """What came before its output, the newest of it if it was much."""
+        return b"".join(stream.before for stream in self._streams)
+
+    def take_before(self) -> bytes:
+        """`before`, once."""
+        return b"".join(stream.take_before() for stream in self._streams)
+
+    @property
+    def after(self) -> tuple[bytes, bytes]:
+        """What followed its output at once, of each stream."""
+        output, on_terminal = self._streams
+        return output.after, on_terminal.after
+
+    def wait(
+        self,
+        seconds: float,
+        *,
+        live: Live = _SILENT,
+        watch: Watch | None = None,
+        on_report: Callable[[str], None] | None = None,
+    ) -> Outcome:
+        """Follows the request until it ends, but at most `seconds`.
+
+        `on_report` gets the report's letter when it comes and may ask for the end mark.
+        """
+        deadline = time.monotonic() + seconds
+        looks = _Looks(watch)
+        while not self.finished:
+            now = time.monotonic()
+            if self.terminal.ended:
+                self._read_rest(live)
+                break
+            if live.due_in(now) == 0.0:
+                live.flush()
+            if now >= deadline:
+                live.flush()
+                return Outcome.TIMEOUT
+            if self.report:
+                looks = _Looks(None)
+            elif (seen := looks.look(now, self._last_activity)) is not None:
+                live.flush()
+                return seen
+            waits = (deadline - now, live.due_in(now), looks.due_in(now), self._end_patience(now))
+            had_report = self.report is not None
+            self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
+            if on_report and self.report and not had_report:
+                on_report(self.report[0])
+        live.flush()
+        for stream in self._streams:
+            self.capture.feed(stream.release())
+        if self.report and self.report[0] == SECOND_WAY:
+            # Nothing could be marked there.
+            self.capture.feed(self._streams[1].take_before())
+        return Outcome.DONE if self.report else Outcome.DIED
+
+    def _end_patience(self, now: float) -> float | None:
+        if self.report is None:
+            return None
+        return max(0.0, self._last_activity + _END_MARK_PATIENCE_S - now) + 0.001
+
+    def _take(self, output: bytes, on_terminal: bytes, reports: bytes, live: Live) -> None:
+        if output or on_terminal or reports:
+            self._last_activity = time.monotonic()
+        for stream, data in zip(self._streams, (output, on_terminal), strict=True):
+            # Only so many pieces are kept of what comes ahead of a mark: none may be empty.
+            inside = stream.feed(data) if data else b""
+            self.capture.feed(inside)
+            live.feed(inside)
+        if reports and self.report is None:
+            self.report = self._reports.feed(reports)
+            self.listing = self._reports.listing
+
+    def _read_rest(self, live: Live) -> None:
+        self._take(*self.terminal.pump(0), live)
+        for output, on_terminal in self.terminal.drain_after_exit():
+            self._take(output, on_terminal, b"", live)
+
+
+class _Reports:
+    """Finds the report of one request in what comes through the pipe, and the listing ahead of it.
+
+    The work for each piece is in proportion to its length, whatever commands write there.
+    """
+
+    def __init__(self, nonce: str, is_report: Callable[[str], bool]) -> None:
+        self._head = f"{nonce}:".encode()
+        self._listing_mark = f"{MARK}X{nonce}{MARK}".encode()
+        self._is_report = is_report
+        self._data = bytearray()
+        self._searched = 0
+        self.listing: bytes | None = None
+
+    def feed(self, piece: bytes) -> tuple[str, str] | None:
+        """(letter, text), once it is there."""
+        self._data += piece
+        found = self._find()
+        if len(self._data) > _MOST_REPORTED:
+            gone = len(self._data) - _MOST_REPORTED // 2
+            del self._data[:gone]
+            self._searched = max(0, self._searched - gone)
+        return found
+
+    def _find(self) -> tuple[str, str] | None:
+        data = self._data
+        while (at := data.find(self._head, self._searched)) >= 0:
+            start = at + len(self._head)
+            end = data.find(MARK.encode(), start, start + _LONGEST_REPORT)
+            if end < 0 and len(data) < start + _LONGEST_REPORT:
+                self._searched = at
+                return None
+            self._searched = start
+            opening = data[max(0, at - 2) : at].decode("latin-1")
+            text = data[start : max(end, start)].decode("utf-8", "replace")
+            if opening[:1] == MARK and opening[1:].isupper() and self._is_report(text):
+                # An interrupt may have cut off a first listing.
+                _, listed, listing = data[: at - 2].rpartition(self._listing_mark)
+                self.listing = bytes(listing) if listed else None
+                return opening[1:], text
+        self._searched = max(self._searched, len(data) - len(self._head) + 1)
+        return None
+
+
+class _Looks:
+    """When to look at the processes: soon after it went quiet, then ever more seldom."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._since = 0.0
+        self._delay = _FIRST_LOOK_S
+        self._next = 0.0
+        self._seen: Outcome | None = None
+
+    def due_in(self, now: float) -> float | None:
+        return None if self._watch is None else max(0.0, self._next - now)
+
+    def look(self, now: float, last_activity: float) -> Outcome | None:
+        """An outcome only if it is the same twice: a process may be between two calls."""
+        if self._watch is None:
+            return None
+        if last_activity != self._since:
+            self._since, self._delay, self._seen = last_activity, _FIRST_LOOK_S, None
+            self._next = last_activity + self._delay
+        if now < self._next:
+            return None
+        found = self._watch(now - last_activity)
+        if found is not None and found is self._seen:
+            return found
+        self._seen = found
+        self._delay = _SECOND_LOOK_S if found else min(2 * self._delay, _LONGEST_LOOK_S)
+        self._next = now + self._delay
+        return None
+
+
+def stop(
+    exchange: Exchange,
+    leader: ProcessHandle | None,
+    *,
+    ask_again: Callable[[], None],
+    on_report: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself. What
+    only reads what others write is spared at first: with them gone it prints what it has.
+
+    Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known;
+    `ask_again` makes it report once more, for a report can be lost to an interrupt.
+    """
+    terminal = exchange.terminal
+    terminal.interrupt_key()
+    for number, (signum, patience) in enumerate(((signal.SIGINT, _FIRST_PATIENCE_S), *_LADDER)):
+        if number or not _spare_readers(terminal, leader):
+            _apply(terminal, signum, leader)
+        ask_again()
+        outcome = _insist(exchange, signum, patience, leader, on_report)
+        if outcome is not Outcome.TIMEOUT:
+            return outcome
+    terminal.kill()
+    return exchange.wait(1.0)
+
+
+def _insist(
+    exchange: Exchange,
+    signum: signal.Signals,
+    patience: float,
+    leader: ProcessHandle | None,
+    on_report: Callable[[str], None] | None,
+) -> Outcome:
+    """Repeats the signal when a script goes on with its next command."""
+    deadline = time.monotonic() + patience
+    group = exchange.terminal.foreground()
+    while (left := deadline - time.monotonic()) > 0:
+        outcome = exchange.wait(min(_SLICE_S, left), on_report=on_report)
+        if outcome is not Outcome.TIMEOUT:
+            return outcome
+        now_in_front = exchange.terminal.foreground()
+        if now_in_front != group and not _is_group_of(leader, now_in_front):
+            group = now_in_front
+            _apply(exchange.terminal, signum, leader)
+    return Outcome.TIMEOUT
+
+
+def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
+    """Interrupts what runs but for the readers at the end of its pipes. False if that is nothing,
+    or the leader would go on with its script when these have ended by themselves."""
+    if leader is None or DROP_REST is None or _is_group_of(leader, terminal.foreground()):
+        return False
+    members = terminal.foreground_processes()
+    readers = processes.readers(members)
+    if not readers or readers.issuperset(members) or not processes.catches(leader.pid, DROP_REST):
+        return False
+    leader.send(DROP_REST)
+    processes.send((each for each in members if each not in readers), signal.SIGINT)
+    return True
+
+
+def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessHandle | None) -> None:
+    leads = _is_group_of(leader, terminal.foreground())
+    if leader is not None and not leads:
+        # The leader drops the rest of its script only if it is interrupted too.
+        leader.send(signal.SIGINT)
+    if not (leads and signum is signal.SIGKILL):
+        terminal.signal_foreground(signum)
+
+
+def _is_group_of(leader: ProcessHandle | None, group: int | None) -> bool:
+    return leader is not None and leader.pid == group

@@ -1,0 +1,132 @@
+"""Background jobs of a shell: what is known of them and how they are ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.files.private import read_private, write_private
+from agentcli.shell import bash_lines
+from agentcli.shell.bash import Bash
+from agentcli.shell.exchange import Outcome
+from agentcli.shell.output import Capture, Rendered
+from agentcli.shell.outputs import DISK_BYTES
+from agentcli.system import processes
+from agentcli.system.processes import ProcessHandle, ProcessStat
+
+_LADDER = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 1.0))
+_STRUCK = {128 + signum for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)}
+_CHUNK = 1 << 20
+
+
+@dataclass
+class Job:
+    """Whether it runs, the kernel says of `process`, the subshell that runs it; that is None where
+    what the shell told of it names no process of the shell's. Such a job ends with the shell.
+
+    The job itself can write `status` and what is in `log`, so neither is taken for more than what
+    it has to say.
+    """
+
+    job_id: str
+    process: ProcessStat | None
+    log: Path
+    status: Path
+    cwd: str
+    started: float
+    """On the monotonic clock."""
+    exit_code: int | None = None
+    """Once it has ended, if it left one."""
+    over: bool = False
+    _handle: ProcessHandle | None = field(init=False, default=None)
+    _log: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Opened while nobody else has written there: the job may take away the right to read it.
+        self._log = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if self.process is not None:
+            self._handle = ProcessHandle(self.process)
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    def look(self) -> bool:
+        """Whether it has ended by now."""
+        if not self.over and not (self._handle is not None and self._handle.alive):
+            self.exit_code = self._told()
+            self.over = self._handle is not None or self.exit_code is not None
+        return self.over
+
+    def output(self, max_chars: int) -> Rendered:
+        """The end and the beginning of the log, of which 50 MB are looked at."""
+        capture = Capture(self.log, spool=False)
+        with open(os.dup(self._log), "rb") as file:
+            file.seek(0)
+            while file.tell() < DISK_BYTES and (data := file.read(_CHUNK)):
+                capture.feed(data)
+        return capture.render(max_chars)
+
+    def stop(self) -> bool:
+        """TERM, after 2 s KILL, to everything it started. False for a job that can't be told from
+        the other processes of its shell."""
+        if self.look():
+            return True
+        if self.process is None:
+            return False
+        sent = processes.end_tree(self.process, _LADDER)
+        self.over, told = True, self._told()
+        self.exit_code = 128 + sent if told is None else told
+        return True
+
+    def end_with_shell(self) -> bool:
+        """Whether the job goes no further than its shell, which has ended."""
+        if self.over:
+            return False
+        if self.process is not None:
+            processes.end_tree(self.process, _LADDER[-1:])
+        told = self._told()
+        # Some jobs live long enough to say by which signal of the end they were struck.
+        self.over, self.exit_code = True, None if told in _STRUCK else told
+        return self.exit_code is None
+
+    def close(self) -> None:
+        os.close(self._log)
+        if self._handle is not None:
+            self._handle.close()
+
+    def _told(self) -> int | None:
+        """The status that it left."""
+        text = read_private(self.status) or b""
+        return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None
+
+
+def begin_job(
+    bash: Bash, base: Path, script: bytes, log: Path, log_bytes: int, capture: Capture
+) -> Job:
+    """Starts `script` in the background of `bash`, with its folder and variables. Files beside
+    `base`, whose name is the job's id, are for the shell; of its output `log` keeps `log_bytes`.
+
+    Raises OSError if it could not be started.
+    """
+    source = write_private(base.with_suffix(".sh"), script)
+    status, number = base.with_suffix(".status"), base.with_suffix(".pid")
+    written = base.with_suffix(".log")
+    # The job can change what is in the log, but not what the log's name stands for.
+    written.hardlink_to(log)
+    start = bash_lines.background_script(
+        source, written, status, number, errexit="e" in bash.flags, limit=log_bytes
+    )
+    since = processes.ticks_now()
+    outcome = bash.ask(start, capture)
+    if outcome is not Outcome.DONE:
+        raise OSError(f"the shell could not start a background job ({outcome.value})")
+    process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
+    job = Job(base.name, process, log, status, bash.cwd, time.monotonic())
+    if process is None and not job.look():
+        # It was killed by now, or the number was no word of truth.
+        job.over = not processes.children(bash.leader, since=since)
+    return job

@@ -1,0 +1,374 @@
+"""From the bytes of a terminal to text for a model: marks, cleaning, head and tail."""
+
+from __future__ import annotations
+
+import codecs
+import math
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.files.names import output_name
+from agentcli.shell.outputs import DISK_BYTES, OutputFolder
+
+KEEP_BYTES = 262_144
+SLACK_CHARS = 3_000
+"""Less than that is not cut away: what tells of a cut, and the call that then asks for the rest,
+cost more."""
+HEAD_SHARE = 0.5
+SOURCE_HEAD_SHARE = 0.75
+"""Of the text that a cut leaves."""
+_SILENT_INTERVAL_S = 0.1
+_LIVE_INTERVAL_S = 0.06
+LIVE_BYTES = 8_192
+"""Of output between two calls of who shows it."""
+_CONTINUATIONS = bytes(range(0x80, 0xC0))
+"""Bytes within a character of UTF-8."""
+
+_ESCAPES = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_UNFINISHED_ESCAPE = re.compile(
+    r"\x1b(?:[\]PX^_][^\x07\x1b\x9c\n]{0,4096}\x1b?|\[[0-?]{0,64}[ -/]{0,8}|[ -/]{0,8})\Z"
+)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_INVISIBLE = {code: None for code in range(0x7F, 0xA0)} | {7: None, 13: None}
+_VISIBLE = {code: chr(0x2400 + code) for code in range(32) if code not in (7, 9, 10, 13)}
+_CONTROLS = _VISIBLE | _INVISIBLE
+
+
+def replace_surrogates(text: str) -> str:
+    """Lone halves of surrogate pairs, which can't be encoded, become U+FFFD."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def clean(data: bytes) -> str:
+    """Readable text with as many newlines as `data` has.
+
+    Undecodable bytes become U+FFFD, escape sequences go, of a line that was written over (\\r)
+    its last state stays, backspaces delete, other control characters become visible pictures.
+    """
+    text = _ESCAPES.sub("", data.decode("utf-8", "replace"))
+    if "\r" in text or "\b" in text:
+        text = "\n".join(_settle(line) for line in text.split("\n"))
+    return text.translate(_CONTROLS)
+
+
+def _settle(line: str) -> str:
+    if "\r" in line:
+        line = line.rstrip("\r").rpartition("\r")[2]
+    if "\b" not in line:
+        return line
+    kept: list[str] = []
+    for character in line:
+        if character != "\b":
+            kept.append(character)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
+
+
+class Between:
+    """Cuts what lies between two marks out of a stream that comes in pieces."""
+
+    def __init__(self, begin: bytes, end: bytes, *, before: bytes = b"") -> None:
+        self._begin = begin
+        self._end = end
+        self._held = b""
+        self._before: deque[bytes] = deque([before], maxlen=8)
+        self.begun = False
+        self.ended = False
+        self.after = b""
+        """What followed the second mark in the same piece."""
+
+    @property
+    def before(self) -> bytes:
+        """What came before the first mark, the newest of it if it was much."""
+        return b"".join(self._before)
+
+    def take_before(self) -> bytes:
+        """`before`, once."""
+        before = self.before
+        self._before.clear()
+        return before
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of `data` that lies between the marks.
+
+        If the second mark comes without the first, all before it counts as between.
+        """
+        data = self._held + data
+        self._held = b""
+        inside = b""
+        if not self.begun:
+            data = self._find_begin(data)
+        if self.begun and not self.ended:
+            found, mark, rest = data.partition(self._end)
+            if mark:
+                self.ended = True
+                inside, data = found, rest
+            else:
+                inside, data = self._hold_back(data), b""
+        if self.ended:
+            self.after += data
+        return inside
+
+    def release(self) -> bytes:
+        """What was held back as the possible start of a mark that then never came."""
+        held, self._held = self._held, b""
+        return held if self.begun and not self.ended else b""
+
+    def _find_begin(self, data: bytes) -> bytes:
+        """What follows the first mark; everything if there is only the second one."""
+        found, mark, rest = data.partition(self._begin)
+        if mark:
+            self.begun = True
+            self._before.append(found)
+            return rest
+        if self._end in data:
+            self.begun = True
+            # Bash has ended the line of its last report, which was of the second kind.
+            return (self.take_before() + data).removeprefix(b"\n")
+        self._before.append(self._hold_back(data))
+        return b""
+
+    def _hold_back(self, data: bytes) -> bytes:
+        """`data` less an end that could be the start of a mark."""
+        start = data.find(b"\x1e", max(0, len(data) - len(self._end) + 1))
+        while start >= 0:
+            if self._end.startswith(data[start:]) or self._begin.startswith(data[start:]):
+                self._held = data[start:]
+                return data[:start]
+            start = data.find(b"\x1e", start + 1)
+        return data
+
+
+class Live:
+    """Hands output on while it comes: in order, decoded, some sixteen times a second. In silence it
+    calls with no text every 0.1 s, so that whoever listens can show that time passes.
+
+    Of more than 8 kB between two calls the last are handed on, and nothing is done with the rest:
+    a display shows a few lines, and the work is to be in proportion to them.
+    """
+
+    def __init__(self, callback: Callable[[str], None] | None) -> None:
+        self._callback = callback
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending: deque[bytes] = deque()
+        self._size = 0
+        self._skipped = 0
+        self._rest = ""
+        self._last_call = 0.0
+        self._last_sign = time.monotonic()
+
+    def feed(self, data: bytes) -> None:
+        if self._callback is None or not data:
+            return
+        newest = data[-LIVE_BYTES:]
+        self._skipped += len(data) - len(newest)
+        self._pending.append(newest)
+        self._size += len(newest)
+        while self._size - len(self._pending[0]) >= LIVE_BYTES:
+            dropped = len(self._pending.popleft())
+            self._size -= dropped
+            self._skipped += dropped
+
+    def due_in(self, now: float) -> float | None:
+        """Seconds until `flush` should be called; None if nobody listens."""
+        if self._callback is None:
+            return None
+        if not self._pending:
+            return max(0.0, self._last_sign + _SILENT_INTERVAL_S - now)
+        return max(0.0, self._last_call + _LIVE_INTERVAL_S - now)
+
+    def flush(self) -> None:
+        if self._callback is None:
+            return
+        self._last_sign = time.monotonic()
+        if not self._pending:
+            self._callback("")
+            return
+        text = self._take()
+        self._last_call = time.monotonic()
+        cut = _start_of_unfinished(text)
+        text, self._rest = text[:cut], text[cut:]
+        if text := _ESCAPES.sub("", text):
+            self._callback(text)
+
+    def _take(self) -> str:
+        """What has come since the last call, with a line for what is left out of it."""
+        data = b"".join(self._pending)
+        skipped, self._skipped = self._skipped, 0
+        self._pending.clear()
+        self._size = 0
+        if not skipped:
+            return self._rest + self._decoder.decode(data)
+        self._decoder.reset()
+        # The first character may be cut in two.
+        text = self._decoder.decode(data.lstrip(_CONTINUATIONS) or data)
+        return f"\n[… {skipped:,} bytes …]\n{text}"
+
+
+def _start_of_unfinished(text: str) -> int:
+    """Where an escape sequence begins that what is still to come may complete; the length of
+    `text` where there is none. The end of such a sequence may begin as another one does."""
+    last = text.rfind("\x1b")
+    starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
+    found = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
+    return next(found, len(text))
+
+
+@dataclass(frozen=True)
+class Rendered:
+    text: str
+    truncated: bool
+    path: str | None
+
+
+class Capture:
+    """Keeps the first and last `keep` bytes in memory, the first 50 MB on disk when it is more, or
+    less where `folder` has not that much room.
+
+    Without `spool`, `path` is there already and holds everything.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep: int = KEEP_BYTES,
+        spool: bool = True,
+        folder: OutputFolder | None = None,
+        head_share: float = HEAD_SHARE,
+    ) -> None:
+        self._path = path
+        self._folder = folder
+        self._head_share = head_share
+        self._keep = max(keep, KEEP_BYTES)
+        self._spools = spool
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._total = 0
+        self._newlines = 0
+        self._unended = False
+        self._file: int | None = None
+        self._written = 0
+        self.problem: str | None = None
+        """Why the full output could not be kept, if so."""
+
+    def feed(self, data: bytes) -> None:
+        if not data:
+            return
+        self._total += len(data)
+        self._newlines += data.count(b"\n")
+        self._unended = data[-1:] != b"\n"
+        room = self._keep - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if not data:
+            return
+        if self._file is None:
+            self._spool(bytes(self._head))
+        self._spool(data)
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= self._keep:
+            self._tail_size -= len(self._tail.popleft())
+
+    def end(self) -> str:
+        """The last of it, a few hundred characters."""
+        return clean(self._tail[-1] if self._tail else bytes(self._head[-1000:]))[-300:]
+
+    def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> Rendered:
+        """The text, cut in the middle on line boundaries when it has more than `max_chars`, and
+        more than a little more."""
+        tail = b"".join(self._tail)
+        gap = self._total - len(self._head) - len(tail)
+        if gap:
+            head_text, tail_text = rewrite(clean(bytes(self._head))), rewrite(clean(tail))
+        else:
+            head_text = tail_text = rewrite(clean(bytes(self._head) + tail))
+        if not gap and len(head_text) <= max_chars + min(SLACK_CHARS, max_chars):
+            self._discard()
+            return Rendered(head_text, truncated=False, path=None)
+        if self._file is None:
+            self._spool(bytes(self._head) + tail)
+        self._close()
+        head = math.ceil(max_chars * self._head_share)
+        start = _whole_lines_before(head_text, head)
+        end = _whole_lines_after(tail_text, max_chars - head)
+        text = f"{start}{self._missing(start, end)}{end}"
+        return Rendered(text, truncated=True, path=str(self._path))
+
+    def _missing(self, start: str, end: str) -> str:
+        """The line that stands for what is left out."""
+        size = self._total - len(start.encode()) - len(end.encode())
+        first = start.count("\n") + 1
+        last = self._newlines - end.count("\n")
+        path = output_name(self._path)
+        if self.problem:
+            where = f"the full output could not be kept: {self.problem}"
+        elif not start.endswith("\n") or last < first:
+            skip = len(start.encode())
+            where = f'see it: tail -c +{skip + 1} "{path}" | head -c 20000'
+        else:
+            where = f"the whole: {path}; grep it, or read from line {first}"
+        if self._spools and self._written < self._total and not self.problem:
+            where += f" (the file holds the first {self._written:,} bytes)"
+        lines = f"lines {first}-{last}" if last > first else f"part of line {first}"
+        count = self._newlines + self._unended
+        opening = "" if start.endswith("\n") or not start else "\n"
+        return f"{opening}[… {lines} of {count:,} not shown, {size:,} bytes; {where} …]\n"
+
+    def _spool(self, data: bytes) -> None:
+        data = data[: DISK_BYTES - self._written]
+        if self.problem or not data or not self._spools:
+            return
+        if self._folder is not None:
+            data = data[: self._folder.take(len(data))]
+            if not data:
+                self.problem = None if self._written else self._folder.full
+                return
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            while data:
+                count = os.write(self._file, data)
+                self._written += count
+                data = data[count:]
+        except OSError as error:
+            self.problem = str(error)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._close()
+            self._path.unlink()
+            if self._folder is not None:
+                self._folder.give_back(self._written)
+
+
+def _whole_lines_before(text: str, size: int) -> str:
+    """The start of `text`, at most `size` long; a cut inside a line only if the line is long."""
+    size = min(size, len(text))
+    cut = text.rfind("\n", 0, size) + 1
+    return text[: cut if cut > size // 2 else size]
+
+
+def _whole_lines_after(text: str, size: int) -> str:
+    size = min(size, len(text))
+    begin = len(text) - size
+    cut = text.find("\n", begin) + 1
+    return text[cut if 0 < cut <= begin + size // 2 else begin :]

@@ -1,0 +1,336 @@
+"""The session's Python: one persistent interpreter of the workspace; its variables survive."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.files.images import ImageFault, data_url
+from agentcli.files.names import OUTPUTS_VARIABLE
+from agentcli.files.private import (
+    private_folder,
+    read_private,
+    write_private,
+)
+from agentcli.interrupts import shield
+from agentcli.sandbox.choosing import Sandbox, SpawnOptions
+from agentcli.shell.exchange import Exchange, Outcome, stop
+from agentcli.shell.folders import existing_folder
+from agentcli.shell.output import Capture, Live, clean, replace_surrogates
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.terminal import Terminal
+from agentcli.system import processes
+from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait
+from agentcli.system.programs import find_on
+
+_READY_S = 30.0
+_LATE_CHARS = 2000
+_LARGEST_FIGURE = 50_000_000
+_MOST_FIGURES = 8
+"""As the driver saves them."""
+_FIGURE = re.compile(r"figure-\d+\.png", re.ASCII)
+
+OnOutput = Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    output: str
+    """Printed text, the value of a last expression, or the traceback; clean, cut if long."""
+    error: bool
+    """The code raised, or did not come to its end."""
+    images: tuple[str, ...]
+    """data: URLs of PNG, one for each figure that matplotlib has drawn."""
+    duration_s: float
+    timed_out: bool = False
+    truncated: bool = False
+    full_output_path: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
+    """The workspace's own Python: $VIRTUAL_ENV, .venv, venv, else the first on PATH, else ours."""
+    folders = [Path(workspace) / ".venv", Path(workspace) / "venv"]
+    if env.get("VIRTUAL_ENV"):
+        folders.insert(0, Path(env["VIRTUAL_ENV"]))
+    for folder in folders:
+        candidate = folder / "bin" / "python"
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    path = env.get("PATH")
+    return find_on("python3", path) or find_on("python", path) or sys.executable
+
+
+@dataclass
+class _Running:
+    exchange: Exchange
+    limit: int
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+
+class PythonInterpreter:
+    """Synchronous, for one thread; exceptions that come while code runs interrupt it and are
+    raised again, with `last_result` holding what there is. `env`, `scratch`, `outputs` and
+    `sandbox` are as for a Shell."""
+
+    def __init__(
+        self,
+        *,
+        workspace: str | Path,
+        env: Mapping[str, str],
+        scratch: Path,
+        outputs: OutputFolder,
+        cwd: str | None = None,
+        max_chars: int = 30_000,
+        sandbox: Sandbox | None = None,
+        identity: str = "",
+    ) -> None:
+        self.last_result: CellResult | None = None
+        self.interpreter = find_interpreter(workspace, env)
+        self.identity = identity or os.urandom(8).hex()
+        """Marks all processes of this interpreter, as AGENT_SHELL_ID in their environment."""
+        self._env = {
+            **env,
+            ENVIRONMENT_MARK: self.identity,
+            OUTPUTS_VARIABLE: str(outputs.path),
+        }
+        self._cwd = cwd or str(workspace)
+        self._scratch = scratch
+        self._outputs = outputs
+        self._max_chars = max_chars
+        self._sandbox = sandbox
+        self._terminal: Terminal | None = None
+        self._is_ready = False
+        self._leader: ProcessHandle | None = None
+        self._late = (b"", b"")
+        self._counter = 0
+
+    def start(self) -> None:
+        """Spawns the interpreter and returns at once. Raises OSError if it can't be started."""
+        if self._terminal is not None:
+            return
+        folder = private_folder(self._scratch, f"python-{self.identity}-{self._next()}")
+        # A copy, because our own package need not be visible where the interpreter runs.
+        source = Path(__file__).with_name("python_driver.py").read_bytes()
+        driver = write_private(folder / "driver.py", source)
+        cwd = existing_folder(self._cwd, self._sandbox)
+        options = SpawnOptions(cwd)
+        if self._sandbox is not None:
+            options = self._sandbox.spawn_options(cwd, (folder,))
+        argv, environment = options.launch(
+            (self.interpreter, str(driver), str(folder / "report")), self._env
+        )
+        with shield():
+            self._terminal = Terminal(
+                argv,
+                folder=folder,
+                cwd=options.cwd,
+                env=environment,
+                preexec=options.preexec,
+                reaper=options.reaper,
+            )
+
+    def run(
+        self,
+        code: str,
+        *,
+        timeout: float = 120.0,
+        output_limit: int | None = None,
+        on_output: OnOutput = None,
+    ) -> CellResult:
+        """Runs `code`, interrupting it after `timeout` seconds.
+
+        Raises OSError if the interpreter can't be started.
+        """
+        self.last_result = None
+        terminal, notes = self._ready()
+        terminal.reset_modes()
+        limit = self._max_chars if output_limit is None else output_limit
+        path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
+        figures = str(terminal.folder / "figure-")
+        exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
+        return self._follow(_Running(exchange, limit, notes), timeout, on_output)
+
+    def condemn(self) -> None:
+        """Ends the code that runs, with the interpreter, as soon as may be. For any thread."""
+        if (terminal := self._terminal) is not None:
+            terminal.condemn()
+
+    def restart(self) -> None:
+        """A fresh interpreter; all variables are lost."""
+        self._drop()
+        self.start()
+
+    def close(self) -> None:
+        """Kills the interpreter and all that it started."""
+        was_started = self._counter > 0
+        self._drop()
+        if was_started:
+            processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
+
+    def _next(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    def _ready(self) -> tuple[Terminal, list[str]]:
+        notes = []
+        if self._terminal is not None and not self._terminal.alive:
+            notes.append(self._replace())
+        if self._terminal is not None and not self._terminal.report_path.exists():
+            self.restart()
+            notes.append("the interpreter had lost its files and was restarted")
+        # What was to be covered in a sandbox may have gone before that was done.
+        terminal = self._answering(once_more=True)
+        return terminal, notes
+
+    def _answering(self, *, once_more: bool) -> Terminal:
+        self.start()
+        assert self._terminal is not None
+        if self._is_ready:
+            return self._terminal
+        exchange = self._request(self._terminal)
+        outcome = exchange.wait(_READY_S)
+        if outcome is Outcome.DONE:
+            self._is_ready = True
+            self._leader = self._terminal.foreground_leader()
+            return self._terminal
+        self._drop()
+        if outcome is Outcome.DIED and once_more:
+            return self._answering(once_more=False)
+        said = clean(exchange.before).strip()
+        raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
+
+    def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
+        number = self._next()
+        nonce = f"{self.identity}x{number}"
+        path = self._outputs.path / f"python-{self.identity[:6]}-{number}.txt"
+        capture = Capture(path, keep=keep, folder=self._outputs)
+        exchange = Exchange(
+            terminal,
+            nonce,
+            capture,
+            is_report=lambda text: _parse_report(text) is not None,
+            before=self._late,
+        )
+        terminal.send_line(json.dumps({"nonce": nonce, **fields}).encode())
+        return exchange
+
+    def _drop(self) -> None:
+        terminal, self._terminal = self._terminal, None
+        leader, self._leader = self._leader, None
+        self._is_ready = False
+        self._late = (b"", b"")
+        if terminal is not None:
+            terminal.close()
+        if leader is not None:
+            leader.close()
+
+    def _replace(self) -> str:
+        code = self._terminal.exit_code if self._terminal else 0
+        self.restart()
+        return f"the interpreter ended (status {code}) and was restarted; its variables are lost"
+
+    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CellResult:
+        exchange = running.exchange
+        try:
+            outcome = exchange.wait(timeout, live=Live(on_output), watch=self._watch(exchange))
+            timed_out = outcome is Outcome.TIMEOUT
+            if timed_out:
+                running.notes.append(f"interrupted after {timeout:g} s")
+            if outcome is Outcome.WAITING:
+                running.notes.append("interrupted: it waited for someone to type, which nobody can")
+            if outcome not in (Outcome.DONE, Outcome.DIED):
+                outcome = self._stop(exchange)
+        except BaseException:
+            self._abandon(running)
+            raise
+        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
+        return self.last_result
+
+    def _watch(self, exchange: Exchange) -> Callable[[float], Outcome | None]:
+        def look(quiet: float) -> Outcome | None:
+            front = exchange.terminal.foreground_processes()
+            waits = processes.waits_for_terminal(front, polling_counts=False)
+            return Outcome.WAITING if waits is TerminalWait.YES else None
+
+        return look
+
+    def _stop(self, exchange: Exchange) -> Outcome:
+        return stop(exchange, self._leader, ask_again=lambda: None)
+
+    def _abandon(self, running: _Running) -> None:
+        """Interrupts the code for an exception; kills it if another one comes meanwhile."""
+        outcome = Outcome.DIED
+        running.notes.append("interrupted")
+        try:
+            outcome = self._stop(running.exchange)
+        except BaseException:
+            running.exchange.terminal.kill()
+            raise
+        finally:
+            self.last_result = self._conclude(running, outcome, timed_out=False)
+
+    def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
+        exchange = running.exchange
+        rendered = exchange.capture.render(running.limit)
+        late = clean(exchange.take_before()).strip()
+        if exchange.begun and late:
+            running.notes.append(f"written since the last cell:\n{late[-_LATE_CHARS:]}")
+        self._late = exchange.after
+        error = True
+        images: tuple[str, ...] = ()
+        if exchange.report and (report := _parse_report(exchange.report[1])):
+            error, names = report
+            images = tuple(_figures(exchange.terminal.folder, names, running.notes))
+        if outcome is not Outcome.DONE:
+            exchange.terminal.kill()
+            exchange.terminal.reap()
+            running.notes.append(self._replace())
+        return CellResult(
+            output=rendered.text,
+            error=error,
+            images=images,
+            duration_s=time.monotonic() - running.started,
+            timed_out=timed_out,
+            truncated=rendered.truncated,
+            full_output_path=rendered.path,
+            notes=tuple(running.notes),
+        )
+
+
+def _parse_report(text: str) -> tuple[bool, list[str]] | None:
+    """Whether the code raised, and the files of its figures; None for what is no report of our
+    driver: code can write reports as well, and must not have other files read or removed by them.
+    """
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if report == {}:
+        return False, []
+    match report:
+        case {"error": bool(error), "images": list(paths)} if len(paths) <= _MOST_FIGURES:
+            names = [Path(path).name for path in paths if isinstance(path, str)]
+            return error, [name for name in names if _FIGURE.fullmatch(name)]
+    return None
+
+
+def _figures(folder: Path, names: Sequence[str], notes: list[str]) -> Iterator[str]:
+    """Takes the pictures away from `folder`; a note tells of each that no model would take."""
+    for number, name in enumerate(names, 1):
+        file = folder / name
+        data = read_private(file, _LARGEST_FIGURE) or b""
+        with suppress(OSError):
+            file.unlink()
+        try:
+            yield data_url(data)
+        except ImageFault as fault:
+            notes.append(f"figure {number} {fault}")

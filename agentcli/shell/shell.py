@@ -1,0 +1,495 @@
+"""The session's shell: one persistent bash; folder, variables and functions survive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agentcli.files.names import OUTPUTS_VARIABLE
+from agentcli.files.private import (
+    private_folder,
+    remove_tree,
+    reserve,
+)
+from agentcli.interrupts import shield
+from agentcli.sandbox.choosing import NO_LAYER, Sandbox, SpawnOptions
+from agentcli.sandbox.hints import LeftOut, differences
+from agentcli.shell import bash_lines
+from agentcli.shell.bash import Bash, NotStarted
+from agentcli.shell.command_result import CommandResult
+from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.folders import existing_folder
+from agentcli.shell.jobs import Job, begin_job
+from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean, replace_surrogates
+from agentcli.shell.outputs import DISK_BYTES, OutputFolder
+from agentcli.shell.parts import head_share, marked, parts_of
+from agentcli.shell.stopping import stopped
+from agentcli.shell.variables import Exports, storable
+from agentcli.system import processes
+from agentcli.system.processes import ENVIRONMENT_MARK
+
+_LONGEST_TYPED_LINE = 4000
+_LATE_CHARS = 2000
+_STARTS = 3
+"""So often a shell is tried: places that the sandbox covers come and go."""
+_JOB_CHARS = 4000
+"""Of a job's log in a result: it may be asked for again and again."""
+
+_NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
+
+OnOutput = Callable[[str], None] | None
+
+
+@dataclass
+class _Running:
+    bash: Bash
+    exchange: Exchange
+    limit: int
+    stdin: bool
+    quiet_shell: bool
+    layer: str
+    notes: list[str] = field(default_factory=list)
+    parts: Sequence[str] = ()
+    apart: bool = False
+    """In a bash of its own, beside the session's."""
+    started: float = field(default_factory=time.monotonic)
+
+
+class Shell:
+    """Synchronous, for one thread. An exception that comes while a command runs (from a signal
+    handler, from `on_output`) stops the command and is raised again; what there is of a result
+    is in `last_result` then.
+
+    `env` is the whole environment, `full_env` that of commands which `run_wider` lets out of the
+    `sandbox`, without what is `left_out` there, by variable. The shell makes folders in `scratch`
+    and has the sandbox show them; `outputs` the sandbox shows by itself. `exports`: what earlier
+    commands made of the exported variables; bash, and each that replaces it, starts with what of
+    that may come into its sandbox, and with what its own commands changed. `first_notes` go into
+    the first result.
+    """
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        scratch: Path,
+        outputs: OutputFolder,
+        max_chars: int = 30_000,
+        sandbox: Sandbox | None = None,
+        full_env: Mapping[str, str] | None = None,
+        left_out: Mapping[str, Sequence[str]] | None = None,
+        identity: str = "",
+        exports: Exports | None = None,
+        first_notes: Sequence[str] = (),
+    ) -> None:
+        self.last_result: CommandResult | None = None
+        self.identity = identity or os.urandom(8).hex()
+        """Marks all processes of this shell, as AGENT_SHELL_ID in their environment."""
+        self._mark = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
+        self._env = {**env, **self._mark}
+        self._full_env = {**(full_env or env), **self._mark}
+        self._cwd = cwd
+        self._scratch = scratch
+        self._outputs = outputs
+        self._max_chars = max_chars
+        self.sandbox = sandbox
+        self._left_out = LeftOut(left_out or {})
+        self._job_folder = scratch / f"jobs-{self.identity}"
+        self._bash: Bash | None = None
+        self._followed: Bash | None = None
+        self._running: _Running | None = None
+        self._counter = 0
+        self._exports = exports or Exports()
+        self._first_notes = tuple(first_notes)
+        self._new_exports: dict[str, str | None] = {}
+        """Those that no result has told yet."""
+        self._new_layers: set[str] = set()
+        """Where those were set."""
+        self._jobs: dict[str, Job] = {}
+
+    @property
+    def cwd(self) -> str:
+        return self._cwd
+
+    @property
+    def exports(self) -> Mapping[str, str | None]:
+        """What earlier commands made of the exported variables, None for an unset one."""
+        return self._own_exports()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(self._jobs.values())
+
+    def start(self) -> None:
+        """Spawns bash and returns at once. Raises OSError if it can't be started."""
+        if self._bash is None:
+            self._spawn()
+
+    def run(
+        self,
+        command: str,
+        *,
+        timeout: float = 120.0,
+        output_limit: int | None = None,
+        stdin: bool = False,
+        on_output: OnOutput = None,
+    ) -> CommandResult:
+        """Runs `command` and waits at most `timeout` seconds for its end.
+
+        Its stdin is empty unless `stdin` connects it to the terminal, where `send_input` types.
+        `output_limit`: characters of output in the result, in place of `max_chars`.
+        Raises ValueError for a command that no shell can take, OSError if bash can't be started.
+        """
+        script = bash_lines.encode_command(command)
+        self.last_result = None
+        bash, notes = self._ready()
+        layer, quiet_shell = _layer(self.sandbox), not bash_lines.NOISY_FLAGS & set(bash.flags)
+        if (parts := parts_of(command)) and quiet_shell:
+            script = bash_lines.encode_command(marked(parts))
+        if layer == NO_LAYER:
+            notes += self._left_out.notes(command)
+        limit = self._max_chars if output_limit is None else output_limit
+        exchange = bash.begin(script, self._capture(limit, head_share(command)), stdin=stdin)
+        running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes, parts)
+        return self._follow(running, timeout, on_output)
+
+    def run_wider(
+        self,
+        command: str,
+        sandbox: Sandbox,
+        *,
+        timeout: float = 120.0,
+        on_output: OnOutput = None,
+    ) -> CommandResult:
+        """Runs one command in another sandbox, in a bash of its own that starts in the shell's
+        folder with its exported variables; the shell takes over the folder and the exports it
+        ends with. What the command leaves running ends with it. Outside of all sandboxes,
+        variables that make programs load code are withheld.
+
+        Raises like `run`; a command that waits for input is stopped.
+        """
+        script = bash_lines.encode_command(command)
+        self.last_result = None
+        main, notes = self._ready()
+        env, cwd = self._env, self._cwd
+        if not sandbox.contains:
+            env, cwd = self._full_env, self._real_cwd()
+            withheld = self._exports.withheld(sandbox.layer, env)
+            notes += differences(withheld, self.sandbox, command)
+            notes += self._left_out.notes(command)
+        before = self._own_exports()
+        bash = None
+        try:
+            with shield():
+                bash = self._new_bash(sandbox, env, cwd)
+            try:
+                bash.await_ready(self._capture())
+            except NotStarted:
+                with shield():
+                    bash.close()
+                    bash = self._new_bash(sandbox, env, cwd)
+                bash.await_ready(self._capture())
+            exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
+            running = _Running(
+                bash, exchange, self._max_chars, False, True, sandbox.layer, notes, apart=True
+            )
+            result = self._follow(running, timeout, on_output)
+        finally:
+            if bash is not None:
+                ended = _end(bash)
+        self.last_result = result = replace(result, notes=(*result.notes, *ended))
+        after = self._own_exports()
+        changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
+        main.ask(bash_lines.take_over_script(self._cwd, changed), self._capture())
+        main.changed_exports()
+        return result
+
+    def send_input(
+        self, text: str, *, timeout: float = 120.0, on_output: OnOutput = None
+    ) -> CommandResult:
+        """Types `text` and Enter (a lone control character without it) for a waiting command.
+
+        Raises ValueError if no command waits, or a line is longer than a terminal takes.
+        """
+        running = self._running
+        if running is None:
+            raise ValueError("no command is waiting for input")
+        terminal = running.bash.terminal
+        data = _typed(text)
+        if terminal.canonical() and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
+            raise ValueError(f"a terminal takes at most {_LONGEST_TYPED_LINE} bytes in one line")
+        self.last_result = None
+        running.started = time.monotonic()
+        terminal.type(data)
+        return self._follow(running, timeout, on_output)
+
+    def run_in_background(self, command: str) -> CommandResult:
+        """Starts `command` with the shell's folder and variables and returns at once.
+
+        Raises ValueError like `run`, OSError if the shell can't start it.
+        """
+        script = bash_lines.encode_command(command)
+        bash, notes = self._ready()
+        job_id = f"job-{len(self._jobs) + 1}"
+        limit = min(DISK_BYTES, self._outputs.room)
+        notes += [] if limit else [f"the output of the job is not kept: {self._outputs.full}"]
+        log = reserve(self._outputs.path / f"bash-{self.identity[:6]}-{job_id}.log")
+        self._outputs.add_log(log)
+        job = begin_job(bash, self._job_folder / job_id, script, log, limit, self._capture())
+        self._jobs[job_id] = job
+        if job.process is None and not job.over:
+            notes.append(f"{_NOT_TOLD_APART}, and can't be stopped before")
+        return self._job_result(job, notes)
+
+    def job_status(self, job_id: str) -> CommandResult:
+        """What the job has written so far, and its exit code once it has ended.
+
+        Raises ValueError for an unknown job, as `stop_job` does.
+        """
+        job = self._job(job_id)
+        job.look()
+        return self._job_result(job)
+
+    def stop_job(self, job_id: str) -> CommandResult:
+        """Ends the job and all it started: TERM, then KILL; at most 3 s."""
+        job = self._job(job_id)
+        notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
+        return self._job_result(job, notes)
+
+    def condemn(self) -> None:
+        """Ends the command that runs, with its shell, as soon as may be. For any thread."""
+        if self._followed is not None:
+            self._followed.terminal.condemn()
+
+    def restart(self) -> None:
+        """A fresh shell in the same folder with the same exports. All that ran in the one before
+        ends with it, background jobs too."""
+        self._drop()
+        ended = [job.job_id for job in self._jobs.values() if job.end_with_shell()]
+        if ended:
+            self._first_notes += (f"ended with the shell: {', '.join(ended)}",)
+        self._spawn()
+
+    def end_all(self) -> None:
+        """Kills the shell and all that it started; the next command has a fresh one."""
+        self._drop()
+        processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
+        for job in self._jobs.values():
+            job.end_with_shell()
+
+    def close(self) -> None:
+        """Kills the shell and all that it started. It is not used again."""
+        self.end_all()
+        for job in self._jobs.values():
+            job.close()
+        remove_tree(self._job_folder)
+
+    def _spawn(self) -> Bash:
+        self._cwd = existing_folder(self._cwd, self.sandbox)
+        # A process that was started must be known here before an interrupt can strike.
+        with shield():
+            self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
+        return self._bash
+
+    def _own_exports(self) -> dict[str, str | None]:
+        """Those of the session's own bash."""
+        return self._exports.inside(_layer(self.sandbox), self._env)
+
+    def _real_cwd(self) -> str:
+        return self._cwd if self.sandbox is None else str(self.sandbox.real_path(self._cwd))
+
+    def _new_bash(self, sandbox: Sandbox | None, env: Mapping[str, str], cwd: str) -> Bash:
+        self._counter += 1
+        self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
+        options = SpawnOptions(cwd)
+        if sandbox is not None:
+            options = sandbox.spawn_options(cwd, (folder, self._job_folder))
+        exports = self._exports.inside(_layer(sandbox), env)
+        return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
+
+    def _drop(self) -> None:
+        bash, self._bash, self._running = self._bash, None, None
+        if bash is not None:
+            bash.close()
+
+    def _ready(self) -> tuple[Bash, list[str]]:
+        """A bash that waits for a script, and notes about what that took."""
+        notes, self._first_notes = [*self._first_notes], ()
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.bash.stop(running.exchange)
+            self._take_over(running)
+            notes.append("the command that waited for input was stopped")
+        if self._bash is not None and not self._bash.alive:
+            notes.append(self._replace(f"the shell ended (status {self._bash.exit_code()})"))
+        if self._bash is not None and not self._bash.reachable:
+            notes.append(self._replace("the shell had lost its files"))
+        try:
+            return self._answering(), notes
+        except OSError:
+            self._drop()
+            raise
+
+    def _answering(self) -> Bash:
+        """A bash that has said that it is there."""
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(NotStarted):
+                bash = self._bash or self._spawn()
+                bash.await_ready(self._capture())
+                return bash
+            self._drop()
+        bash = self._bash or self._spawn()
+        bash.await_ready(self._capture())
+        return bash
+
+    def _replace(self, reason: str) -> str:
+        self.restart()
+        return (
+            f"{reason} and was restarted in {self._cwd}; variables exported by earlier commands "
+            "are kept, other variables and functions are lost"
+        )
+
+    def _capture(self, limit: int = 0, head_share: float = HEAD_SHARE) -> Capture:
+        self._counter += 1
+        path = self._outputs.path / f"bash-{self.identity[:6]}-{self._counter}.txt"
+        return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
+
+    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
+        bash, exchange = running.bash, running.exchange
+        self._running, self._followed = None, bash
+        try:
+            outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
+            timed_out = outcome is Outcome.TIMEOUT
+            if timed_out:
+                outcome, note = stopped(bash, exchange, timeout, running.parts, running.apart)
+                running.notes.append(note)
+            elif outcome is Outcome.WAITING and running.apart:
+                running.notes.append("stopped: it waited for input, which can't be given here")
+                outcome = bash.stop(exchange)
+        except BaseException:
+            self._abandon(running)
+            raise
+        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
+        return self.last_result
+
+    def _abandon(self, running: _Running) -> None:
+        """Stops the command for an exception; at once if another one comes meanwhile."""
+        outcome = Outcome.DIED
+        running.notes.append("interrupted")
+        try:
+            outcome = running.bash.stop(running.exchange)
+        except BaseException:
+            running.bash.terminal.kill()
+            raise
+        finally:
+            self.last_result = self._conclude(running, outcome, timed_out=False)
+
+    def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
+        bash, exchange = running.bash, running.exchange
+        rendered = exchange.capture.render(running.limit, bash.script_text)
+        waiting = outcome is Outcome.WAITING
+        self._add_late_output(running)
+        if waiting:
+            exchange.capture = self._capture(running.limit)
+            self._running = running
+        code = None if waiting else self._finish(running, outcome)
+        notes, running.notes = tuple(running.notes), []
+        exports, self._new_exports = storable(self._new_exports), {}
+        layers, self._new_layers = self._new_layers, set()
+        own_layer = _layer(self.sandbox) if layers else ""
+        return CommandResult(
+            output=rendered.text,
+            exit_code=code,
+            cwd=self._cwd,
+            duration_s=time.monotonic() - running.started,
+            pid=bash.leader,
+            timed_out=timed_out,
+            waiting_for_input=waiting,
+            truncated=rendered.truncated,
+            full_output_path=rendered.path,
+            notes=notes,
+            exports=exports,
+            exports_layer=next(iter(layers)) if len(layers) == 1 else own_layer,
+        )
+
+    def _take_over(self, running: _Running) -> None:
+        """What the end of the command says of the shell."""
+        running.bash.conclude(running.exchange)
+        exports = running.bash.changed_exports()
+        if exports:
+            self._exports.add(exports, running.layer)
+            self._new_exports |= exports
+            self._new_layers.add(running.layer)
+
+    def _finish(self, running: _Running, outcome: Outcome) -> int:
+        """The command's exit code; replaces a shell that did not survive it."""
+        bash = running.bash
+        self._take_over(running)
+        if not running.apart or bash.cwd != self._real_cwd():
+            self._cwd = bash.cwd
+        if outcome is Outcome.DONE:
+            return bash.status
+        code, reason = 128 + signal.SIGKILL, "the shell no longer answered"
+        if outcome is Outcome.DIED:
+            code = bash.exit_code()
+            reason = f"the shell ended (status {code})"
+        if not running.apart:
+            running.notes.append(self._replace(reason))
+        return code
+
+    def _add_late_output(self, running: _Running) -> None:
+        """What processes of earlier commands wrote between the commands."""
+        if not running.quiet_shell or not running.exchange.begun:
+            return
+        late = bash_lines.strip_job_notices(clean(running.exchange.take_before())).strip()
+        if late:
+            tail = late[-_LATE_CHARS:]
+            running.notes.append(f"written by background processes since the last command:\n{tail}")
+
+    def _job(self, job_id: str) -> Job:
+        if job_id not in self._jobs:
+            known = ", ".join(self._jobs) or "none"
+            raise ValueError(f"unknown job {job_id!r}; known: {known}")
+        return self._jobs[job_id]
+
+    def _job_result(self, job: Job, notes: Sequence[str] = ()) -> CommandResult:
+        rendered = job.output(min(self._max_chars, _JOB_CHARS))
+        return CommandResult(
+            output=rendered.text,
+            exit_code=job.exit_code,
+            exit_unknown=job.over and job.exit_code is None,
+            cwd=job.cwd,
+            duration_s=time.monotonic() - job.started,
+            pid=job.pid,
+            truncated=rendered.truncated,
+            full_output_path=str(job.log),
+            job_id=job.job_id,
+            notes=tuple(notes),
+        )
+
+
+def _layer(sandbox: Sandbox | None) -> str:
+    return NO_LAYER if sandbox is None else sandbox.layer
+
+
+def _end(bash: Bash) -> list[str]:
+    """Ends it with all that it started; notes of what that was."""
+    with shield():
+        left, going_on = bash.end()
+    if going_on:
+        return [f"{going_on} processes that it left run as another user and could not be ended"]
+    return [f"{left} processes that it left running were ended with it"] if left else []
+
+
+def _typed(text: str) -> bytes:
+    """What a person's keys would send: Enter after text, nothing after a control character."""
+    data = replace_surrogates(text).encode()
+    lone_control = len(data) == 1 and data < b" "
+    return data if lone_control or data.endswith(b"\n") else data + b"\n"

@@ -1,0 +1,65 @@
+"""What is told of a command that was stopped at its time limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from agentcli.shell.bash import Bash
+from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.parts import ended, shortened
+from agentcli.system import processes
+from agentcli.system.processes import ProcessStat
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A program that ran, and for how long, in seconds."""
+
+    command: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"`{self.command}` ({self.seconds:.0f} s)"
+
+
+def stopped(
+    bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
+) -> tuple[Outcome, str]:
+    """Ends the command of `parts` at its time limit: how that went, and what to tell of it."""
+    programs = at_work(bash.terminal.foreground_processes(), bash.leader)
+    outcome = bash.stop(exchange)
+    lives = outcome is Outcome.DONE
+    told = ended(parts, bash.told_parts(exchange)) if lives and parts else []
+    return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
+
+
+def at_work(foreground: Collection[ProcessStat], leader: int) -> list[AtWork]:
+    """The first program of those in the foreground, which the command line names, and the newest
+    that it started; none when the shell itself, the `leader`, is at work."""
+    if any(each.pid == leader for each in foreground):
+        return []
+    readers = processes.readers(foreground)
+    found = [each for each in foreground if each not in readers]
+    found.sort(key=lambda each: (each.started, each.pid))
+    newest = [each for each in found[1:] if each.parent in {other.pid for other in found}][-1:]
+    now, tick = processes.ticks_now(), os.sysconf("SC_CLK_TCK")
+    return [
+        AtWork(shortened(processes.command_line(each.pid)), (now - each.started) / tick)
+        for each in (*found[:1], *newest)
+    ]
+
+
+def _note(
+    timeout: float, programs: Sequence[AtWork], done: Sequence[tuple[str, int]], cwd: str | None
+) -> str:
+    """`done`: the parts of the line that had ended, with their exit codes. `cwd`: where the shell
+    stands; None when it did not live."""
+    what = " in ".join(map(str, reversed(programs))) or "a loop or builtin of the shell"
+    note = f"stopped after {timeout:g} s, when {what} was running"
+    if done:
+        note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)
+    if cwd is not None:
+        note += f". The shell is alive, in {cwd}"
+    return f"{note}. Give it more time or run it in the background"

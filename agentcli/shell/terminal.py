@@ -1,0 +1,380 @@
+"""One process on a pseudo-terminal, with pipes for our lines, for its output and its reports.
+
+The only place that uses pexpect. The process reads our lines on its descriptor 0, so nothing
+that is typed at the terminal is ever taken for one of them, and the other way round. Its stdout
+and stderr are a pipe: programs write as they do for other programs, without colours and columns;
+those that talk to a person find the terminal at /dev/tty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentcli.files.private import remove_tree
+from agentcli.system import processes
+from agentcli.system.processes import ProcessHandle, ProcessStat
+from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
+from agentcli.system.reaper import reaper_installer
+
+ROWS, COLUMNS = 50, 100
+_READ_SIZE = 65_536
+_BATCH_SIZE = 262_144
+_MOST_REPORTS = 1 << 20
+"""Bytes of reports in one go: whoever writes them may never stop."""
+_NO_PIDFD_POLL_S = 0.05
+_DRAIN_S = 1.0
+_LINE_PATIENCE_S = 2.0
+_END_PATIENCE_S = 1.0
+
+
+class Terminal:
+    """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        folder: Path,
+        cwd: str,
+        env: Mapping[str, str],
+        preexec: Callable[[], None] | None = None,
+        reaper: bool = False,
+    ) -> None:
+        """`preexec` is called in the new process, before the program is. `reaper`: what the program
+        starts is to end with it, and would not by itself.
+
+        Raises OSError if the program can't be started.
+        """
+        self.folder = folder
+        self.report_path = folder / "report"
+        self.output_path = folder / "output"
+        lines_path = folder / "lines"
+        for path in (self.report_path, self.output_path, lines_path):
+            os.mkfifo(path, 0o600)
+        # Opened for both directions: opening never blocks and there is never an end of file.
+        self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
+        self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
+        # Of output there is an end: when all who could write it are gone.
+        self._output = os.open(self.output_path, os.O_RDONLY | os.O_NONBLOCK)
+        stay_behind = reaper_installer() if reaper else None
+        self._has_reaper = stay_behind is not None
+        before = [step for step in (stay_behind, preexec) if step is not None]
+        streams = (lines_path, self.output_path)
+        try:
+            self._child = _spawn(argv, cwd=cwd, env=env, streams=streams, before=before)
+        except OSError:
+            for descriptor in (self._reports, self._lines, self._output):
+                os.close(descriptor)
+            remove_tree(folder)
+            raise
+        self.pid: int = self._child.pid
+        """Of what we started: it leads the session of the terminal, and all else is below it."""
+        self._master: int = self._child.child_fd
+        self._typed = bytearray()
+        self._used_keyboard = False
+        # A terminal that nobody has open hangs up, and the process need not have it open yet.
+        self._held: int | None = _other_end(self._master)
+        self._open = {self._master, self._output}
+        self.ended = False
+        """Known to have ended; what it wrote before may still be unread."""
+        os.set_blocking(self._master, False)
+        self._modes = _plain_modes(self._master)
+        self._poll = select.poll()
+        self._sentence, self._condemn = os.pipe()
+        for descriptor in (self._output, self._master, self._reports, self._sentence):
+            self._poll.register(descriptor, select.POLLIN)
+        self._pidfd = processes.open_pidfd(self.pid)
+        if self._pidfd is not None:
+            self._poll.register(self._pidfd, select.POLLIN)
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._child.isalive())
+
+    @property
+    def exit_code(self) -> int:
+        """Once not alive: as a shell would give it, 128 + the number of the signal."""
+        if self._child.signalstatus is not None:
+            return 128 + int(self._child.signalstatus)
+        return int(self._child.exitstatus or 0)
+
+    def send_line(self, line: bytes) -> None:
+        """Kills the process if it takes no more lines, as when a command has filled the pipe."""
+        data = line + b"\n"
+        while data:
+            try:
+                data = data[os.write(self._lines, data) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._lines, select.POLLOUT)
+                if not room.poll(_LINE_PATIENCE_S * 1000):
+                    self.kill()
+                    return
+
+    def type(self, data: bytes) -> None:
+        """As if at the keyboard; sent as fast as the other side takes it."""
+        self._used_keyboard = True
+        self._typed += data
+        self._flush_typed()
+
+    def foreground(self) -> int | None:
+        """The process group that ^C would reach; None once the terminal is nobody's."""
+        try:
+            return os.tcgetpgrp(self._master) or None
+        except OSError:
+            return None
+
+    def foreground_processes(self) -> list[ProcessStat]:
+        group = self.foreground()
+        return [] if group is None or not self.alive else processes.members(group, self.pid)
+
+    def foreground_leader(self) -> ProcessHandle | None:
+        group = self.foreground()
+        found = processes.process_stat(group) if group is not None else None
+        return ProcessHandle(found) if found is not None and found.session == self.pid else None
+
+    def reset_modes(self) -> None:
+        """Undoes what commands did to the terminal and forgets what nobody has read."""
+        try:
+            if self._used_keyboard or termios.tcgetattr(self._master) != self._modes:
+                termios.tcsetattr(self._master, termios.TCSAFLUSH, self._modes)
+        except termios.error as error:
+            if error.args[0] != errno.EIO:
+                raise
+        self._used_keyboard = False
+        self._typed.clear()
+
+    def interrupt_key(self) -> None:
+        """Types ^C for a program that takes it as a character.
+
+        Where it would make a signal, send that instead: the key acts at some later moment, by
+        when another command may be in the foreground.
+        """
+        if not self._local_modes() & termios.ISIG:
+            self.type(b"\x03")
+
+    def canonical(self) -> bool:
+        """Whether the terminal hands out whole lines (then at most 4095 bytes each)."""
+        return bool(self._local_modes() & termios.ICANON)
+
+    def pump(self, timeout: float | None) -> tuple[bytes, bytes, bytes]:
+        """Waits at most `timeout` seconds for something; returns (output, what was written to the
+        terminal, reports).
+
+        All are empty after a timeout and when the process has ended.
+        """
+        if self._pidfd is None:
+            timeout = _NO_PIDFD_POLL_S if timeout is None else min(timeout, _NO_PIDFD_POLL_S)
+            self.ended = not self.alive
+        output, on_terminal, reports = b"", b"", b""
+        for descriptor, _ in self._poll.poll(None if timeout is None else max(0, timeout) * 1000):
+            if descriptor == self._output:
+                output = self._drain(descriptor)
+            elif descriptor == self._master:
+                on_terminal = self._drain(descriptor)
+            elif descriptor == self._reports:
+                reports = _read_most(self._reports, _MOST_REPORTS)
+            elif descriptor == self._sentence:
+                self._poll.unregister(self._sentence)
+                self.kill()
+            else:
+                self.ended = True
+        self._flush_typed()
+        return output, on_terminal, reports
+
+    def drain_after_exit(self) -> Iterator[tuple[bytes, bytes]]:
+        """What is left of output, and in the terminal, of a process that has ended, up to the
+        hang-up."""
+        self._let_go()
+        deadline = time.monotonic() + _DRAIN_S
+        while self._open and time.monotonic() < deadline:
+            waiting = select.poll()
+            for descriptor in self._open:
+                waiting.register(descriptor, select.POLLIN)
+            ready = {descriptor for descriptor, _ in waiting.poll(_DRAIN_S * 200)}
+            if not ready:
+                return
+            parts = (self._drain(fd) if fd in ready else b"" for fd in (self._output, self._master))
+            yield next(parts), next(parts)
+
+    def idle(self, pid: int) -> bool:
+        """Whether `pid` is known to wait for our next line."""
+        if not processes.reads_descriptor(pid, 0):
+            return False
+        try:
+            theirs = os.stat(f"/proc/{pid}/fd/0")  # noqa: PTH116 - follows the magic link
+        except OSError:
+            return False
+        return os.path.samestat(theirs, os.fstat(self._lines))
+
+    def signal_foreground(self, signum: signal.Signals) -> None:
+        group = self.foreground()
+        # As long as its leader is not reaped, no other session has the number of this one.
+        if group is not None and self.alive:
+            processes.send_group(group, self.pid, signum)
+
+    def kill(self) -> None:
+        """Ends the process and the command in the foreground; does not wait for them."""
+        if not self.alive:
+            return
+        if self._has_reaper:
+            os.kill(self.pid, signal.SIGTERM)
+        else:
+            self.signal_foreground(signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+
+    def condemn(self) -> None:
+        """Has whoever waits for the process kill it. For any thread."""
+        with contextlib.suppress(OSError):
+            os.write(self._condemn, b"x")
+
+    def close(self) -> None:
+        """Kills the process and removes its folder."""
+        self.kill()
+        self.reap()
+        self._let_go()
+        condemn, self._condemn = self._condemn, -1
+        own = (self._reports, self._lines, self._output, self._pidfd, self._sentence, condemn)
+        for descriptor in own:
+            if descriptor is not None:
+                os.close(descriptor)
+        self._child.close()
+        remove_tree(self.folder)
+
+    def reap(self) -> None:
+        """Waits for a killed process, so that its exit code is known."""
+        self._await_end(_END_PATIENCE_S + (REAPER_PATIENCE_S if self._has_reaper else 0))
+        if self.alive:
+            processes.send(processes.descendants(self.pid), signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+            self._await_end(_END_PATIENCE_S)
+
+    def _await_end(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        waiting = select.poll()
+        if self._pidfd is not None:
+            waiting.register(self._pidfd, select.POLLIN)
+        while self.alive and (left := deadline - time.monotonic()) > 0:
+            waiting.poll(1000 * (left if self._pidfd is not None else _NO_PIDFD_POLL_S))
+
+    def _drain(self, descriptor: int) -> bytes:
+        """Many small reads make one batch; a terminal hands out 4 kB at most."""
+        parts: list[bytes] = []
+        size = 0
+        while size < _BATCH_SIZE:
+            try:
+                data = os.read(descriptor, _READ_SIZE)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                data = b""
+            if not data:
+                self._hang_up(descriptor)
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+
+    def _local_modes(self) -> int:
+        """The usual ones where the terminal has hung up."""
+        with contextlib.suppress(termios.error):
+            local_modes: int = termios.tcgetattr(self._master)[3]
+            return local_modes
+        return termios.ICANON | termios.ISIG
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _hang_up(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            self._poll.unregister(descriptor)
+
+    def _flush_typed(self) -> None:
+        if self._master not in self._open:
+            self._typed.clear()
+        if not self._typed:
+            return
+        with contextlib.suppress(BlockingIOError):
+            sent = os.write(self._master, self._typed[:1024])
+            del self._typed[:sent]
+        wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
+        self._poll.modify(self._master, wanted)
+
+
+def _spawn(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    streams: tuple[Path, Path],
+    before: Sequence[Callable[[], None]],
+) -> Any:
+    """`streams`: what to read and where to write."""
+    import pexpect
+
+    def prepare() -> None:
+        source, target = os.open(streams[0], os.O_RDONLY), os.open(streams[1], os.O_WRONLY)
+        for place, descriptor in enumerate((source, target, target)):
+            os.dup2(descriptor, place)
+        for descriptor in (source, target):
+            if descriptor > 2:
+                os.close(descriptor)
+        for step in before:
+            step()
+
+    try:
+        child = pexpect.spawn(
+            argv[0],
+            list(argv[1:]),
+            cwd=cwd,
+            env=dict(env),
+            echo=False,
+            timeout=None,
+            dimensions=(ROWS, COLUMNS),
+            preexec_fn=prepare,
+        )
+    except pexpect.ExceptionPexpect as error:
+        raise OSError(f"cannot start {argv[0]}: {error}") from error
+    # pexpect sleeps these before it lets go; we have killed and reaped by then.
+    child.delayafterclose = child.ptyproc.delayafterclose = 0
+    child.delayafterterminate = child.ptyproc.delayafterterminate = 0
+    return child
+
+
+def _other_end(master: int) -> int:
+    import ctypes
+
+    name = ctypes.CDLL(None).ptsname
+    name.restype = ctypes.c_char_p
+    return os.open(name(master), os.O_RDWR | os.O_NOCTTY)
+
+
+def _plain_modes(master: int) -> list[Any]:
+    """No output processing: programs' newlines arrive as they were written, and faster."""
+    modes = termios.tcgetattr(master)
+    modes[1] &= ~termios.OPOST
+    modes[3] &= ~(termios.ECHO | termios.ECHOCTL)
+    termios.tcsetattr(master, termios.TCSANOW, modes)
+    return termios.tcgetattr(master)
+
+
+def _read_most(descriptor: int, most: int) -> bytes:
+    data = bytearray()
+    with contextlib.suppress(BlockingIOError):
+        while len(data) < most and (piece := os.read(descriptor, _READ_SIZE)):
+            data += piece
+    return bytes(data)

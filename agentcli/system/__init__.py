@@ -1,0 +1,1 @@
+"""What the operating system tells and gives: programs, homes, processes."""

@@ -1,0 +1,304 @@
+"""The programs that the agent itself runs, and the environment in which it runs them.
+
+A virtual environment of the workspace is often on the person's PATH, and commands in the sandbox
+can write there: what they leave under the name of a program of ours would run with all rights at
+the next start. So no place that commands can write to is one for programs, libraries or modules of
+ours. `enter` takes such places out of the environment of this process and out of its module path,
+for whatever runs or imports something by name here, libraries included; `find_program` is how our
+own code finds a program. Contained commands get what the person had: `person_environ`.
+
+What the interpreter itself loaded before our first line (PYTHONHOME, `.pth` files, LD_PRELOAD)
+can't be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+_LISTS = frozenset(
+    (
+        *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "LOCPATH", "NLSPATH"),
+        *("DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "DYLD_FRAMEWORK_PATH", "PYTHONPATH"),
+        *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "NODE_PATH", "PERL5LIB", "PERLLIB"),
+        *("RUBYLIB", "GEM_PATH", "GEM_HOME", "CLASSPATH", "BASH_ENV", "ENV", "ZDOTDIR", "FPATH"),
+        *("GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "TERMINFO", "TERMINFO_DIRS", "OPENSSL_CONF"),
+        *("OPENSSL_MODULES", "OPENSSL_ENGINES", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"),
+    )
+)
+"""Variables with places in them, one or several between colons; a relative one is a place in
+whatever folder a program is started from."""
+LOADED_AT_START = frozenset(
+    (
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "DYLD_LIBRARY_PATH"),
+        *("DYLD_INSERT_LIBRARIES", "DYLD_FRAMEWORK_PATH", "PYTHONPATH", "PYTHONHOME"),
+        "PYTHONUSERBASE",
+    )
+)
+"""By these the interpreter takes code before the first line of ours."""
+_HARMLESS = re.compile(
+    r"HOME|PWD|OLDPWD|TMPDIR|TEMP|TMP|USER|LOGNAME|XDG_(?:CACHE|STATE)_HOME|XDG_RUNTIME_DIR|AGENT_\w+"
+    r"|DISPLAY|XAUTHORITY|SSH_AUTH_SOCK|DBUS_\w+|SSL_CERT_(?:FILE|DIR)|\w*CA_BUNDLE|\w+_CA_CERTS"
+)
+"""They may name places that commands can write to, and no program is looked for there."""
+_WORDS = re.compile(r"[\s:;,='\"|&<>()@]+")
+_RELATIVE = re.compile(r"(?<![./])\.{1,2}/|(?:^|[\s:;,=])\.{1,2}(?:[\s:;,]|$)")
+_NOT_FILES = ("/proc", "/dev")
+_MOST_LINKS = 40
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders that others can write to; `identities` are their devices and inodes, so that no other
+    name of one passes."""
+
+    folders: frozenset[str] = frozenset()
+    identities: frozenset[tuple[int, int]] = frozenset()
+
+    def with_folders(self, folders: Iterable[str]) -> Places:
+        names = {os.path.realpath(folder) for folder in folders if folder not in self.folders}
+        # Whoever works in / has no place for programs but what commands can write.
+        names = {name for name in names if not "/usr/bin/".startswith(name.rstrip("/") + "/")}
+        found = {(info.st_dev, info.st_ino) for info in map(_look, names) if info is not None}
+        return Places(self.folders | names, self.identities | found)
+
+    def hold(self, path: str, *, as_program: bool = False) -> bool:
+        """Whether `path` is, or leads through, one of these. `as_program`: or any place that
+        everybody can write to."""
+        last = None
+        for place, info in _way(path):
+            if place in self.folders or place in _NOT_FILES:
+                return True
+            last = info
+            if info is None:
+                continue
+            if (info.st_dev, info.st_ino) in self.identities:
+                return True
+            if as_program and _open_to_all(info) and not info.st_mode & stat.S_ISVTX:
+                return True
+        return as_program and last is not None and _open_to_all(last)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """An environment, and what was left out of it: by variable, the parts or the whole value."""
+
+    environ: dict[str, str]
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def trimmed(environ: Mapping[str, str], places: Places) -> Trimmed:
+    """`environ` without what leads programs to `places` or to places relative to a folder."""
+    kept: dict[str, str] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
+    for name, value in environ.items():
+        if _HARMLESS.fullmatch(name):
+            kept[name] = value
+        elif name in _LISTS:
+            # The loader takes spaces between libraries too.
+            spaced = value.replace(" ", ":") if name.startswith("LD_") else value
+            parts = spaced.split(os.pathsep)
+            bad = [part for part in parts if not part.startswith("/") or places.hold(part)]
+            if len(bad) < len(parts):
+                kept[name] = os.pathsep.join(part for part in parts if part not in bad)
+            if bad:
+                left_out[name] = tuple(dict.fromkeys(bad))
+        elif _leads_to(value, places):
+            left_out[name] = (value,)
+        else:
+            kept[name] = value
+    return Trimmed({"PATH": os.defpath, **kept} if "PATH" in environ else kept, left_out)
+
+
+@dataclass
+class _Process:
+    """What this process was given, and whom it does not rely on. `entered`: it is the agent's own
+    process; in others, such as that of a test, nothing is changed."""
+
+    entered: bool = False
+    cleaned: bool = False
+    person: dict[str, str] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
+    found: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+_process = _Process()
+
+
+def enter() -> None:
+    """The process of the agent begins: from now on it finds no program or module of its own in the
+    repository, or else in the folder, that it was started in."""
+    _process.entered = True
+    _process.person = dict(os.environ)
+    try:
+        distrust((os.getcwd(),))
+    except OSError:
+        distrust(())
+
+
+def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
+    """Commands can write to these folders, and with one in a repository to all of that."""
+    if not _process.entered:
+        return
+    named = [os.path.expanduser(folder) for folder in folders]
+    home = os.path.realpath(_process.person.get("HOME") or "/")
+    new = (os.path.realpath(name) for name in named if name not in _process.places.folders)
+    tops = (top for folder in new if (top := _repository(folder, home)))
+    places = _process.places.with_folders([*named, *tops])
+    if places != _process.places or not _process.cleaned:
+        _process.places = places
+        _process.cleaned = True
+        _clean_environment()
+        _clean_module_path()
+
+
+def distrusted() -> Places:
+    """The places of `distrust` so far."""
+    return _process.places
+
+
+def person_environ() -> Mapping[str, str]:
+    """The environment that the person started the agent in."""
+    return _process.person if _process.entered else os.environ
+
+
+def find_program(name: str) -> str | None:
+    """Where our own process finds the program `name`, or has it at that absolute path: in a folder
+    that no link leads to, where commands can't put another. The same as long as PATH is."""
+    path = os.environ.get("PATH", os.defpath)
+    if (name, path) not in _process.found:
+        found = _search(name, path)
+        if found is None:
+            return None
+        _process.found[name, path] = found
+    return _process.found[name, path]
+
+
+def find_on(name: str, path: str | None) -> str | None:
+    """Where a command with this PATH finds the program `name`: for what runs inside a sandbox, or
+    only to be told."""
+    for folder in (os.defpath if path is None else path).split(os.pathsep):
+        if _can_be_run(candidate := os.path.join(folder or ".", name)):
+            return candidate
+    return None
+
+
+def installed_in(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
+    """Where, within `roots`, this process has its own code from: its package, its interpreter, its
+    libraries. First the places that can be closed to others, then the roots that are such a place
+    themselves."""
+    loaded = (_PACKAGE, sys.executable, sys.argv[0], sys.prefix, sys.base_prefix, *sys.path)
+    places = {os.path.realpath(place) for place in loaded if place.startswith("/")}
+    inside: set[str] = set()
+    whole: set[str] = set()
+    for root in map(os.path.realpath, roots):
+        inside |= {place for place in places if place.startswith(root.rstrip("/") + "/")}
+        whole |= {root} & places
+    outermost = (p for p in inside if not any(p.startswith(f"{other}/") for other in inside))
+    return sorted(place for place in outermost if os.path.exists(place)), sorted(whole)
+
+
+def _search(name: str, path: str) -> str | None:
+    if "/" in name:
+        path, name = os.path.split(name)
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(os.path.realpath(folder), name)
+        if not folder.startswith("/") or not _can_be_run(candidate):
+            continue
+        if not _process.places.hold(candidate, as_program=True):
+            return candidate
+    return None
+
+
+def _can_be_run(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _clean_environment() -> None:
+    clean = trimmed(_process.person, _process.places).environ
+    folders = clean.get("PATH", os.defpath).split(os.pathsep)
+    firm = [each for each in folders if not _process.places.hold(each, as_program=True)]
+    clean["PATH"] = os.pathsep.join(firm) or os.defpath
+    for name in os.environ.keys() - clean.keys():
+        del os.environ[name]
+    os.environ.update(clean)
+
+
+def _clean_module_path() -> None:
+    """Ours stays: our package is found without it, what it needs lies beside the interpreter, or
+    where both were installed together."""
+    script = os.path.dirname(os.path.realpath(sys.argv[0]))
+    prefixes = {os.path.realpath(prefix) + "/" for prefix in (sys.prefix, sys.base_prefix)}
+    kept = []
+    for entry in sys.path:
+        real = os.path.realpath(entry)
+        beside = f"{real}/".startswith(tuple(prefixes)) and real != script
+        if beside or (entry.startswith("/") and (not _process.places.hold(entry) or _ours(entry))):
+            kept.append(entry)
+    sys.path[:] = kept
+
+
+def _ours(entry: str) -> bool:
+    """Whether the package was installed into this folder, not only linked from it."""
+    if os.path.join(os.path.realpath(entry), "agentcli") != _PACKAGE:
+        return False
+    return any(re.fullmatch(r"agentcli-.*\.dist-info", name) for name in os.listdir(entry))
+
+
+def _repository(folder: str, home: str) -> str | None:
+    """The nearest folder around with a `.git`; as with the borders, none that holds the home."""
+    while folder != "/":
+        if os.path.lexists(f"{folder}/.git"):
+            return None if f"{home}/".startswith(f"{folder}/") else folder
+        folder = os.path.dirname(folder)
+    return None
+
+
+def _leads_to(value: str, places: Places) -> bool:
+    if "/" not in value and value not in (".", ".."):
+        return False
+    if _RELATIVE.search(value):
+        return True
+    words = (word[word.find("/") :] for word in _WORDS.split(value) if "/" in word)
+    return any(map(places.hold, words))
+
+
+def _way(path: str) -> Iterator[tuple[str, os.stat_result | None]]:
+    """All that is passed on the way to the absolute `path`: folders, links and where they lead;
+    None for what is not there."""
+    left = path.split("/")[::-1]
+    here = ""
+    links = 0
+    while left:
+        part = left.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            here = here.rpartition("/")[0]
+            continue
+        here = f"{here}/{part}"
+        info = _look(here)
+        yield here, info
+        if info is not None and stat.S_ISLNK(info.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                return
+            target = os.readlink(here)
+            here = "" if target.startswith("/") else here.rpartition("/")[0]
+            left += target.split("/")[::-1]
+
+
+def _look(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _open_to_all(info: os.stat_result) -> bool:
+    return bool(info.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(info.st_mode)

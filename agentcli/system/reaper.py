@@ -1,0 +1,112 @@
+"""A process between us and a program, to which all falls that the program starts and leaves.
+
+A process that loses its parent is given to the nearest one above that has asked for such orphans,
+so nothing that the program starts can get out of the reaper's family, whatever session, group or
+environment it takes. The reaper ends them all when the program has ended, when it is told to
+(SIGTERM) and when we are gone. For the layers that have no PID namespace; Linux only.
+
+It is a fork of ours that runs no other program, for that takes a tenth of the time. Its children
+are its own to reap, so that none of their numbers can be another process's when it kills them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 2.0
+"""How long the reaper tries to end what is left, however fast that breeds."""
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_NAME = b"agent-reaper"
+_WOKEN_BY = {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP}
+_ROUND_S = 0.05
+_MOST_DESCRIPTORS = 1 << 20
+_FAILED = 70
+
+
+def reaper_installer() -> Callable[[], None] | None:
+    """What the child calls between fork and exec, to be made before the fork: it returns in a
+    child of that child, which goes on to be the program. None where there are no reapers."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    above = os.getpid()
+
+    def stay_behind() -> None:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        program = os.fork()
+        if program:
+            _reap(libc, program, above)
+        # A program without its reaper would have nobody to end it.
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return stay_behind
+
+
+def _reap(libc: ctypes.CDLL, program: int, above: int) -> None:
+    """Does not return. Exits as the program did, with 128 + the number of a signal."""
+    code = _FAILED
+    try:
+        gc.disable()
+        libc.prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # The terminal hangs up when the program's side of it is closed, not ours.
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        os.closerange(0, min(most, _MOST_DESCRIPTORS))
+        code = _code_at_end(program, above)
+        _end_family()
+    finally:
+        os._exit(code)
+
+
+def _code_at_end(program: int, above: int) -> int:
+    """Once the program has ended or the reaper is told to end it."""
+    told = False
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == program:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    return code if code >= 0 else 128 - code
+        # Who has gone before the reaper could ask for a signal of it sends none.
+        if told or os.getppid() != above:
+            return 128 + signal.SIGKILL
+        told = signal.sigwait(_WOKEN_BY) != signal.SIGCHLD
+
+
+def _end_family() -> None:
+    """Kill the children until there are none: whoever loses its parent by that is the next one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any([_killed(pid) for pid in _children()]) and time.monotonic() < deadline:
+        signal.sigtimedwait({signal.SIGCHLD}, _ROUND_S)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _killed(pid: int) -> bool:
+    """False for what runs as another user (sudo), which is not ours to end."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        return False
+    return True
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    with contextlib.suppress(OSError), open(f"/proc/{own}/task/{own}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+    from agentcli.system.processes import children
+
+    return [process.pid for process in children(own, since=0)]

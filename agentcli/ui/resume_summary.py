@@ -1,0 +1,355 @@
+"""Where a session stands: how it ended last time, what was said and done last, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice, takewhile
+from typing import Protocol, TextIO, TypeGuard
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import (
+    AgentFinishAction,
+    AgentThinkAction,
+    CmdRunAction,
+    MessageAction,
+    TaskTrackingAction,
+)
+from agentcli.events.live import newest_first
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    ErrorObservation,
+    ReplyDiscardedObservation,
+)
+from agentcli.ui.calls import Outcome, call_name, call_text, outcome
+from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
+from agentcli.ui.summary import count, money
+
+_MOST_CALLS = 3
+_MOST_SAID = 2
+_MOST_WORDS = 5
+_FEWEST_WORDS = 2
+_MOST_ROWS = 14
+_TASKS_AMONG = 1_000
+"""So many events back a task list still says where things stand."""
+_LONGEST_REASON = 200
+_WORDS_KEPT = 4_000
+_STOPPED_BY_USER = "[interrupted by the user]"
+_NOT_STARTED = "Not started"
+_LIMIT_EXIT_CODE = 6
+_NOT_CALLS = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
+_WORDS = {
+    "finished": "finished",
+    "awaiting_user_input": "waits for you",
+    "awaiting_user_confirmation": "waits for you",
+    "error": "failed",
+    "rejected": "gave up",
+    "stopped": "stopped",
+    "idle": "not begun",
+}
+
+
+class SessionFacts(Protocol):
+    """What is used of a session's state."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def agent_state(self) -> str: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def cost_usd(self) -> float | None: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def title(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSummary:
+    """`ended` is in words, `when` None for a session that was never worked on; `reason` says more
+    of it in a phrase. `calls` are the last ones with what came of them, oldest first. `cost_usd`
+    is None when a price is not known. `queued` are messages that the agent has not seen."""
+
+    session_id: str
+    label: str
+    ended: str
+    when: datetime | None
+    reason: str
+    said: str
+    words: str
+    calls: tuple[tuple[Action, Observation | None], ...]
+    tasks: tuple[dict[str, str], ...]
+    steps: int
+    cost_usd: float | None
+    queued: tuple[str, ...]
+
+
+def how_it_ended(agent_state: str, exit_code: int | None) -> str:
+    """The state of a session that nobody works on, in words."""
+    if agent_state == "finished" and exit_code:
+        return "failed"
+    if agent_state == "paused" and exit_code == _LIMIT_EXIT_CODE:
+        return "limit reached"
+    return _WORDS.get(agent_state, "interrupted")
+
+
+def ago(seconds: float) -> str:
+    """An age in words, in its largest unit."""
+    if seconds < 60:
+        return "just now"
+    for unit, size in (("week", 604_800), ("day", 86_400)):
+        if seconds >= 2 * size:
+            return f"{count(int(seconds // size), unit)} ago"
+    return f"{int(seconds // 3600)} h ago" if seconds >= 3600 else f"{int(seconds // 60)} min ago"
+
+
+def standing(
+    events: Sequence[Event], state: SessionFacts, letters: Sequence[str] = ()
+) -> ResumeSummary:
+    """What a person wants to know before a session goes on, from its log and its state; `letters`
+    are messages that wait in its inbox."""
+    turn = _newest_turn(events)
+    messages = [event for event in turn if _is_users(event)]
+    unanswered = [event for event in _since_reply(turn) if _is_users(event)]
+    queued = [message for message in unanswered if message.delivery is not None]
+    said = next((message for message in messages if message not in queued), None)
+    words = next(filter(None, map(_words, turn)), "")
+    ended, when, reason = _ending(events, turn, state)
+    return ResumeSummary(
+        session_id=state.session_id,
+        label=state.name or state.title or state.session_id,
+        ended=ended,
+        when=when,
+        reason="" if reason and words.startswith(reason) else reason,
+        said=said.content if said else "",
+        words=words,
+        calls=tuple(
+            reversed([c for c in _calls(turn) if not isinstance(c[0], _NOT_CALLS)][:_MOST_CALLS])
+        ),
+        tasks=_tasks(events),
+        steps=state.iteration,
+        cost_usd=state.cost_usd,
+        queued=(*(message.content for message in reversed(queued)), *letters),
+    )
+
+
+def one_line(stands: ResumeSummary) -> str:
+    """For a log file."""
+    facts = ", ".join([stands.ended, count(stands.steps, "step"), money(stands.cost_usd)])
+    task = _one_row(stands.said or stands.label)
+    return plain(clip([Span(f"resuming {stands.session_id} ({facts}): {task}")], _LONGEST_REASON))
+
+
+def show_standing(stands: ResumeSummary, stream: TextIO, now: datetime) -> None:
+    """At most 15 rows on a terminal of 80 columns."""
+    screen = Screen(stream, live=False)
+    heading = _heading(stands, now)
+    said = _said(stands.said, screen.width)
+    calls = [_call(action, result, screen.width) for action, result in stands.calls]
+    queued = _queued(stands.queued)
+    others = [rows for rows in (heading, said, calls, queued) if rows]
+    room = _MOST_ROWS - sum(map(len, others)) - len(others)
+    room = min(_MOST_WORDS, max(_FEWEST_WORDS, room))
+    words = _first_rows(stands.words, room, screen)
+    screen.put("note", heading, whole=False)
+    screen.put("user", said, whole=False)
+    screen.put_rows("text", words)
+    screen.put("call", calls, whole=False)
+    screen.put("note", queued, whole=False)
+    screen.put_rows("note", [""] if screen.rich else [])
+    screen.flush()
+
+
+def _in_force(events: Sequence[Event]) -> Iterator[Event]:
+    """Newest first, without what was rewound and without replies that don't count."""
+    discarded: set[str] = set()
+    for event in newest_first(events):
+        if isinstance(event, ReplyDiscardedObservation):
+            discarded.add(event.reply_id)
+        if event.reply is None or event.reply.id not in discarded:
+            yield event
+
+
+def _newest_turn(events: Sequence[Event]) -> list[Event]:
+    """Newest first, back to the message that began it."""
+    turn: list[Event] = []
+    heard = False
+    for event in _in_force(events):
+        turn.append(event)
+        heard = heard or event.reply is not None
+        if _is_users(event) and (event.delivery is None or (event.delivery == "queue" and heard)):
+            break
+    return turn
+
+
+def _is_users(event: Event) -> TypeGuard[MessageAction]:
+    return isinstance(event, MessageAction) and event.source is Source.USER
+
+
+def _since_reply(turn: Sequence[Event]) -> Iterator[Event]:
+    return takewhile(lambda event: event.reply is None, turn)
+
+
+def _words(event: Event) -> str:
+    if isinstance(event, AgentFinishAction):
+        return event.final_thought.strip()
+    if isinstance(event, MessageAction) and event.source is Source.AGENT:
+        return event.content.strip()
+    return ""
+
+
+def _calls(turn: Sequence[Event]) -> list[tuple[Action, Observation | None]]:
+    """Newest first, each with what came of it."""
+    answers: dict[int | None, Observation] = {}
+    calls: list[tuple[Action, Observation | None]] = []
+    for event in turn:
+        if isinstance(event, Observation) and not isinstance(event, DecisionObservation):
+            answers[event.cause] = event
+        elif isinstance(event, Action) and event.tool_call_metadata is not None:
+            calls.append((event, answers.get(event.id)))
+    return calls
+
+
+def _tasks(events: Sequence[Event]) -> tuple[dict[str, str], ...]:
+    recent = islice(_in_force(events), _TASKS_AMONG)
+    lists = (event.task_list for event in recent if isinstance(event, TaskTrackingAction))
+    return next((tasks for tasks in lists if tasks), ())
+
+
+def _ending(
+    events: Sequence[Event], turn: Sequence[Event], state: SessionFacts
+) -> tuple[str, datetime | None, str]:
+    """How, when and why the last process left the session."""
+    ended = how_it_ended(state.agent_state, state.exit_code)
+    newest = iter(reversed(events))
+    change = next((e for e in newest if isinstance(e, AgentStateChangedObservation)), None)
+    if change is None or not events:
+        return ended, events[-1].timestamp if events else None, ""
+    if ended != "interrupted":
+        return ended, change.timestamp, _one_row(change.content)
+    if change.reason == "killed":
+        # The next process wrote what accounts for the kill; the time is that of what came before.
+        before = (e for e in newest if not _is_account_of_kill(e))
+        last = next(before, change)
+    else:
+        last = change if change.agent_state == "paused" else events[-1]
+    return ended, last.timestamp, _interrupted_in(turn)
+
+
+def _is_account_of_kill(event: Event) -> bool:
+    if isinstance(event, ErrorObservation):
+        return event.error_id == "interrupted"
+    return isinstance(event, ReplyDiscardedObservation)
+
+
+def _interrupted_in(turn: Sequence[Event]) -> str:
+    """The call that was being carried out, or was asked about, when the newest reply stopped."""
+    newest = next((event.reply.id for event in turn if event.reply is not None), None)
+    calls = [(a, o) for a, o in reversed(_calls(turn)) if a.reply and a.reply.id == newest]
+    action = next((action for action, result in calls if _is_cut_short(result)), None)
+    if action is None:
+        return ""
+    decisions = (e for e in turn if isinstance(e, DecisionObservation) and e.cause == action.id)
+    decided = next(decisions, None)
+    asked = decided is not None and decided.decision == "ask"
+    text = call_text(action)
+    if not isinstance(action, CmdRunAction):
+        text = f"{call_name(action)} {text}"
+    return f"{'before you allowed' if asked else 'while running'}: {_one_row(text)}"
+
+
+def _is_cut_short(result: Observation | None) -> bool:
+    if isinstance(result, ErrorObservation):
+        return result.error_id == "interrupted"
+    return result is None or result.content.rstrip().endswith(_STOPPED_BY_USER)
+
+
+def _how_cut(result: Observation | None) -> str:
+    if result is None or not isinstance(result, ErrorObservation):
+        return "no result" if result is None else "stopped by you"
+    return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
+
+
+def _heading(stands: ResumeSummary, now: datetime) -> list[Line]:
+    age = f" {ago((now - stands.when.astimezone(UTC)).total_seconds())}" if stands.when else ""
+    separator = " " if stands.ended == "interrupted" else ": "
+    reason = f"{separator}{stands.reason}" if stands.reason else ""
+    style: Style = "red" if stands.ended == "failed" else "yellow"
+    if stands.ended == "finished":
+        style = "green"
+    label = _one_row(stands.label)
+    known = _one_row(stands.said).startswith(label.removesuffix("…"))
+    rows: list[Line] = [] if known else [[Span(label, "bold")]]
+    return [*rows, [Span(stands.ended + age, style), Span(reason)], _facts(stands)]
+
+
+def _facts(stands: ResumeSummary) -> Line:
+    facts = [stands.session_id, count(stands.steps, "step"), money(stands.cost_usd)]
+    if stands.tasks:
+        done = sum(task.get("status") == "done" for task in stands.tasks)
+        now = next((t for t in stands.tasks if t.get("status") == "in_progress"), None)
+        doing = f", now: {_one_row(now.get('title', ''))}" if now else ""
+        facts.append(f"todo {done}/{len(stands.tasks)} done{doing}")
+    return [Span(" · ".join(facts), "dim")]
+
+
+def _said(text: str, width: int) -> list[Line]:
+    rows = [row for row in printable(text.strip()).split("\n") if row.strip()]
+    lines: list[Line] = [[Span("> " + row, "bold")] for row in rows[:1]]
+    lines += [[Span("  " + row, "bold")] for row in rows[1:_MOST_SAID]]
+    if len(rows) > _MOST_SAID:
+        more = Span(f" … +{count(len(rows) - _MOST_SAID, 'line')}", "dim")
+        lines[-1] = [*clip(lines[-1], width - cells(more.text)), more]
+    return lines
+
+
+def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
+    """The beginning of the agent's words as they looked, and how much more there was."""
+    rows: list[str] = []
+    if screen.rich:
+        blocks = BlockSplitter()
+        for block in [*blocks.feed(text[:_WORDS_KEPT]), *blocks.finish()]:
+            rows += ["", *render_markdown(block, screen.width, screen.colors)]
+    else:
+        rows += printable(text[:_WORDS_KEPT]).split("\n")
+    shown = [row for row in rows if bare(row).strip()]
+    if len(shown) <= most:
+        return shown
+    more = f"… +{len(shown) - most + 1} lines" if len(text) <= _WORDS_KEPT else "…"
+    return [*shown[: most - 1], paint([Span(more, "dim")], screen.colors)]
+
+
+def _call(action: Action, result: Observation | None, width: int) -> Line:
+    """One row, in which the text of the call gives way to its result."""
+    came = outcome(result) if result else Outcome()
+    status = [Span(_how_cut(result), "yellow")] if _is_cut_short(result) else came.status
+    icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
+    head = [icon, Span(f" {call_name(action):<6}  ", "bold")]
+    text = _one_row(call_text(action))
+    end = [Span(" · " if text else "", "dim"), *status] if status else []
+    end = list(clip(end, width // 2))
+    room = width - cells(plain(head)) - cells(plain(end))
+    return [*head, *clip([Span(text)], max(room, 10)), *end]
+
+
+def _queued(messages: Sequence[str]) -> list[Line]:
+    if not messages:
+        return []
+    waits = (
+        f"{count(len(messages), 'message')} of yours {'waits' if len(messages) == 1 else 'wait'}"
+    )
+    return [[Span(f"{waits}: {_one_row(messages[0])}", "cyan")]]
+
+
+def _one_row(text: str) -> str:
+    """The first line that says something, with nothing in it that a terminal acts on."""
+    return printable(text.strip().split("\n", 1)[0], multiline=False)[:_LONGEST_REASON]
