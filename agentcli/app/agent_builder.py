@@ -143,13 +143,7 @@ class AgentBuilder:
                 undo.callback(let_go, session, fresh=True)
             bench = self._bench(session, ready)
             bench.fresh = True
-            with shield():
-                undo.pop_all()
-                undo.callback(bench.close, "failed")
-            bench.context.shell.start()
-            bench.knowledge.begin(session.events)
-            for subscriber in subscribers(session):
-                session.subscribe(subscriber)
+            _bring_up(bench, undo, subscribers)
             session.emit(self._started(session, ready, name=name))
             session.emit(
                 SystemMessageAction(
@@ -181,13 +175,7 @@ class AgentBuilder:
             end_survivors(session.id, self.environ)
             ready = self._prepared(folder, model or session.state.model, session.state)
             bench = self._bench(session, ready, stored)
-            with shield():
-                undo.pop_all()
-                undo.callback(bench.close, "failed")
-            bench.context.shell.start()
-            bench.knowledge.begin(session.events)
-            for subscriber in subscribers(session):
-                session.subscribe(subscriber)
+            _bring_up(bench, undo, subscribers)
             moved = session.state.workspace != str(self.workspace)
             contained = told_of_sandbox(session.events, ready.safety.facts())
             session.emit(self._started(session, ready, resumed=True))
@@ -442,6 +430,19 @@ class AgentBuilder:
             max_budget_usd=self._budget(session.state),
             sealed=ready.safety.sealed,
         )
+
+
+def _bring_up(
+    bench: OpenSession, undo: ExitStack, subscribers: Callable[[Session], Sequence[Subscriber]]
+) -> None:
+    """From here on `undo` closes the session with all that works on it."""
+    with shield():
+        undo.pop_all()
+        undo.callback(bench.close, "failed")
+    bench.context.shell.start()
+    bench.knowledge.begin(bench.session.events)
+    for subscriber in subscribers(bench.session):
+        bench.session.subscribe(subscriber)
 
 
 def resolve_workspace(folder: str | None) -> Path:

@@ -69,7 +69,7 @@ class GitPath(NamedTuple):
 
 def repository_of(path: bytes) -> bytes | None:
     """The outermost git folder that `path` is or lies in."""
-    if path[:1] == COMMON and is_common(path):
+    if is_common(path):
         return COMMON
     if REPOSITORY not in path:
         return None

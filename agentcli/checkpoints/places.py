@@ -34,13 +34,17 @@ class Place:
             return self.common, path[2:]
         return self.root, path
 
+    def is_elsewhere(self, path: bytes) -> bool:
+        """Whether it lies in `common`."""
+        return self.common is not None and is_common(path)
+
     def absolute(self, path: bytes) -> bytes:
         top, inner = self.top(path)
         return os.fsencode(top) + b"/" + inner
 
     def shown(self, path: bytes) -> str:
         """For people and models: relative to the workspace where it lies in `root`."""
-        if self.common is not None and is_common(path):
+        if self.is_elsewhere(path):
             return os.fsdecode(self.absolute(path)).rstrip("/")
         if self.root == self.workspace:
             return os.fsdecode(path)

@@ -11,7 +11,7 @@ from agentcli.checkpoints.kept_files import KeptFiles, is_whole
 from agentcli.checkpoints.known_state import Known
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import is_object, is_pack, repository_of
-from agentcli.checkpoints.places import Place, is_common
+from agentcli.checkpoints.places import Place
 from agentcli.checkpoints.scan import Facts
 from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
 from agentcli.files.access_scope import LARGEST_KEPT
@@ -97,7 +97,7 @@ class Reader:
         return open(beneath.open(inner, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _beneath(self, path: bytes) -> tuple[Beneath, bytes]:
-        elsewhere = self._place.common is not None and is_common(path)
+        elsewhere = self._place.is_elsewhere(path)
         if elsewhere not in self._tops:
             self._tops[elsewhere] = Beneath(self._place.top(path)[0])
         return self._tops[elsewhere], path[2:] if elsewhere else path

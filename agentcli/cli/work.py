@@ -42,7 +42,8 @@ OutputFormat = Literal["text", "json", "stream-json"]
 
 
 _OBJECTS_OF_STEPS = 700
-"""After so many new ones Python looks for cycles among the young: its default again."""
+"""After so many new ones Python looks for cycles among the young: as often as Python 3.11 does by
+itself, whatever the start has set."""
 _kept_to_the_end: list[object] = []
 """Taking a long session's events apart would take longer than all else at the end of a run; the
 process ends with them in place."""

@@ -160,8 +160,8 @@ _HARMLESS = (
     r"|rebase\.(?:autostash|autosquash|updaterefs|backend)"
 )
 """Names that git gives no power to, whatever their values. All others count as ones that may run a
-program, send work elsewhere or read settings from elsewhere. Compiled when it is first needed,
-which is after the first request."""
+program, send work elsewhere or read settings from elsewhere. Compiled when it is first
+needed: many sessions meet no setting."""
 _URL = re.compile(r"(?:remote|submodule)\..*\.(?:url|pushurl)", re.DOTALL)
 _REMOTE_URL = re.compile(r"remote\..*\.(?:url|pushurl)", re.DOTALL)
 _PLAIN_URL = re.compile(r"(?:https?|ssh|git|file)://[^-]|(?![\w+.-]+:/)[./~\w]", re.ASCII)

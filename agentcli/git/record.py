@@ -23,7 +23,7 @@ _LARGEST = 50_000_000
 
 @dataclass
 class Record:
-    """`roots`, `since_ns`, `todos` and `before` are as for a `git_made.Search`."""
+    """`roots`, `since_ns`, `todos` and `before` are as for a `Search`."""
 
     roots: tuple[Path, ...]
     since_ns: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -337,16 +336,16 @@ class Shell:
             self._drop()
             raise
 
-    def _answering(self) -> Bash:
+    def _answering(self, starts: int = _STARTS) -> Bash:
         """A bash that has said that it is there."""
-        for _ in range(_STARTS - 1):
-            with contextlib.suppress(NotStarted):
-                bash = self._bash or self._spawn()
-                bash.await_ready(self._capture())
-                return bash
+        try:
+            bash = self._bash or self._spawn()
+            bash.await_ready(self._capture())
+        except NotStarted:
+            if starts == 1:
+                raise
             self._drop()
-        bash = self._bash or self._spawn()
-        bash.await_ready(self._capture())
+            return self._answering(starts - 1)
         return bash
 
     def _replace(self, reason: str) -> str:
