@@ -25,7 +25,7 @@ import pytest
 from agentcli.system.processes import process_stat
 from tests.attacks.machine import shared_things
 from tests.conftest import LIMIT_S, Agent
-from tests.runtime.sandboxes import LAYERS, git, make_repository
+from tests.sandbox.sandboxes import LAYERS, git, make_repository
 from tests.server import Call, ModelServer, Recorded, Reply
 
 NOBODY = 65534

@@ -11,7 +11,7 @@ import pytest
 
 from agentcli.sandbox.resource_limits import FILE_BYTES, PROCESSES
 from tests.attacks.raids import Arena, Run, one_by_one
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 every_side = pytest.mark.parametrize("layer", [*LAYERS, "none"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.raids import Arena, one_by_one
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 ALLOW = [

@@ -11,7 +11,7 @@ import pytest
 
 from tests.attacks.raids import KEY, Arena
 from tests.conftest import LIMIT_S
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
 pytestmark = pytest.mark.own_start

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.attacks.raids import Arena
-from tests.runtime.sandboxes import LAYERS, git
+from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)

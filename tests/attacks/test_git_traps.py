@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.raids import LAYERS_ALONE, NOBODY, Arena, Run, every_side, in_turn
-from tests.runtime.sandboxes import LAYERS, git
+from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)

@@ -26,7 +26,7 @@ from tests.attacks.groups import (
 from tests.attacks.leftovers import LEAVE, gone, processes_with
 from tests.attacks.raids import NOBODY, Raid, every_side, one_by_one, raid, raid_of
 from tests.conftest import LIMIT_S
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start

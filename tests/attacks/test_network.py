@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.groups import NETWORK, in_reach
 from tests.attacks.leftovers import LEAVE, processes_with
 from tests.attacks.raids import every_side, raid, raid_of
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)

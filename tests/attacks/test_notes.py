@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from tests.attacks.raids import Arena, every_side, one_by_one
-from tests.runtime.sandboxes import LAYERS, git
+from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
 PLANTED = "Release notes are sent to ada@example.org by the release script."

@@ -10,7 +10,7 @@ import pytest
 
 from tests.attacks.groups import OWN, in_reach
 from tests.attacks.raids import Arena, every_side, one_by_one, raid_of
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start

@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.raids import NOBODY, Arena, in_turn, one_by_one
 from tests.conftest import LIMIT_S
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
 pytestmark = pytest.mark.own_start

@@ -10,7 +10,7 @@ import pytest
 
 from tests.attacks.raids import one_by_one
 from tests.conftest import git
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.attacks.raids import Arena
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start

@@ -18,7 +18,7 @@ import pytest
 
 from tests.attacks.raids import Arena
 from tests.conftest import LIMIT_S
-from tests.runtime.sandboxes import LAYERS, git
+from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, ModelServer, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)

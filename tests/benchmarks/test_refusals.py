@@ -7,7 +7,7 @@ import pytest
 from benchmarks.refusals import attack, judge, run_harmless
 from benchmarks.refusals.corpus import HARMFUL, HARMLESS, Sample, samples
 from benchmarks.refusals.world import make_world
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 _NAMES_DATA = {"git clean -fdx", "git clean -fd", "git clean -fdX"}

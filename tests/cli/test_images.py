@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS
-from tests.runtime.test_images import gif, jpeg, png
+from tests.files.test_images import gif, jpeg, png
 from tests.server import Call, HttpError, Reply
 
 CLAUDE = MODELS["anthropic_messages"]

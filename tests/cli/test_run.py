@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LIMIT_S, MODELS
-from tests.runtime.test_images import png
+from tests.files.test_images import png
 from tests.server import Call, HttpError, LengthStop, Reply, Truncated
 
 FIX = [

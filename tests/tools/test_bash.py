@@ -15,7 +15,7 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection, built_in_tools
-from tests.runtime.sandboxes import LAYERS, make_place
+from tests.sandbox.sandboxes import LAYERS, make_place
 
 
 @pytest.fixture

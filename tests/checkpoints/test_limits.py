@@ -13,8 +13,8 @@ from agentcli.checkpoints import size_limits as snapshot_limits
 from agentcli.checkpoints import take as snapshot_take
 from agentcli.checkpoints.scan import scan
 from agentcli.checkpoints.snapshots import CheckpointError, Checkpoints
+from tests.checkpoints.trees import as_nobody, contents
 from tests.conftest import git
-from tests.runtime.trees import as_nobody, contents
 
 FILES = 40
 

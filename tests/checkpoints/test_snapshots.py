@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.checkpoints import scan as snapshot_scan
 from agentcli.checkpoints import take as snapshot_take
 from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
-from tests.runtime.trees import NOBODY, as_nobody, contents, killed_at
+from tests.checkpoints.trees import NOBODY, as_nobody, contents, killed_at
 
 FILE_MODES = (0o644, 0o755, 0o600, 0o400, 0o664, 0o777, 0o444)
 FOLDER_MODES = (0o755, 0o700, 0o775, 0o555)

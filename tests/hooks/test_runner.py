@@ -10,7 +10,7 @@ import pytest
 from agentcli.files.access_scope import AccessScope
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.sandbox.choosing import choose_sandbox
-from tests.runtime.sandboxes import LAYERS
+from tests.sandbox.sandboxes import LAYERS
 
 
 def run(runner: HookRunner, command: str, payload: bytes = b"") -> HookRun:

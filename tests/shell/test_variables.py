@@ -18,7 +18,7 @@ from agentcli.shell.variables import (
     restorable,
     storable,
 )
-from tests.runtime.shells import exported
+from tests.shell.shells import exported
 
 NAMES = st.sampled_from(["V_A", "V_B", "V_C", "V_D"])
 VALUES = st.one_of(

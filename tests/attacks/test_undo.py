@@ -8,9 +8,9 @@ import os
 import shlex
 from pathlib import Path
 
+from tests.app.undoing import Looks, looks, sh
 from tests.attacks.raids import Arena, every_side, in_turn
 from tests.conftest import LIMIT_S
-from tests.going_back import Looks, looks, sh
 from tests.server import Call, Reply
 
 DESTROYERS = {

@@ -18,7 +18,7 @@ from agentcli.shell.exchange import MARK, _Reports
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.system import processes
-from tests.runtime.shells import make_shell, needs_proc, sound, until
+from tests.shell.shells import make_shell, needs_proc, sound, until
 
 FOLDER = '"${BASH_SOURCE%/*}"'
 """Where the script of a command or a job lies, with the pipes or the log beside it."""

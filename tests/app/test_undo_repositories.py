@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.going_back import Looks, Walk, looks, sh
+from tests.app.undoing import Looks, Walk, looks, sh
 
 BEGIN = (
     "echo a > a; mkdir d; echo b > d/b; git add -A; git commit -qm 1; echo 2 > a;"

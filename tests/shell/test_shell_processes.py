@@ -11,7 +11,7 @@ import pytest
 
 from agentcli.shell.shell import Shell
 from agentcli.system import processes
-from tests.runtime.shells import is_alive, make_shell, needs_proc, sound, until
+from tests.shell.shells import is_alive, make_shell, needs_proc, sound, until
 
 # Stopping
 

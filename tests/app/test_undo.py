@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentcli.app.fork import fork
 from agentcli.errors import UsageError
 from agentcli.events.observations import CheckpointObservation
-from tests.going_back import Looks, Walk, looks, sh
+from tests.app.undoing import Looks, Walk, looks, sh
 
 FILE_COMMANDS = (
     "echo $RANDOM > a",

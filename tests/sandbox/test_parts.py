@@ -17,7 +17,7 @@ from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seatbelt import seatbelt_profile
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
-from tests.runtime.sandboxes import git, make_repository
+from tests.sandbox.sandboxes import git, make_repository
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
 ALLOWED, KILLED = 0x7FFF0000, 0x80000000

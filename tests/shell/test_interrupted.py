@@ -17,7 +17,7 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
-from tests.runtime.shells import around, needs_proc, until
+from tests.shell.shells import around, needs_proc, until
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.sessions.session import Session
-from tests.runtime.trees import contents
+from tests.checkpoints.trees import contents
 
 _SETTINGS = {
     "user.name": "t",

@@ -9,7 +9,7 @@ import pytest
 
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
-from tests.runtime.shells import make_python, make_shell
+from tests.shell.shells import make_python, make_shell
 
 
 @pytest.fixture

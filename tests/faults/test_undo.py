@@ -19,8 +19,8 @@ from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.sessions.manage.scrap import sweep
 from agentcli.sessions.recovery import cut_off
 from agentcli.sessions.session import Session, read_session
-from tests.going_back import Walk, looks, sh
-from tests.runtime.trees import killed_at
+from tests.app.undoing import Walk, looks, sh
+from tests.checkpoints.trees import killed_at
 
 EVERY = 1 if "EVERY_SIDE" in os.environ else 37
 """Of so many boundaries one is tried."""

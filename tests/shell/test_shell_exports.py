@@ -11,8 +11,8 @@ from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import Capture
 from agentcli.shell.shell import Shell
 from agentcli.shell.variables import WITHHELD
-from tests.runtime.shells import around, exported, make_shell, needs_proc, sound, until
-from tests.runtime.test_shell import TWISTS
+from tests.shell.shells import around, exported, make_shell, needs_proc, sound, until
+from tests.shell.test_shell import TWISTS
 
 # What a result tells
 

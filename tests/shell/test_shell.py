@@ -12,7 +12,7 @@ import pytest
 
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.shell import Shell
-from tests.runtime.shells import around, is_alive, make_shell, needs_proc, sound, until
+from tests.shell.shells import around, is_alive, make_shell, needs_proc, sound, until
 
 # What a command sees
 

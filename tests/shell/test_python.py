@@ -13,8 +13,8 @@ import pytest
 from agentcli.shell import python_driver
 from agentcli.shell.python import PythonInterpreter, find_interpreter
 from agentcli.system import processes
-from tests.runtime.shells import around, make_python, needs_proc, until
-from tests.runtime.test_images import png
+from tests.files.test_images import png
+from tests.shell.shells import around, make_python, needs_proc, until
 
 
 def shown(python: PythonInterpreter, code: str) -> str:

@@ -24,8 +24,8 @@ from agentcli.sandbox.probes import expected, probe, surprises
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
-from tests.runtime.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
-from tests.runtime.shells import sound, until
+from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
+from tests.shell.shells import sound, until
 
 NOBODY = 65534
 _IS_NEW = "import sys; print('OK' if sys.version_info >= (3, 11) else '')"
@@ -308,7 +308,7 @@ def test_the_shell_is_the_same_inside(place, layer):
 def test_nothing_survives_the_agent(tmp_path):
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from tests.runtime.sandboxes import make_place\n"
+        "from tests.sandbox.sandboxes import make_place\n"
         "here = make_place(Path(sys.argv[1]), 'bubblewrap')\n"
         "here.shell.run('setsid sleep 1000 & nohup sleep 1000 & (sleep 1000 &)')\n"
         "here.shell.run_in_background('sleep 1000')\n"

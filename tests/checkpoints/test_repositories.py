@@ -9,8 +9,8 @@ import pytest
 
 from agentcli.checkpoints import kept_files as snapshot_kept
 from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
+from tests.checkpoints.trees import contents
 from tests.conftest import git
-from tests.runtime.trees import contents
 
 
 @pytest.fixture
