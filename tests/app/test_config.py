@@ -12,7 +12,7 @@ from agentcli.app.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
 from agentcli.settings import PriceSettings, ProviderSettings, Settings, flatten
 
-EXAMPLE = Path(__file__).parents[1] / "config.example.toml"
+EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ def test_a_process_that_is_not_the_agents_is_left_as_it_is():
 
 
 def test_what_this_process_is_loaded_from_is_found_within_roots(tmp_path):
-    package = Path(__file__).parents[1] / "agentcli"
+    package = Path(__file__).parents[2] / "agentcli"
     assert str(package) in installed_in([package.parent])[0]
     assert installed_in([package]) == ([], [str(package)])
     assert installed_in([tmp_path]) == ([], [])
