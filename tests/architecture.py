@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,20 @@ MODULES = {
 _BEGIN, _END = "```mermaid\n", "```\n"
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Modules that a file names anywhere, relative ones and those taken from a package too."""
+    return frozenset(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     here = ("agentcli", *path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -7,6 +7,7 @@ import graphlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.architecture import (
     documented,
     imports,
     package_of,
+    parsed,
 )
 
 MAY_IMPORT = {
@@ -95,13 +97,15 @@ def test_no_file_imports_in_a_circle():
     graphlib.TopologicalSorter(inside).prepare()
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_heavy_modules_have_one_home(path):
-    for module in imports(path):
-        homes = HOMES.get(module.partition(".")[0])
-        if homes is not None:
-            relative = path.relative_to(ROOT)
-            assert {str(relative), relative.parts[0]} & homes, f"{relative} imports {module}"
+def test_heavy_modules_have_one_home():
+    found = []
+    for path in FILES:
+        places = {name_of(path), path.relative_to(ROOT).parts[0]}
+        for module in imports(path):
+            homes = HOMES.get(module.partition(".")[0])
+            if homes is not None and not places & homes:
+                found.append(f"{name_of(path)} imports {module}")
+    assert not found, "\n".join(found)
 
 
 INSIDE_A_SANDBOX = {"sandbox/probe_driver.py", "shell/python_driver.py"}
@@ -117,43 +121,56 @@ def called(node: ast.Call) -> tuple[str, str]:
     return "", function.id if isinstance(function, ast.Name) else ""
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_programs_are_found_in_one_place_and_started_by_their_path(path):
-    """`programs.find_program` looks only where commands can't write; a bare name would be looked
-    up wherever PATH leads."""
-    if name_of(path) in INSIDE_A_SANDBOX:
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
+def how_programs_are_started(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What is wrong with it, by line."""
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         module, function = called(node)
-        assert (module, function) != ("shutil", "which")
-        assert not (module == "os" and function in BY_NAME)
+        if (module, function) == ("shutil", "which") or (module == "os" and function in BY_NAME):
+            yield node.lineno, f"{module}.{function}"
         if module == "subprocess" and function in STARTERS:
-            assert not any(keyword.arg == "shell" for keyword in node.keywords)
+            if any(keyword.arg == "shell" for keyword in node.keywords):
+                yield node.lineno, "by a shell"
             command = node.args[0]
             first = command.elts[0] if isinstance(command, ast.List | ast.Tuple) else None
-            assert not isinstance(command, ast.Constant)
-            if isinstance(first, ast.Constant):
-                assert str(first.value).startswith("/"), f"line {node.lineno}: {first.value}"
+            by_name = isinstance(first, ast.Constant) and not str(first.value).startswith("/")
+            if isinstance(command, ast.Constant) or by_name:
+                yield node.lineno, f"by name: {ast.unparse(command)}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_the_persons_environment_is_asked_for_by_its_name(path):
+def test_programs_are_found_in_one_place_and_started_by_their_path():
+    """`programs.find_program` looks only where commands can't write; a bare name would be looked
+    up wherever PATH leads."""
+    found = [
+        f"{name_of(path)}:{line}: {problem}"
+        for path in FILES
+        if name_of(path) not in INSIDE_A_SANDBOX
+        for line, problem in how_programs_are_started(parsed(path))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_persons_environment_is_asked_for_by_its_name():
     """`os.environ` is this process's own, without what leads to where commands can write."""
-    if path.relative_to(ROOT).parts[0] in ("cli", "app/agent_builder.py", "app/sandbox.py"):
-        own = path.name == "doctor.py"
-        assert own or "os.environ" not in path.read_text()
+    cli = [path for path in FILES if name_of(path).startswith("cli/") and path.name != "doctor.py"]
+    app = [ROOT / "app" / name for name in ("agent_builder.py", "sandbox.py")]
+    found = [name_of(path) for path in (*cli, *app) if "os.environ" in path.read_text()]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_and_functions_stay_small(path):
-    text = path.read_text()
-    assert text.count("\n") <= 500
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < 65, f"{node.name} is too long"
-            assert isinstance(node, ast.FunctionDef), f"{node.name}: the core is synchronous"
+def test_files_and_functions_stay_small():
+    found = []
+    for path in FILES:
+        text = path.read_text()
+        if text.count("\n") > 500:
+            found.append(f"{name_of(path)} is too long")
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.AsyncFunctionDef):
+                found.append(f"{name_of(path)}: {node.name}: the core is synchronous")
+            elif isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 65:
+                found.append(f"{name_of(path)}: {node.name} is too long")
+    assert not found, "\n".join(found)
 
 
 def test_the_loop_fits_on_two_screens():
