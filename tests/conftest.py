@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.preloaded import SETTINGS, Preloaded, serves
 from tests.server import ModelServer
+
+CAMPAIGNS = (
+    *("attacks", "faults", "llm/test_faults.py", "cli/test_long_sessions.py"),
+    "benchmarks/test_refusals.py",
+)
+"""Folders and files whose tests are a second stage; single tests elsewhere carry the marker."""
+
+# No deadline for an example: how long one takes is up to whoever else uses the machine.
+settings.register_profile("every day", deadline=None)
+settings.register_profile("campaign", deadline=None, derandomize=True)
+settings.load_profile("every day")
+
+# A launcher that works in the background may have SIGINT ignored, which programs would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LIMIT_S = 60
 """A hang is a failure; nothing is expected to come near it."""
@@ -32,6 +49,20 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 sys.exit(code)
 """
 """Runs a command from a small process: the memory of what starts one counts as its own."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "campaign":
+        settings.load_profile("campaign")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before those that are not asked for are left out."""
+    places = tuple(Path(__file__).parent / name for name in CAMPAIGNS)
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in places):
+            item.add_marker("campaign")
 
 
 @dataclass

@@ -272,7 +272,7 @@ def test_a_long_turn_costs_no_more_than_a_short_one(length):
 commands = st.sampled_from(["make", "pytest", "cat a.log", "ls", "sleep 1; check"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(commands, st.integers(1, 3)), min_size=1, max_size=40))
 def test_results_that_are_always_new_are_never_stuck(plan):
     """Whatever is done in whatever order, up to three times with the same result."""
@@ -283,7 +283,7 @@ def test_results_that_are_always_new_are_never_stuck(plan):
             assert outcome(history) == ""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), st.integers(0, 30))
 def test_any_short_cycle_is_stopped_wherever_it_begins(cycle, before):
     history = History().steps([bash(f"step {n}", "x") for n in range(before)])

@@ -166,7 +166,6 @@ def undo_all(walked: Walk) -> None:
 
 slow = settings(
     max_examples=8,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -349,7 +349,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(first=folders, then=folders, gone=st.sets(names, max_size=3))
 def test_any_tree_comes_back_from_any_other(first, then, gone):
     with tempfile.TemporaryDirectory() as scratch:

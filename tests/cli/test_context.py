@@ -105,7 +105,7 @@ shares = st.lists(
 """Only results are told apart by names: those of their tools."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(shares=shares, window=st.integers(1, 10**6), columns=st.integers(1, 300))
 def test_any_use_is_a_picture_of_the_right_width(shares, window, columns):
     parts = tuple(Part(kind, name, 5, tokens, name) for kind, name, tokens in shares[:10])
@@ -116,7 +116,7 @@ def test_any_use_is_a_picture_of_the_right_width(shares, window, columns):
         assert printable(plain(line), multiline=False) == plain(line)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=histories())
 def test_the_parts_are_what_is_sent(history):
     """In size, up to the few bytes that go around each part."""

@@ -75,7 +75,7 @@ LINES = st.sampled_from(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge here")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     paths=st.lists(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=20),
     lines=st.lists(LINES, min_size=1, max_size=6),

@@ -195,7 +195,7 @@ def test_the_folder_of_a_project_is_found_by_its_name():
 facts = st.text(st.characters(categories=["L", "N", "Zs"]), min_size=1, max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps=st.lists(st.tuples(st.sampled_from(["add", "remove"]), facts), max_size=12))
 def test_whatever_is_kept_is_read_back_and_within_its_limit(steps, tmp_path_factory):
     folder = tmp_path_factory.mktemp("notes")

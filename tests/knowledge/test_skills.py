@@ -217,7 +217,7 @@ def test_thousands_of_files_and_long_ones_stay_bounded(project):
     assert any("more than 100 skills" in notice for notice in skills.notices)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(header=st.text(max_size=200), body=st.text(max_size=100))
 def test_any_header_is_read_or_refused_in_words(header, body):
     try:
@@ -228,7 +228,7 @@ def test_any_header_is_read_or_refused_in_words(header, body):
     assert "\n" not in parsed.text("name")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     name=st.from_regex(r"\w[\w.-]{0,20}", fullmatch=True),
     triggers=st.lists(st.text(st.characters(categories=["L", "N", "S"]), min_size=1), max_size=5),
@@ -244,7 +244,7 @@ def test_what_yaml_writes_is_read_back(name, triggers, body):
     assert parsed.body == body
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(message=st.text())
 def test_any_message_can_be_looked_through(message, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "skills"

@@ -103,7 +103,7 @@ def condensations(log):
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(story=stories(), answer=st.sampled_from(sorted(ANSWERS)))
 def test_every_window_is_legal_and_keeps_what_the_user_said(choice, story, answer):
     log, memory = Log(), memory_with(choice, ANSWERS[answer])
@@ -127,7 +127,7 @@ def test_every_window_is_legal_and_keeps_what_the_user_said(choice, story, answe
         assert action.numbers["tokens_after"] <= action.numbers["tokens_before"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(story=stories(), back=st.integers(0, 60))
 def test_after_going_back_the_window_is_what_it_would_have_been(story, back):
     log, memory = Log(), memory_with("default")

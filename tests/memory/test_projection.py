@@ -43,7 +43,7 @@ def complaints(protocol, messages):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=histories())
 def test_any_history_is_a_legal_request(protocol, history):
     user = MessageAction(id=len(history), content="Go on.", source=Source.USER)
@@ -51,7 +51,7 @@ def test_any_history_is_a_legal_request(protocol, history):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(history=histories(), tokens=st.integers(1, 400))
 def test_any_window_of_any_history_is_a_legal_request(protocol, history, tokens):
     history.append(MessageAction(id=len(history), content="Go on.", source=Source.USER))
@@ -63,7 +63,7 @@ def test_any_window_of_any_history_is_a_legal_request(protocol, history, tokens)
         assert complaints(protocol, memory.window(history)) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=histories(), at=st.integers(0, 30))
 def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
     memory = Memory(WindowLimits(lambda: 1000))
@@ -72,7 +72,7 @@ def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
     assert followed == [(m.role, m.content, m.tool_calls) for m in project(history)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=histories(), tokens=st.integers(1, 100))
 def test_a_slide_keeps_the_system_text_and_everything_the_user_said(history, tokens):
     memory = Memory(WindowLimits(lambda: tokens))

@@ -176,7 +176,7 @@ FAR_ENCODINGS = {
     "key", [OWN, LONG, "sk-test-0123456789abcdef"], ids=["own", "long", "short"]
 )
 @pytest.mark.parametrize("encoding", FAR_ENCODINGS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(before=st.binary(max_size=7), after=st.binary(max_size=7))
 def test_our_own_key_is_masked_however_it_is_spelled(encoding, key, before, after):
     if encoding == "base64, twice, in lines":

@@ -145,7 +145,7 @@ def outside_of_fences(markdown: str) -> list[str]:
     return outside
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from("`~\n #<ax"), max_size=60))
 def test_an_output_never_gets_out_of_its_fence(text):
     marker = "# not a heading"
@@ -158,7 +158,7 @@ def test_an_output_never_gets_out_of_its_fence(text):
     assert marker not in outside_of_fences("".join(pieces))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories())
 def test_any_history_has_every_form(history):
     header = dict.fromkeys(HEADER_KEYS, "x") | {

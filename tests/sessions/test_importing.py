@@ -103,7 +103,7 @@ def unplaced(event):
     return event.model_copy(update={"workspace": f"elsewhere:{event.workspace}"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories())
 def test_any_history_survives_export_and_import(tmp_path_factory, history):
     home = tmp_path_factory.mktemp("home")

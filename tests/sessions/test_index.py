@@ -301,7 +301,7 @@ def test_what_looks_like_an_operator_is_text(tmp_path, query):
     assert found(tmp_path, query) == [(FIRST, 1)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_events_of_every_class_can_be_taken_in(tmp_path_factory, data):
     home = tmp_path_factory.mktemp("home")

@@ -289,13 +289,13 @@ def test_a_transition_that_is_not_in_the_table_is_refused(folder):
     assert set(TRANSITIONS) == set(AgentState)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(events, max_size=15), st.integers(0, 15))
 def test_the_state_is_a_fold_wherever_it_is_cut(log, at):
     assert fold(log[at:], fold(log[:at])) == fold(log)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(log=histories())
 def test_the_state_file_keeps_the_state(log, tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "state.pkl"

@@ -58,7 +58,7 @@ def run(command: str) -> tuple[int, bytes]:
 @example("echo \\;;true")
 @example("echo a\\ ;true")
 @example("E\n\\\n")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_marks_change_nothing(command):
     if parts := parts_of(command):
         assert "".join(parts) == command

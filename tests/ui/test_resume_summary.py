@@ -315,7 +315,7 @@ def test_long_texts_keep_to_their_rows():
 nasty = st.text(st.characters() | st.sampled_from("\x1b\r\n\t\x9b"), max_size=200)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(strategies.events, max_size=12) | strategies.histories(),
     st.builds(Facts, name=st.none() | nasty, title=nasty),

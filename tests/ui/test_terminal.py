@@ -415,7 +415,7 @@ PROGRESS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PROGRESS, max_size=20))
 def test_what_is_shown_for_good_is_never_changed(fake_terminal, terminal, clock, items):
     screen = fake_terminal(40, 12)
