@@ -76,7 +76,7 @@ def drawing() -> str:
     return "\n".join([f"{_BEGIN}graph TD", *lines, _END])
 
 
-_BESIDE = ("errors", "messages", "interrupts", "logs", "settings")
+_BESIDE = ("errors", "extensions", "messages", "interrupts", "logs", "settings")
 
 
 def documented() -> str:

@@ -26,6 +26,7 @@ from tests.architecture import (
 
 MAY_IMPORT = {
     "errors": set(),
+    "extensions": set(),
     "messages": set(),
     "logs": set(),
     "interrupts": {"errors"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from agentcli.errors import OutputError
@@ -29,6 +30,13 @@ def prepare() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout = _stdout()
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    from agentcli.cli.complaints import complain
+
+    complain(f"warning: {message}")
 
 
 def _stand_in(fd: int) -> None:
