@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pexpect
@@ -69,6 +70,29 @@ def test_commands_are_asked_about_and_the_answer_counts(agent, serve, at_termina
     assert (agent.workspace / "inside.txt").exists()
     assert "not in this folder" in str(server.requests[2].body["messages"][-1])
     assert shown.count("Done as you said.") == 1
+
+
+def test_hooks_judge_what_a_person_is_asked_about_and_do_so_first(agent, serve, at_terminal):
+    settings = agent.home / ".config" / "agent" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    hook = f"tee -a '{agent.home}/judged' | grep -q forbidden && exit 2; exit 0"
+    settings.write_text(f"[[hooks.PreToolUse]]\ncommand = {json.dumps(hook)}\nsandboxed = false\n")
+    script = [
+        Reply("", [Call("bash", {"command": "touch forbidden"})]),
+        Reply("", [Call("bash", {"command": "touch asked"})]),
+        Reply("Done."),
+    ]
+    agent.use(serve(script))
+    child = at_terminal("run", "--no-sandbox", "x")
+    child.expect(PROMPT)
+    assert "not allowed by hook" in child.before
+    assert "touch asked" in child.before
+    child.sendline("y")
+    ended(child)
+    assert (agent.workspace / "asked").exists()
+    assert not (agent.workspace / "forbidden").exists()
+    judged = (agent.home / "judged").read_text()
+    assert judged.index("touch forbidden") < judged.index("touch asked")
 
 
 def test_a_grant_for_the_session_outlives_the_process(agent, serve, at_terminal):
