@@ -44,7 +44,9 @@ MAY_IMPORT = {
     "checkpoints": {"errors", "events", "files", "git", "system"},
     "shell": {"files", "interrupts", "sandbox", "security", "system"},
     "tools": {"errors", "events", "files", "git", "messages", "sandbox", "shell", "system"},
-    "agent": {"errors", "events", "interrupts", "messages", "sessions"},
+    "agent": {
+        *("errors", "events", "interrupts", "memory", "messages", "sessions", "settings"),
+    },
     "hooks": {
         *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
     },

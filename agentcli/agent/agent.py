@@ -1,4 +1,4 @@
-"""The parts the loop works with, each named by what it must do."""
+"""What the loop works with. Parts of packages above this one are described by what they must do."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agentcli.errors import LLMError
+from agentcli.agent.ending import Ending
+from agentcli.agent.run_limits import Limits
 from agentcli.events import Action, Event, Observation, Progress, Risk
-from agentcli.events.actions import CondensationAction, MessageAction
-from agentcli.events.observations import (
-    CheckpointObservation,
-    DecisionObservation,
-    PrefixChangedObservation,
-)
-from agentcli.interrupts import Countdown
-from agentcli.messages import Message, Reply, Request, ToolCall, ToolSchema
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import CheckpointObservation, DecisionObservation
+from agentcli.memory.memory import Memory
+from agentcli.memory.prefix import PrefixCheck
+from agentcli.messages import Reply, Request, ToolCall, ToolSchema
 from agentcli.sessions.session import Session
-from agentcli.sessions.state import AgentState, State
-
-LIMIT_EXIT_CODE = 6
 
 
 class LLM(Protocol):
     def begin_turn(self) -> None:
-        """Forget what went wrong in the turn before."""
+        """Ask the preferred model first again."""
 
     def complete(
         self,
@@ -36,26 +31,11 @@ class LLM(Protocol):
         none to be had."""
 
 
-class Memory(Protocol):
-    def window(self, events: Sequence[Event]) -> list[Message]: ...
-    def condense(
-        self, events: Sequence[Event], permit: Callable[[], bool]
-    ) -> CondensationAction | None:
-        """What to take out of sight; `permit` is asked first, and before a model is paid."""
-
-    def due(self, events: Sequence[Event]) -> bool:
-        """Whether the window is to become shorter now."""
-
-    def learn(self, prompt_tokens: int) -> None: ...
-    def slide(self, events: Sequence[Event], target_tokens: float) -> CondensationAction | None: ...
-    def tokens(self, events: Sequence[Event]) -> int: ...
-
-
 class Toolbox(Protocol):
     def parse(self, call: ToolCall) -> Action: ...
     def runs_beside_others(self, action: Action) -> bool: ...
     def permit(self, path: str) -> None:
-        """Let the next call write this real path, wherever the borders are."""
+        """Let the next call write this real path, outside its access scope or not."""
 
     def execute_all(
         self, actions: Sequence[Action], live_output: Callable[[int, str], None]
@@ -102,32 +82,6 @@ class GitWatch(Protocol):
         """What it has put right since it was last asked."""
 
 
-class Limits(Protocol):
-    @property
-    def summary_tokens(self) -> int:
-        """Of the last reply that sums up at a limit; 0: there is to be none."""
-
-    def room_for_summary(self, state: State, countdown: Countdown | None) -> bool: ...
-    def countdown(self) -> Countdown | None:
-        """The time that a run has, from now on."""
-
-    def reserve_s(self) -> float:
-        """Of that time, what is kept for the summary."""
-
-    def reached(self, state: State, countdown: Countdown | None) -> Ending | None: ...
-    def left_usd(self, state: State) -> float | None: ...
-    def failed(self, error: LLMError, state: State) -> Ending: ...
-    def out_of_time(self, state: State) -> Ending: ...
-
-
-class PrefixCheck(Protocol):
-    """Notices when a request does not begin with the one before it."""
-
-    def change(
-        self, request: Request, events: Sequence[Event]
-    ) -> PrefixChangedObservation | None: ...
-
-
 class Hooks(Protocol):
     """Programs of the user that are run at certain moments; see docs/hooks.md. Each may tell the
     model something, by recording a message of the environment."""
@@ -150,43 +104,9 @@ class Hooks(Protocol):
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a turn ends: the state it leaves, a stable word for the reason, what to say, and what
-    the person can do next."""
-
-    agent_state: AgentState
-    reason: str
-    content: str = ""
-    exit_code: int = 0
-    hint: str = ""
-
-    @property
-    def at_limit(self) -> bool:
-        return self.exit_code == LIMIT_EXIT_CODE
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the agent came to the end of its work, so that its last words are its answer."""
-        return self.agent_state in (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
-
-
-@dataclass(frozen=True)
-class TurnResult:
-    """The outcome of a turn. `answer` is what the agent last said to the person: its result, or at
-    a limit its summary; empty when it was stopped in the middle of its work."""
-
-    ending: Ending
-    answer: str
-
-    @property
-    def exit_code(self) -> int:
-        return self.ending.exit_code
-
-
-@dataclass(frozen=True)
 class Agent:
-    """Everything a turn needs. Without an approver, what should be asked is denied; without a
-    checkpointer nothing can be undone; without `git` nothing contains commands."""
+    """Everything a turn needs. Without an approver, whatever would be asked is denied; without a
+    checkpointer nothing can be undone; without `git` commands are not contained."""
 
     llm: LLM
     memory: Memory

@@ -1,11 +1,11 @@
-"""Whether a run could not be finished because nobody was there to be asked."""
+"""Whether a run could not be finished because nobody was there to approve an action."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentcli.agent.agent import Ending
+from agentcli.agent.ending import Ending
 from agentcli.events import Event, Source
 from agentcli.events.actions import MemoryAction, MessageAction
 from agentcli.events.live import newest_first
@@ -19,7 +19,7 @@ from agentcli.events.observations import (
     ToolResultObservation,
 )
 
-_WORK = (
+_CHANGES = (
     CmdOutputObservation,
     IPythonRunCellObservation,
     FileEditObservation,
@@ -27,16 +27,16 @@ _WORK = (
     MCPObservation,
     ToolResultObservation,
 )
-"""What comes of doing something; looking at files is not that."""
+"""Results of doing something; reading files is not that."""
 
 NEEDS_APPROVAL = "needs_approval"
 EXIT_CODE = 5
 
 
-def for_want_of_approval(events: Sequence[Event], ending: Ending) -> Ending:
-    """`ending`, or one that says what was refused: when the agent gave up after a refusal for want
-    of a person, or when the last thing it tried to do was refused so and it only looked around and
-    talked after that."""
+def explain_denied_approval(events: Sequence[Event], ending: Ending) -> Ending:
+    """`ending`, or one that says which approval was missing: when the agent gave up after such a
+    refusal, or when the last thing it tried to do was refused so and it only read and talked after
+    that."""
     refused = _refusal(events, anywhere=ending.exit_code != 0)
     if refused is None:
         return ending
@@ -53,17 +53,17 @@ def _refusal(events: Sequence[Event], *, anywhere: bool) -> DecisionObservation 
     """The newest such refusal of this turn; unless `anywhere`, only if nothing was done after."""
     for event in newest_first(events):
         if isinstance(event, DecisionObservation):
-            # No task ever waits for a note.
-            if event.unattended and not isinstance(_judged(events, event), MemoryAction):
+            # No task depends on a note.
+            if event.unattended and not isinstance(_decided_action(events, event), MemoryAction):
                 return event
-        elif _is_users(event) or (isinstance(event, _WORK) and not anywhere):
+        elif _is_from_user(event) or (isinstance(event, _CHANGES) and not anywhere):
             return None
     return None
 
 
-def _judged(events: Sequence[Event], decision: DecisionObservation) -> Event | None:
+def _decided_action(events: Sequence[Event], decision: DecisionObservation) -> Event | None:
     return events[decision.cause] if decision.cause is not None else None
 
 
-def _is_users(event: Event) -> bool:
+def _is_from_user(event: Event) -> bool:
     return isinstance(event, MessageAction) and event.source is Source.USER

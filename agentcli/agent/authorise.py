@@ -1,4 +1,4 @@
-"""Which recorded actions may run, and which of them side by side."""
+"""Which recorded actions may run, and which of them in parallel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
 def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]:
-    """Runs of consecutive read-only actions together, any other alone, `finish` last."""
+    """Consecutive actions that may run in parallel together, any other alone, `finish` last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
     for together, group in groupby(ordered, key=tools.runs_beside_others):
         if together:
@@ -34,21 +34,21 @@ def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]
             yield from ([action] for action in group)
 
 
-class Permits:
-    """Which of the recorded actions may run: those after one of the same reply that was refused may
-    have counted on it, so that they are not run."""
+class Authoriser:
+    """Decides which of the recorded actions may run. After a refused one the later ones of the same
+    reply are not run, as they may depend on it."""
 
     def __init__(self, agent: Agent, session: Session) -> None:
         self._agent = agent
         self._session = session
         self._refused: set[str] = set()
 
-    def of(self, action: Action) -> bool:
+    def allows(self, action: Action) -> bool:
         """Whether `action` may run; one that may not gets its observation here."""
         reply = action.reply.id if action.reply else ""
         if reply in self._refused:
-            told = "Not run: the call before it was refused."
-            self._session.emit(ErrorObservation(error_id="not_run", content=told, cause=action.id))
+            why = "Not run: the call before it was refused."
+            self._session.emit(ErrorObservation(error_id="not_run", content=why, cause=action.id))
             return False
         if _allowed(self._agent, self._session, action):
             return True
@@ -57,9 +57,9 @@ class Permits:
 
 
 def _allowed(agent: Agent, session: Session, action: Action) -> bool:
-    """Whether `action` may run: the policy decides, a hook may refuse, a person is asked where the
-    policy says so. What was asked or refused, and the answer, are recorded; a refused action gets
-    its observation here."""
+    """The policy decides, a hook may refuse, and a person is asked where the policy says so. What
+    was asked or refused is recorded, and so is the answer; a refused action gets its observation
+    here."""
     decision = agent.policy.decide(action, session.state.grants)
     if decision.decision == "ask" and agent.approver is None:
         why = f"{decision.reason}; nobody is there to be asked"
@@ -75,14 +75,17 @@ def _allowed(agent: Agent, session: Session, action: Action) -> bool:
         )
     if decision.decision == "ask":
         session.emit(decision)
-        if not _asked(agent, session, action, decision):
+        if not _approved(agent, session, action, decision):
             return False
     if decision.path is not None:
         agent.tools.permit(decision.path)
     return True
 
 
-def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObservation) -> bool:
+def _approved(
+    agent: Agent, session: Session, action: Action, decision: DecisionObservation
+) -> bool:
+    """What a person answers, recorded."""
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
     with off_the_clock():
@@ -99,21 +102,22 @@ def _asked(agent: Agent, session: Session, action: Action, decision: DecisionObs
             scope=approval.scope if approval.allowed else None,
         )
     )
-    answered = AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
-    session.change_state(answered)
+    session.change_state(
+        AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
+    )
     if grant and approval.scope == "always":
-        _save(agent, session, grant)
+        _save_rule(agent, session, grant)
     if not approval.allowed:
-        said = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
+        why = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
         _refuse(
-            session, action, approval.reason, f"The user did not allow this. {_NOTHING_RUN} {said}"
+            session, action, approval.reason, f"The user did not allow this. {_NOTHING_RUN} {why}"
         )
     session.change_state(AgentState.RUNNING)
     return approval.allowed
 
 
-def _save(agent: Agent, session: Session, grant: str) -> None:
-    """For later sessions too. The answer is recorded, so it counts whatever comes of this."""
+def _save_rule(agent: Agent, session: Session, grant: str) -> None:
+    """For later sessions too; in this one the recorded answer counts, even if this fails."""
     try:
         agent.save_rule(grant)
     except ConfigError as error:
@@ -122,10 +126,10 @@ def _save(agent: Agent, session: Session, grant: str) -> None:
 
 def _refusal(decision: DecisionObservation, action: Action) -> str:
     """What the model is told of an action that the policy denies."""
-    way_on = "Send the rest without it" if _has_parts(action) else "Do without it"
+    advice = "Send the rest without it" if _has_parts(action) else "Do without it"
     if decision.unattended:
-        way_on += ", and say at the end what it was needed for"
-    return f"Not allowed: {decision.reason}. {_NOTHING_RUN} {way_on}."
+        advice += ", and say at the end what it was needed for"
+    return f"Not allowed: {decision.reason}. {_NOTHING_RUN} {advice}."
 
 
 def _has_parts(action: Action) -> bool:
@@ -133,6 +137,6 @@ def _has_parts(action: Action) -> bool:
     return isinstance(text, str) and bool(_BETWEEN_PARTS.search(text.strip()))
 
 
-def _refuse(session: Session, action: Action, reason: str, told: str) -> bool:
-    session.emit(UserRejectObservation(cause=action.id, reason=reason, content=told))
+def _refuse(session: Session, action: Action, reason: str, content: str) -> bool:
+    session.emit(UserRejectObservation(cause=action.id, reason=reason, content=content))
     return False

@@ -1,17 +1,17 @@
-"""What comes before the conversation is condensed, and what the person says meanwhile."""
+"""Before each model call: condensing the conversation, and messages that wait in the inbox."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
 
 from agentcli.agent.agent import Agent
+from agentcli.sessions.inbox import Delivery
 from agentcli.sessions.session import Session
 
 
 def condense(agent: Agent, session: Session) -> None:
-    """Condense the conversation where that is due. Before the first time the model may note what it
-    wants to keep. A hook may put it off: it is asked once, before a model is paid to sum up."""
+    """Condense the conversation where that is due. Before the first time the model is reminded to
+    note what it wants to keep. A hook may put it off: it is asked once, before a model is paid."""
     if agent.memory.due(session.events) and (reminder := agent.last_notes(session.events)):
         session.emit(reminder)
         return
@@ -20,15 +20,16 @@ def condense(agent: Agent, session: Session) -> None:
     def permit() -> bool:
         return agent.hooks is None or not agent.hooks.compacting(session, "high_water")
 
-    condensation = agent.memory.condense(session.events, permit)
-    if condensation:
+    if condensation := agent.memory.condense(session.events, permit):
         session.emit(condensation)
 
 
-def deliver_queued(agent: Agent, session: Session, delivery: Literal["steer", "queue"]) -> bool:
-    """Whether the person said something to be delivered so; what it brings up is recorded too."""
-    refuse = agent.hooks.submitting if agent.hooks is not None else lambda session, text: ""
-    heard = session.deliver_queued(delivery, lambda text: refuse(session, text)) > 0
-    if heard:
+def deliver_queued(agent: Agent, session: Session, delivery: Delivery) -> bool:
+    """Record the messages of the inbox that are to be delivered so, and the knowledge that they
+    call for. Whether there were any."""
+    hooks = agent.hooks
+    refuse = (lambda text: hooks.submitting(session, text)) if hooks else (lambda text: "")
+    delivered = session.deliver_queued(delivery, refuse) > 0
+    if delivered:
         agent.recall(session)
-    return heard
+    return delivered

@@ -1,4 +1,4 @@
-"""Carrying out recorded actions, and accounting for those that an interrupt cut off."""
+"""Executing recorded actions, and the observations of those that an interrupt cut off."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from agentcli.agent.agent import Agent
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
-from agentcli.events.observations import CheckpointObservation, ErrorObservation
+from agentcli.events.observations import ErrorObservation
 from agentcli.events.progress import Status, ToolOutput
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
 
-def carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
-    """Run permitted actions that belong together and record what came of each. Whatever had begun
-    when an interrupt came is told so; the interrupt goes on."""
-    keep_before(agent, session, actions)
+def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
+    """Run allowed actions that belong together and record what came of each. At an interrupt those
+    that have begun get an observation that says so; the interrupt goes on."""
+    checkpoint_before(agent, session, actions)
     for action in actions:
         session.notify(Status("running", action.message))
     by_id = {action.id: action for action in actions}
@@ -29,51 +29,51 @@ def carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> None
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
-        told = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
-        _account_for(session, told, by_id)
+        content = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
+        begun = [action for action in session.pending_actions() if action.id in by_id]
+        _record_interrupted(session, begun, content)
         raise
 
 
-def account_for_rest(session: Session, interrupt: TurnInterrupted) -> None:
-    """Tell what was not begun when an interrupt came. A question to the person that was left open
-    is asked again."""
+def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
+    """Record what was not begun when an interrupt came. An open question to the person stays open,
+    to be asked again."""
     if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
-        _account_for(session, f"Not started: the turn came to an end first ({interrupt.told}).")
+        content = f"Not started: the turn came to an end first ({interrupt.told})."
+        _record_interrupted(session, session.pending_actions(), content)
 
 
-def _account_for(session: Session, told: str, only: dict[int, Action] | None = None) -> None:
-    for action in session.pending_actions():
-        if only is None or action.id in only:
-            session.emit(ErrorObservation(error_id="interrupted", content=told, cause=action.id))
+def _record_interrupted(session: Session, actions: Sequence[Action], content: str) -> None:
+    for action in actions:
+        session.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
 
-def keep_before(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
+def checkpoint_before(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
     """Keep the workspace as it is, if `actions` may change it."""
     if agent.checkpointer is not None:
         step = session.state.iteration
-        _record(session, agent.checkpointer.before(actions, step, saving(session)))
+        if kept := agent.checkpointer.before(actions, step, show_saving(session)):
+            session.emit(kept)
 
 
-def keep_at_end(agent: Agent, session: Session) -> None:
+def checkpoint_after_turn(agent: Agent, session: Session) -> None:
     """Keep the workspace as the turn leaves it, if it may have been changed, with nothing in it
     that git would run for whoever comes next."""
     if agent.git is not None:
         agent.git.end_turn()
         record_set_aside(agent, session)
-    if agent.checkpointer is not None:
-        _record(session, agent.checkpointer.at_turn_end(saving(session)))
+    if agent.checkpointer is not None and (
+        kept := agent.checkpointer.at_turn_end(show_saving(session))
+    ):
+        session.emit(kept)
 
 
 def record_set_aside(agent: Agent, session: Session) -> None:
+    """Record what the git watch has put right meanwhile."""
     for observation in agent.git.observations() if agent.git is not None else ():
         session.emit(observation)
 
 
-def _record(session: Session, checkpoint: CheckpointObservation | None) -> None:
-    if checkpoint is not None:
-        session.emit(checkpoint)
-
-
-def saving(session: Session) -> Callable[[], None]:
-    """Shows that a checkpoint takes its time."""
+def show_saving(session: Session) -> Callable[[], None]:
+    """Tells the person that a checkpoint takes its time."""
     return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))

@@ -26,7 +26,7 @@ from agentcli.events.observations import (
 
 _MOST_BYTES = 4_000_000
 """Read of an output that is kept in a file; a tenth of a second to compare."""
-_BESIDE_THE_POINT = frozenset({"thought", "reason", "security_risk", "risk"})
+_EXPLAINING_ARGUMENTS = frozenset({"thought", "reason", "security_risk", "risk"})
 """Arguments that say why something is done, not what."""
 
 _TEMPORARY = re.compile(
@@ -40,7 +40,7 @@ _CLOCK = re.compile(
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d\b"
     r"|\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
 )
-_BY_THE_WAY = re.compile(
+_VOLATILE = re.compile(
     r"\b\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
     r"|\b\d+m\d+(?:\.\d+)?s\b"
     r"|\b0x[0-9a-fA-F]{6,}\b"
@@ -63,7 +63,7 @@ def action_key(action: Action) -> str:
     try:
         arguments = json.loads(call.raw_arguments or "{}")
         if isinstance(arguments, dict):
-            arguments = {k: v for k, v in arguments.items() if k not in _BESIDE_THE_POINT}
+            arguments = {k: v for k, v in arguments.items() if k not in _EXPLAINING_ARGUMENTS}
         text = json.dumps(arguments, sort_keys=True)
     except (ValueError, RecursionError):
         text = call.raw_arguments
@@ -98,14 +98,14 @@ def waits(action: Action) -> bool:
     return isinstance(action, IPythonRunCellAction) and bool(_WAITS.search(action.code))
 
 
-def left_behind(observation: Observation) -> tuple[str, str] | None:
+def digest_after(observation: Observation) -> tuple[str, str] | None:
     """The file that was changed and the digest of what it is now; None when nothing was."""
     if isinstance(observation, FileEditObservation | FileWriteObservation) and observation.diff:
         return observation.path, observation.digest
     return None
 
 
-def found_there(observation: Observation) -> tuple[str, str] | None:
+def digest_before(observation: Observation) -> tuple[str, str] | None:
     """The file that was read or edited and the digest of what it was then, if that is known."""
     if isinstance(observation, FileReadObservation) and observation.digest:
         return observation.path, observation.digest
@@ -115,7 +115,7 @@ def found_there(observation: Observation) -> tuple[str, str] | None:
     return None
 
 
-def spoken_key(text: str) -> str:
+def text_key(text: str) -> str:
     """Equal for two messages that say the same."""
     return _digest(" ".join(text.split()), False)
 
@@ -125,7 +125,7 @@ def _digest(text: str, keep_clock: bool) -> str:
     """Of the text without what changes by itself; in a log the time of a line is news."""
     if not keep_clock:
         text = _CLOCK.sub("~", text)
-    text = _BY_THE_WAY.sub("~", _TEMPORARY.sub("~", text))
+    text = _VOLATILE.sub("~", _TEMPORARY.sub("~", text))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 

@@ -1,15 +1,17 @@
-"""The last words at a limit: what was done and what is left, and how work goes on after them.
+"""The summary at a limit: what was done and what is left, and how work goes on after it.
 
-An event of the environment asks for the summary, and another one says that the work goes on, so
-that a replay, a resume and the provider's prompt cache see the same conversation.
+A message of the environment asks for the summary, and another one says that work goes on, so that
+a replay, a resume and the provider's prompt cache see the same conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from agentcli.agent.agent import Agent, Ending
-from agentcli.agent.model_call import ask
+from agentcli.agent.agent import Agent
+from agentcli.agent.ending import Ending
+from agentcli.agent.model_call import call_model
 from agentcli.agent.replies import asks_for_summary, is_summary_due
 from agentcli.errors import LLMError
 from agentcli.events import Event, Source
@@ -23,28 +25,25 @@ from agentcli.sessions.state import AgentState
 _GO_ON = "[You may work on: go on with the task where you left off.]"
 
 
-def sum_up(agent: Agent, session: Session, ending: Ending, countdown: Countdown | None) -> bool:
-    """Whether there is a summary of the work up to this limit; the model is asked for it unless
-    nothing was done since the last one. Only an interrupt by a person comes out of here as an
-    exception."""
-    if not is_summary_due(session.events):
-        if _done_since_last(session.events) and agent.limits.room_for_summary(
-            session.state, countdown
-        ):
-            session.emit(_request(ending))
-        else:
-            return False
-    elif _answer(session.events) or not agent.limits.room_for_summary(session.state, countdown):
-        return bool(_answer(session.events))
+def write_summary(
+    agent: Agent, session: Session, ending: Ending, countdown: Countdown | None
+) -> bool:
+    """Have the model sum up its work at this limit, unless nothing was done since the last time.
+    Whether there is a summary. Raises TurnInterrupted for a person only."""
+    has_room = agent.limits.room_for_summary(session.state, countdown)
+    if is_summary_due(session.events):
+        if _answer(session.events) or not has_room:
+            return bool(_answer(session.events))
+    elif _worked_since_last(session.events) and has_room:
+        session.emit(_request(ending))
+    else:
+        return False
     if session.state.agent_state is not AgentState.RUNNING:
         session.change_state(AgentState.RUNNING)
     session.notify(Notice(f"{ending.content}; asking for a summary"))
     try:
-        if countdown is None:
-            ask(agent, session, last_words=True)
-        else:
-            with countdown.interrupting():
-                ask(agent, session, last_words=True)
+        with countdown.interrupting() if countdown else nullcontext():
+            call_model(agent, session, only_text=True)
     except LLMError as error:
         session.notify(Notice(f"no summary: {error.message}"))
     except OutOfTime:
@@ -52,13 +51,13 @@ def sum_up(agent: Agent, session: Session, ending: Ending, countdown: Countdown 
     return bool(_answer(session.events))
 
 
-def go_on(session: Session) -> None:
-    """Tell the model that it may work on, if the last thing it was told is to sum up."""
+def allow_work_again(session: Session) -> None:
+    """Tell the model so, if the last thing it was told is to stop and sum up."""
     if is_summary_due(session.events):
         session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
 
 
-def _done_since_last(events: Sequence[Event]) -> bool:
+def _worked_since_last(events: Sequence[Event]) -> bool:
     """Whether the agent did anything since the user spoke and since it was last asked to sum up."""
     for event in newest_first(events):
         if event.tool_call_metadata is not None:

@@ -1,22 +1,23 @@
-"""The loop: think, act, until the task is over, a limit is reached or someone interrupts.
+"""The loop: think and act in turn until the task is done, a limit is reached or someone interrupts.
 
-Everything the model is shown is projected from the session's events, everything it wants is
-recorded before it is done, everything that came of it is recorded after.
+All that happens is an event of the session. What the model sees is projected from these events.
+What it wants to do is recorded before it is done; what came of it is recorded after.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 
-from agentcli.agent.agent import Agent, Ending, TurnResult
-from agentcli.agent.approval_denied import for_want_of_approval
-from agentcli.agent.authorise import Permits, batches
+from agentcli.agent.agent import Agent
+from agentcli.agent.approval_denied import explain_denied_approval
+from agentcli.agent.authorise import Authoriser, batches
 from agentcli.agent.compaction import condense, deliver_queued
-from agentcli.agent.execute import account_for_rest, carry_out, keep_at_end
-from agentcli.agent.limit_summary import go_on, sum_up
-from agentcli.agent.model_call import ask
-from agentcli.agent.replies import last_answer, verdict
-from agentcli.agent.stuck import check
+from agentcli.agent.ending import Ending, TurnResult
+from agentcli.agent.execute import checkpoint_after_turn, execute, record_not_started
+from agentcli.agent.limit_summary import allow_work_again, write_summary
+from agentcli.agent.model_call import call_model
+from agentcli.agent.replies import ending_of_reply, last_answer
+from agentcli.agent.stuck import check_progress
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
@@ -24,80 +25,81 @@ from agentcli.sessions.state import AgentState
 
 
 def run_turn(agent: Agent, session: Session) -> TurnResult:
-    """Work on what the session's newest messages ask for. Raises SessionError only: what happens
-    to the model or the tools is in the result and in the session."""
+    """Work on what the newest messages of the session ask for. Raises SessionError only: failures
+    of the model and of tools are in the result and in the session."""
     countdown = agent.limits.countdown()
     session.change_state(AgentState.RUNNING)
     agent.llm.begin_turn()
-    summed_up = False
+    has_summary = False
     try:
         ending = work(agent, session, countdown)
-        summed_up = ending.at_limit and sum_up(agent, session, ending, countdown)
+        has_summary = ending.at_limit and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
     with shield():
-        keep_at_end(agent, session)
+        checkpoint_after_turn(agent, session)
         session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)
-    said = last_answer(session.events) if ending.is_over or summed_up else ""
-    return TurnResult(ending, said)
+    answer = last_answer(session.events) if ending.is_over or has_summary else ""
+    return TurnResult(ending, answer)
 
 
 def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
     """Act and think in turn until something ends it. Raises TurnInterrupted when a person did,
-    after what was going on has been accounted for."""
-    time_to_work = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
+    after every action that was open has its observation."""
+    time_limit = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
-        with time_to_work:
+        with time_limit:
             act(agent, session)
             if agent.limits.reached(session.state, countdown):
-                # What was to come after a turn that a limit ended would never come otherwise.
+                # A queued message waits for the end of a turn; after a limit none would ever come.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)
-                if ending := over(agent, session) or held_up(agent, session, countdown):
+                if ending := ended_by_model(agent, session) or stopped(agent, session, countdown):
                     return ending
                 think(agent, session)
     except LLMError as error:
         return agent.limits.failed(error, session.state)
     except TurnInterrupted as interrupt:
-        account_for_rest(session, interrupt)
+        record_not_started(session, interrupt)
         if isinstance(interrupt, OutOfTime):
             return agent.limits.out_of_time(session.state)
         raise
 
 
 def act(agent: Agent, session: Session) -> None:
-    """Carry out the recorded actions that have no observation yet."""
-    permits = Permits(agent, session)
+    """Execute the recorded actions that have no observation yet, as far as they are allowed."""
+    authoriser = Authoriser(agent, session)
     for batch in batches(session.pending_actions(), agent.tools):
-        carry_out(agent, session, [action for action in batch if permits.of(action)])
+        execute(agent, session, [action for action in batch if authoriser.allows(action)])
 
 
-def over(agent: Agent, session: Session) -> Ending | None:
-    """How the model ends the turn, unless the person or a hook has something to say to that."""
+def ended_by_model(agent: Agent, session: Session) -> Ending | None:
+    """How the newest reply ends the turn, unless the person or a hook has more to say."""
     deliver_queued(agent, session, "steer")
-    ending = verdict(session.events, interactive=agent.interactive)
+    ending = ending_of_reply(session.events, interactive=agent.interactive)
     if ending is None or deliver_queued(agent, session, "queue"):
         return None
     if agent.hooks is not None and agent.hooks.stopping(session, ending):
         return None
-    return for_want_of_approval(session.events, ending)
+    return explain_denied_approval(session.events, ending)
 
 
-def held_up(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
-    """How the turn ends though the model would go on: a limit, or it goes in circles."""
+def stopped(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
+    """How the turn ends though the model would go on: at a limit, or because it is stuck. When it
+    may be stuck it is told so first."""
     if ending := agent.limits.reached(session.state, countdown):
         return ending
-    found = check(session.events, session.state, interactive=agent.interactive)
-    if isinstance(found, Ending):
-        return found
-    if found is not None:
-        session.emit(found)
+    finding = check_progress(session.events, session.state, interactive=agent.interactive)
+    if isinstance(finding, Ending):
+        return finding
+    if finding is not None:
+        session.emit(finding)
     return None
 
 
 def think(agent: Agent, session: Session) -> None:
     """Ask the model and record what it says and wants to do."""
-    go_on(session)
+    allow_work_again(session)
     condense(agent, session)
-    ask(agent, session)
+    call_model(agent, session)

@@ -1,9 +1,9 @@
-"""One call of the model: the request made of the session, and the reply recorded in it."""
+"""One model call: the request is made of the session, the reply is recorded in it."""
 
 from __future__ import annotations
 
 from agentcli.agent.agent import Agent
-from agentcli.agent.replies import actions_of
+from agentcli.agent.replies import events_of
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import Status, StepDone
 from agentcli.messages import Reply, Request, ToolChoice
@@ -12,32 +12,34 @@ from agentcli.sessions.session import Session
 _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
 
 
-def ask(agent: Agent, session: Session, *, last_words: bool = False) -> None:
-    """Record what the model says and wants to do next, in one group. `last_words`: it may call no
-    tool, and may use what was kept back for that. Raises LLMError."""
+def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> None:
+    """Record what the model says and wants to do next, as one group. With `only_text` it may call
+    no tool, and may spend the reserve that is kept for that. A request that turns out too long is
+    made shorter once. Raises LLMError."""
     try:
-        reply = _reply(agent, session, last_words)
+        reply = _reply(agent, session, only_text)
     except LLMError as error:
         if error.kind not in _TOO_LONG:
             raise
-        condensation = agent.memory.slide(session.events, agent.memory.tokens(session.events) / 2)
+        half = agent.memory.tokens(session.events) / 2
+        condensation = agent.memory.condense_overflow(session.events, half)
         if condensation is None:
             raise
         session.emit(condensation)
-        reply = _reply(agent, session, last_words)
+        reply = _reply(agent, session, only_text)
     agent.memory.learn(reply.usage.prompt_tokens)
-    session.emit_group(actions_of(reply, agent.tools))
+    session.emit_group(events_of(reply, agent.tools))
     session.notify(StepDone(session.state.iteration))
 
 
-def _reply(agent: Agent, session: Session, last_words: bool) -> Reply:
-    if last_words:
+def _reply(agent: Agent, session: Session, only_text: bool) -> Reply:
+    if only_text:
         return _complete(agent, session, ToolChoice.NONE, 0)
     reserve = agent.limits.summary_tokens
     try:
         return _complete(agent, session, ToolChoice.AUTO, reserve)
     except LLMError as error:
-        # Where there is money for one call only, that one does work.
+        # With money for one call only, that call is for work, not for a summary.
         if error.kind is not LLMErrorKind.BUDGET or not reserve or session.state.local_iteration:
             raise
         return _complete(agent, session, ToolChoice.AUTO, 0)

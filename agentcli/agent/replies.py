@@ -1,25 +1,17 @@
-"""From a model's reply to recorded events, and from those to whether the turn is over."""
+"""A model's reply as events, and whether it ends the turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from uuid import uuid4
 
-from agentcli.agent.agent import Ending, Toolbox
+from agentcli.agent.agent import Toolbox
+from agentcli.agent.ending import Ending
 from agentcli.errors import LLMErrorKind
-from agentcli.events import (
-    Event,
-    LLMMetrics,
-    OpaqueReplyData,
-    ReplyPart,
-    Source,
-)
+from agentcli.events import Event, LLMMetrics, OpaqueReplyData, ReplyPart, Source
 from agentcli.events.actions import AgentFinishAction, MessageAction
 from agentcli.events.live import newest_first
-from agentcli.events.observations import (
-    ErrorObservation,
-    ReplyDiscardedObservation,
-)
+from agentcli.events.observations import ErrorObservation, ReplyDiscardedObservation
 from agentcli.messages import FinishReason, Reply
 from agentcli.sessions.state import AgentState
 
@@ -30,12 +22,12 @@ _MOST_REFUSALS = 2
 """Refusals with nothing usable between them; the model is asked again once."""
 
 
-def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
+def events_of(reply: Reply, tools: Toolbox) -> list[Event]:
     """The events of one reply: its text, then its calls in order, numbered as a group.
 
-    Of a reply that did not end properly only the text is kept; a note tells the model that
-    nothing of it was run. It belongs to the group, so that the text is never taken for an answer
-    because a crash kept the note from the disk.
+    Of a reply that did not end properly only the text is kept, and an error tells the model that
+    nothing of it was run. The error is part of the group: otherwise a crash between the two would
+    leave text that looks like an answer.
     """
     usable = reply.finish_reason in _USABLE
     events: list[Event] = []
@@ -45,9 +37,9 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
         events += [tools.parse(call) for call in reply.tool_calls]
     if not events:
         events.append(MessageAction(content=""))
-    if note := _fault(reply):
+    if fault := _fault(reply):
         error_id = _REFUSED_REPLY if reply.finish_reason in _REFUSED else "unusable_reply"
-        events.append(ErrorObservation(error_id=error_id, content=note))
+        events.append(ErrorObservation(error_id=error_id, content=fault))
     reply_id = uuid4().hex[:16]
     numbered = [
         event.model_copy(
@@ -68,9 +60,9 @@ def actions_of(reply: Reply, tools: Toolbox) -> list[Event]:
     return numbered
 
 
-def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
-    """How the newest reply ends the turn, or None when the turn goes on. With a person to talk to
-    (`interactive`) a plain text hands over to them. A summary at a limit ends nothing."""
+def ending_of_reply(events: Sequence[Event], *, interactive: bool) -> Ending | None:
+    """How the newest reply ends the turn; None when the turn goes on. With a person to talk to
+    (`interactive`) a reply without calls hands over to them. A summary at a limit ends nothing."""
     if is_summary_due(events):
         return None
     reply = _newest_reply(events)
@@ -99,8 +91,7 @@ def verdict(events: Sequence[Event], *, interactive: bool) -> Ending | None:
 
 
 def is_summary_due(events: Sequence[Event]) -> bool:
-    """Whether the last word to the model is the request for a summary at a limit, whether or not
-    it was answered."""
+    """Whether the last message to the model asks for a summary at a limit, answered or not."""
     for event in newest_first(events):
         if isinstance(event, MessageAction) and event.source is not Source.AGENT:
             return asks_for_summary(event)
@@ -110,7 +101,7 @@ def is_summary_due(events: Sequence[Event]) -> bool:
 
 
 def asks_for_summary(event: Event) -> bool:
-    """The environment waits for words, and no more, in just this case."""
+    """Only this message of the environment waits for a response in text."""
     return (
         isinstance(event, MessageAction)
         and event.source is Source.ENVIRONMENT
@@ -149,7 +140,7 @@ def _speaks_to_model(event: Event) -> bool:
 
 
 def last_answer(events: Sequence[Event]) -> str:
-    """What the agent last said in this turn: the word it finished with, else its last text."""
+    """What the agent last said in this turn: the answer it finished with, else its last text."""
     for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought:
             return event.final_thought

@@ -1,14 +1,18 @@
-"""When a turn must end whatever the model wants, and what is kept back for its last words."""
+"""When a turn must end whatever the model wants, and what is kept for the summary then."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from agentcli.agent.agent import LIMIT_EXIT_CODE, Ending
+from agentcli.agent.ending import LIMIT_EXIT_CODE, Ending
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.interrupts import Countdown
 from agentcli.sessions.state import AgentState, State
+
+if TYPE_CHECKING:
+    from agentcli.settings import AgentSettings
 
 MAX_TURNS, MAX_BUDGET, MAX_TIME = "max_turns", "max_budget", "max_time"
 SUMMARY_TOKENS = 1_024
@@ -17,47 +21,38 @@ _LONGEST_RESERVE_S = 30.0
 _RESERVED_SHARE = 0.2
 
 
-def _known_cost(state: State) -> float:
-    return state.cost_usd or 0.0
-
-
 @dataclass(frozen=True)
 class Limits:
-    """`max_turns` counts model replies since the last user message; `max_budget_usd` is for the
-    whole session (None: no limit), of which `spent_usd` says what it cost so far; the others count
-    faults in a row: replies with calls that could not be understood, replies that were empty or cut
-    off. `max_time_s` is wall clock of one run (0: no limit), waits for a person not counted. With
-    `summary` the last turn, and some of the money and time, are kept for a summary, unless there is
-    one turn only."""
+    """Of one turn, but for `max_budget_usd`, which is for the whole session (None: no limit);
+    `spent_usd` says what the session cost so far. Time is wall clock, waits for a person aside.
+    Where a summary is wanted, the last turn and some of the money and time are kept for it, unless
+    there is one turn only."""
 
-    max_turns: int = 100
-    max_bad_calls: int = 5
-    max_bad_replies: int = 3
+    settings: AgentSettings
     max_budget_usd: float | None = None
-    spent_usd: Callable[[State], float] = _known_cost
-    max_time_s: float = 0.0
-    summary: bool = True
+    spent_usd: Callable[[State], float] = lambda state: state.cost_usd or 0.0
 
     @property
     def summary_tokens(self) -> int:
-        return SUMMARY_TOKENS if self.summary else 0
+        return SUMMARY_TOKENS if self.settings.summary_at_limit else 0
 
     def room_for_summary(self, state: State, countdown: Countdown | None) -> bool:
         """Whether one more call is within the limits on turns and time; money is for the call."""
         in_time = countdown is None or countdown.left_s > 0
-        return self.summary and in_time and state.local_iteration < self.max_turns
+        in_turns = state.local_iteration < self.settings.max_turns
+        return self.settings.summary_at_limit and in_time and in_turns
 
     def countdown(self) -> Countdown | None:
-        return Countdown(self.max_time_s) if self.max_time_s else None
+        return Countdown(self.settings.max_time_s) if self.settings.max_time_s else None
 
     def reserve_s(self) -> float:
-        if not self.summary:
+        if not self.settings.summary_at_limit:
             return 0.0
-        return min(_LONGEST_RESERVE_S, _RESERVED_SHARE * self.max_time_s)
+        return min(_LONGEST_RESERVE_S, _RESERVED_SHARE * self.settings.max_time_s)
 
     def reached(self, state: State, countdown: Countdown | None = None) -> Ending | None:
-        """How the turn ends before the next call, if it does."""
-        if state.bad_calls >= self.max_bad_calls:
+        """How the turn ends before the next model call, if it does."""
+        if state.bad_calls >= self.settings.max_bad_calls:
             return Ending(
                 AgentState.ERROR,
                 "bad_calls",
@@ -65,7 +60,7 @@ class Limits:
                 f"the last: {state.last_error}",
                 exit_code=1,
             )
-        if state.bad_replies >= self.max_bad_replies:
+        if state.bad_replies >= self.settings.max_bad_replies:
             return Ending(
                 AgentState.ERROR,
                 "bad_replies",
@@ -73,14 +68,15 @@ class Limits:
                 f"the last: {state.last_error}",
                 exit_code=4,
             )
-        reserved = int(self.summary and self.max_turns > 1)
-        if state.local_iteration >= self.max_turns - reserved:
+        max_turns = self.settings.max_turns
+        reserved = int(self.settings.summary_at_limit and max_turns > 1)
+        if state.local_iteration >= max_turns - reserved:
             return Ending(
                 AgentState.PAUSED,
                 MAX_TURNS,
-                f"the limit of {self.max_turns} model turns is reached",
+                f"the limit of {max_turns} model turns is reached",
                 exit_code=LIMIT_EXIT_CODE,
-                hint=f"to go on: agent resume {state.session_id} --max-turns {2 * self.max_turns}",
+                hint=f"to go on: agent resume {state.session_id} --max-turns {2 * max_turns}",
             )
         if countdown is not None and countdown.left_s <= self.reserve_s():
             return self.out_of_time(state)
@@ -90,7 +86,7 @@ class Limits:
         return Ending(
             AgentState.PAUSED,
             MAX_TIME,
-            f"the limit of {self.max_time_s:g} s is reached",
+            f"the limit of {self.settings.max_time_s:g} s is reached",
             exit_code=LIMIT_EXIT_CODE,
             hint=f"to go on for as long again: agent resume {state.session_id}",
         )
@@ -102,16 +98,16 @@ class Limits:
         return max(0.0, self.max_budget_usd - self.spent_usd(state) - state.abandoned_usd)
 
     def failed(self, error: LLMError, state: State) -> Ending:
-        """How a turn ends when no reply is to be had; one that is too dear is no failure."""
+        """How a turn ends when there is no reply; one beyond the budget is no failure."""
         if error.kind is not LLMErrorKind.BUDGET or self.max_budget_usd is None:
             return Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
         lost = state.abandoned_usd
-        perhaps = f", and up to ${lost:.4f} on replies that broke off" if lost else ""
+        maybe_lost = f", and up to ${lost:.4f} on replies that broke off" if lost else ""
         return Ending(
             AgentState.PAUSED,
             MAX_BUDGET,
             f"${self.spent_usd(state):.4f} of the budget of ${self.max_budget_usd:.4g} is spent"
-            f"{perhaps}; {error.message}",
+            f"{maybe_lost}; {error.message}",
             exit_code=LIMIT_EXIT_CODE,
             hint=error.hint,
         )

@@ -1,8 +1,8 @@
-"""Whether the agent goes in circles: it is told so once, and stopped when it goes on.
+"""Whether the agent is stuck: it is told so once, and stopped when it goes on.
 
-All is derived from the newest events of the turn, so the verdict is the same after a resume and
-costs the same at any length. What makes a difference is in `sameness`. An edit or a write that
-brought a file into a state it was not in before is progress: nothing before it counts.
+All is derived from the newest events of the turn, so the result is the same after a resume and the
+cost the same at any length. `fingerprints` says what counts as different. An edit or a write that
+brings a file into a state it was not in before is progress: nothing before it counts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from agentcli.agent.agent import Ending
+from agentcli.agent.ending import Ending
 from agentcli.agent.fingerprints import (
     action_key,
-    found_there,
+    digest_after,
+    digest_before,
     is_failure,
-    left_behind,
     outcome_key,
-    spoken_key,
+    text_key,
     waits,
 )
 from agentcli.events import Action, Event, Observation, Source
@@ -39,7 +39,7 @@ CYCLES = ((2, 3), (3, 3))
 WAITING = 20
 """What waits for something outside may be repeated so often with an unchanged result."""
 _RULES = frozenset({"same_result", "same_error", "same_words", "cycle", "condensations"})
-_TAIL = 300
+_RECENT_EVENTS = 300
 """Events; so many are in memory. 40 steps of waiting with a text and a decision each fit."""
 _STOPPED_AFTER = 12
 """Steps of one cycle after which a nudge had no effect."""
@@ -55,7 +55,7 @@ class _Step:
     text: str = ""
     faulty: bool = False
     progress: bool = False
-    after_words: bool = False
+    after_user_message: bool = False
     """The user said something right before."""
 
     @property
@@ -86,7 +86,7 @@ class _Step:
 
 
 @dataclass
-class _Tail:
+class _RecentSteps:
     """The newest steps of the turn, oldest first. `fresh` is the first step after the last nudge,
     `nudged` the rules that nudged, `condensed` how many condensations there are and whether two of
     them came with nothing between."""
@@ -99,7 +99,7 @@ class _Tail:
 
 
 @dataclass(frozen=True)
-class _Sign:
+class _Finding:
     """That a rule holds: what repeats, and what could help."""
 
     rule: str
@@ -107,7 +107,7 @@ class _Sign:
     advice: str
 
 
-def check(
+def check_progress(
     events: Sequence[Event], state: State, *, interactive: bool
 ) -> MessageAction | Ending | None:
     """What to tell the model before the next call, how to end the turn, or None when it gets on.
@@ -116,7 +116,7 @@ def check(
     after their last message; else a message that reaches the agent at work changes nothing.
     """
     tail = _read(events, interactive=interactive)
-    sign = _sign(tail)
+    sign = _finding(tail)
     if sign is None:
         return None
     if sign.rule not in tail.nudged:
@@ -130,42 +130,44 @@ def check(
     )
 
 
-def _nudge(sign: _Sign) -> str:
+def _nudge(sign: _Finding) -> str:
     return (
         f"[You may be stuck: {sign.what}. {sign.advice} If you can't get any further, say what "
         "stands in the way and end the task. If this goes on as it is, the run is stopped.]"
     )
 
 
-def _read(events: Sequence[Event], *, interactive: bool) -> _Tail:
-    newest = list(islice(newest_first(events), _TAIL))
+def _read(events: Sequence[Event], *, interactive: bool) -> _RecentSteps:
+    newest = list(islice(newest_first(events), _RECENT_EVENTS))
     scope: list[Event] = []
     for event in newest:
-        if _begins_scope(event, interactive=interactive):
+        if _bounds_turn(event, interactive=interactive):
             break
         scope.append(event)
-    whole = len(scope) < len(newest) or len(newest) < _TAIL
-    return _tail_of(scope[::-1], whole=whole)
+    whole = len(scope) < len(newest) or len(newest) < _RECENT_EVENTS
+    return _recent_steps(scope[::-1], whole=whole)
 
 
-def _begins_scope(event: Event, *, interactive: bool) -> bool:
+def _bounds_turn(event: Event, *, interactive: bool) -> bool:
     if isinstance(event, MessageAction) and event.source is Source.USER:
         return interactive or event.delivery != "steer"
     return isinstance(event, AgentStateChangedObservation) and event.reason == STUCK
 
 
-def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
-    tail = _Tail()
+def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
+    tail = _RecentSteps()
     steps: dict[str, _Step] = {}
     owner: dict[int, _Step] = {}
-    after_words = False
+    after_user_message = False
     just_condensed = False
     for event in events:
         if event.reply is not None:
-            step = steps.setdefault(event.reply.id, _Step(event.reply.id, after_words=after_words))
+            step = steps.setdefault(
+                event.reply.id, _Step(event.reply.id, after_user_message=after_user_message)
+            )
             owner[event.id] = step
             _add(step, event)
-            after_words = just_condensed = False
+            after_user_message = just_condensed = False
         elif isinstance(event, CondensationAction):
             tail.condensations += 1
             tail.adjacent = tail.adjacent or just_condensed
@@ -173,7 +175,7 @@ def _tail_of(events: Sequence[Event], *, whole: bool) -> _Tail:
         elif isinstance(event, ReplyDiscardedObservation):
             steps.pop(event.reply_id, None)
         elif isinstance(event, MessageAction):
-            after_words = after_words or event.source is Source.USER
+            after_user_message = after_user_message or event.source is Source.USER
             if event.nudge is not None and event.nudge in _RULES:
                 tail.nudged.add(event.nudge)
                 tail.fresh = len(steps)
@@ -203,14 +205,14 @@ def _mark_progress(steps: Sequence[_Step]) -> None:
     seen: set[tuple[str, str]] = set()
     for step in steps:
         for result in step.results.values():
-            if (before := found_there(result)) is not None:
+            if (before := digest_before(result)) is not None:
                 seen.add(before)
-            if (left := left_behind(result)) is not None:
+            if (left := digest_after(result)) is not None:
                 step.progress = step.progress or left not in seen
                 seen.add(left)
 
 
-def _sign(tail: _Tail) -> _Sign | None:
+def _finding(tail: _RecentSteps) -> _Finding | None:
     begin = max((n + 1 for n, step in enumerate(tail.steps) if step.progress), default=0)
     all_steps = tail.steps[begin:]
     fresh = tail.steps[max(begin, tail.fresh) :]
@@ -219,7 +221,7 @@ def _sign(tail: _Tail) -> _Sign | None:
         if found := found or _cycle(fresh, all_steps, told="cycle" in tail.nudged):
             return found
     if tail.condensations >= CONDENSATIONS and tail.adjacent:
-        return _Sign(
+        return _Finding(
             "condensations",
             f"the conversation had to be shortened {tail.condensations} times and still is too "
             "long",
@@ -228,7 +230,7 @@ def _sign(tail: _Tail) -> _Sign | None:
     return None
 
 
-def _streak(steps: Sequence[_Step], most: int, *, results: bool) -> int:
+def _repetitions(steps: Sequence[_Step], most: int, *, results: bool) -> int:
     """How many of the newest steps are like the newest, at most `most`."""
     newest = steps[-1]
     count = 1
@@ -240,22 +242,22 @@ def _streak(steps: Sequence[_Step], most: int, *, results: bool) -> int:
     return count
 
 
-def _same_error(steps: Sequence[_Step]) -> _Sign | None:
+def _same_error(steps: Sequence[_Step]) -> _Finding | None:
     newest = steps[-1]
     needed = WAITING if newest.waits else SAME_ERROR
-    if not newest.failed or _streak(steps, needed, results=False) < needed:
+    if not newest.failed or _repetitions(steps, needed, results=False) < needed:
         return None
-    return _Sign(
+    return _Finding(
         "same_error",
         f"{_named(newest)} failed {needed} times in a row",
         "It will fail again. Read the error, find its cause, and try something else.",
     )
 
 
-def _same_result(steps: Sequence[_Step]) -> _Sign | None:
+def _same_result(steps: Sequence[_Step]) -> _Finding | None:
     newest = steps[-1]
     needed = WAITING if newest.waits else SAME_RESULT
-    if not newest.answered or _streak(steps, needed, results=True) < needed:
+    if not newest.answered or _repetitions(steps, needed, results=True) < needed:
         return None
     advice = "Look for another way to the goal, or for what you can do in the meantime."
     if not newest.waits:
@@ -263,29 +265,29 @@ def _same_result(steps: Sequence[_Step]) -> _Sign | None:
             "The result will not change by itself: change something first, or look elsewhere. "
             "To wait for something, sleep in the command."
         )
-    return _Sign("same_result", f"{_named(newest)} had the same result {needed} times", advice)
+    return _Finding("same_result", f"{_named(newest)} had the same result {needed} times", advice)
 
 
-def _same_words(steps: Sequence[_Step]) -> _Sign | None:
+def _same_words(steps: Sequence[_Step]) -> _Finding | None:
     newest = steps[-SAME_WORDS:]
     spoken = [step for step in newest if not step.actions and not step.faulty]
-    if len(spoken) < SAME_WORDS or any(step.after_words for step in newest[1:]):
+    if len(spoken) < SAME_WORDS or any(step.after_user_message for step in newest[1:]):
         return None
-    if len({spoken_key(step.text) for step in spoken}) > 1:
+    if len({text_key(step.text) for step in spoken}) > 1:
         return None
-    return _Sign(
+    return _Finding(
         "same_words",
         f"you said the same {SAME_WORDS} times and did nothing between",
         "Do what is asked of you with the tools, or say what you need.",
     )
 
 
-def _cycle(fresh: Sequence[_Step], steps: Sequence[_Step], *, told: bool) -> _Sign | None:
+def _cycle(fresh: Sequence[_Step], steps: Sequence[_Step], *, told: bool) -> _Finding | None:
     for period, times in CYCLES:
-        again = told and len(fresh) >= period and _goes_round(steps, period, _STOPPED_AFTER)
-        if again or _goes_round(fresh, period, period * times):
+        again = told and len(fresh) >= period and _repeats(steps, period, _STOPPED_AFTER)
+        if again or _repeats(fresh, period, period * times):
             names = ", ".join(dict.fromkeys(_named(step) for step in fresh[-period:]))
-            return _Sign(
+            return _Finding(
                 "cycle",
                 f"the same {period} steps go round and round with the same results: {names}",
                 "Nothing changes between them: change something first, or try another way.",
@@ -293,7 +295,7 @@ def _cycle(fresh: Sequence[_Step], steps: Sequence[_Step], *, told: bool) -> _Si
     return None
 
 
-def _goes_round(steps: Sequence[_Step], period: int, length: int) -> bool:
+def _repeats(steps: Sequence[_Step], period: int, length: int) -> bool:
     """Whether the newest `length` steps are the same `period` different ones again and again."""
     newest = steps[-length:]
     if newest and any(step.waits for step in newest[-period:]):

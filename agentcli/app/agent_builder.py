@@ -12,7 +12,7 @@ from typing import Any
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
-from agentcli.agent.execute import saving
+from agentcli.agent.execute import show_saving
 from agentcli.agent.run_limits import Limits
 from agentcli.app import git_watch, knowledge, memory
 from agentcli.app.checkpoints import make_checkpointer
@@ -261,7 +261,7 @@ class AgentBuilder:
             tools,
             context,
             ask_judge(models, session, spending),
-            lambda: None if checkpointer is None else checkpointer.kept(saving(session)),
+            lambda: None if checkpointer is None else checkpointer.kept(show_saving(session)),
         )
         checkpointer = None
         if self.settings.agent.checkpoints:
@@ -326,16 +326,11 @@ class AgentBuilder:
         return self.hooks(session, registry, self._safety(session.folder))
 
     def limits(self, state: State) -> Limits:
-        limits = self.settings.agent
         catalog = Catalog(self.settings.prices)
         return Limits(
-            limits.max_turns,
-            limits.max_bad_calls,
-            limits.max_bad_replies,
+            self.settings.agent,
             self._budget(state),
             lambda state: spent_usd(state.metrics, catalog),
-            limits.max_time_s,
-            limits.summary_at_limit,
         )
 
     def _budget(self, state: State) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
-from agentcli.agent.replies import verdict
+from agentcli.agent.replies import ending_of_reply
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
@@ -42,7 +42,7 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
             f"session {session.id} ended before it was given its task",
             hint="start a new one: agent run",
         )
-    over = verdict(session.events, interactive=interactive) is not None
+    over = ending_of_reply(session.events, interactive=interactive) is not None
     if over and not has_message and not _ended_untold(session):
         raise UsageError(
             f"session {session.id} has nothing left to do",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agentcli import interrupts
-from agentcli.agent.agent import Ending, TurnResult
+from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import parse_assignment

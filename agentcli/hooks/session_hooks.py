@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentcli.agent.agent import Ending
+from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import MessageAction

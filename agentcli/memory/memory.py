@@ -211,7 +211,9 @@ class Memory:
         if view.replies:
             self._record(self._numbered(view, nothing("it was interrupted"), view.tokens))
 
-    def slide(self, events: Sequence[Event], target_tokens: float) -> CondensationAction | None:
+    def condense_overflow(
+        self, events: Sequence[Event], target_tokens: float
+    ) -> CondensationAction | None:
         """What to take out of sight after a request did not fit, to come down to about
         `target_tokens`: results first, then old steps, and if that is not enough the longest
         results of the newest; None when nothing can go, or nothing may. No model is asked, as

@@ -16,6 +16,7 @@ from agentcli.events.observations import DecisionObservation, SuccessObservation
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import FinishReason, Reply, Request, ToolCall, Usage
+from agentcli.settings import AgentSettings
 
 _numbers = itertools.count(1)
 
@@ -90,6 +91,10 @@ class AskAlways(AllowAll):
     decision = "ask"
 
 
+def limits_of(max_budget_usd: float | None = None, **settings: Any) -> Limits:
+    return Limits(AgentSettings(**settings), max_budget_usd)
+
+
 def agent_of(*replies: Reply | LLMError, **parts: Any) -> Agent:
     """With the usual parts, unless others are given."""
     standard: dict[str, Any] = {
@@ -98,7 +103,7 @@ def agent_of(*replies: Reply | LLMError, **parts: Any) -> Agent:
         "tools": Tools(),
         "schemas": (),
         "policy": AllowAll(),
-        "limits": Limits(),
+        "limits": limits_of(),
         "prefix": PrefixCheck(),
     }
     return Agent(**{**standard, **parts})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentcli.agent.agent import Ending
-from agentcli.agent.approval_denied import for_want_of_approval
+from agentcli.agent.approval_denied import explain_denied_approval
+from agentcli.agent.ending import Ending
 from agentcli.events import Action, Source
 from agentcli.events.actions import CmdRunAction, MemoryAction, MessageAction
 from agentcli.events.observations import (
@@ -36,7 +36,7 @@ def exit_code(events, ending):
             judged = event.id
         elif isinstance(event, DecisionObservation):
             numbered[place] = event.model_copy(update={"cause": judged})
-    return for_want_of_approval(numbered, ending).exit_code
+    return explain_denied_approval(numbered, ending).exit_code
 
 
 def test_talk_after_a_refusal_is_no_success():

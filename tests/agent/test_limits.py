@@ -8,10 +8,10 @@ import time
 import pytest
 
 from agentcli import interrupts
-from agentcli.agent.run_limits import Limits
 from agentcli.errors import TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, off_the_clock, shield
 from agentcli.sessions.state import AgentState, State
+from tests.agent.parts import limits_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from agentcli.sessions.state import AgentState, State
     ],
 )
 def test_the_last_turn_is_kept_for_the_summary_unless_it_is_the_only_one(most, summary, done, over):
-    limits = Limits(max_turns=most, summary=summary)
+    limits = limits_of(max_turns=most, summary_at_limit=summary)
     state = State(session_id="s", local_iteration=done)
     ending = limits.reached(state)
     assert (ending is not None) is over
@@ -39,13 +39,13 @@ def test_the_last_turn_is_kept_for_the_summary_unless_it_is_the_only_one(most, s
 
 @pytest.mark.parametrize(("max_time_s", "kept"), [(10, 2), (100, 20), (150, 30), (3_600, 30)])
 def test_of_the_time_a_fifth_is_kept_but_30_s_at_most(max_time_s, kept):
-    assert Limits(max_time_s=max_time_s).reserve_s() == pytest.approx(kept)
-    assert Limits(max_time_s=max_time_s, summary=False).reserve_s() == 0
+    assert limits_of(max_time_s=max_time_s).reserve_s() == pytest.approx(kept)
+    assert limits_of(max_time_s=max_time_s, summary_at_limit=False).reserve_s() == 0
 
 
 def test_faults_count_before_limits():
     state = State(bad_calls=5, local_iteration=100, last_error="no such tool")
-    assert Limits().reached(state).reason == "bad_calls"
+    assert limits_of().reached(state).reason == "bad_calls"
 
 
 def test_the_end_of_the_time_interrupts_whatever_is_going_on():

@@ -10,7 +10,6 @@ import pytest
 
 from agentcli import interrupts
 from agentcli.agent.loop import run_turn
-from agentcli.agent.run_limits import Limits
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events import Event, Source
 from agentcli.events.actions import CondensationAction, MessageAction
@@ -25,7 +24,7 @@ from agentcli.interrupts import OutOfTime
 from agentcli.messages import ToolChoice
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.state import AgentState
-from tests.agent.parts import AskAlways, Model, Tools, agent_of, says
+from tests.agent.parts import AskAlways, Model, Tools, agent_of, limits_of, says
 
 
 @pytest.fixture
@@ -233,7 +232,7 @@ def test_a_hook_may_put_a_condensation_off(session, compact):
 
 
 def test_the_summary_at_a_limit_is_the_answer_and_uses_the_same_tools(session):
-    agent = agent_of(says("", "a"), says("Half of it."), limits=Limits(max_turns=2))
+    agent = agent_of(says("", "a"), says("Half of it."), limits=limits_of(max_turns=2))
     result = run_turn(agent, session)
     assert (result.ending.reason, result.exit_code, result.answer) == (
         "max_turns",
@@ -248,12 +247,12 @@ def test_the_summary_at_a_limit_is_the_answer_and_uses_the_same_tools(session):
 
 
 def test_words_on_the_way_are_no_answer_at_a_limit(session):
-    agent = agent_of(says("Let me see.", "a"), limits=Limits(max_turns=1))
+    agent = agent_of(says("Let me see.", "a"), limits=limits_of(max_turns=1))
     assert run_turn(agent, session).answer == ""
 
 
 def test_the_summary_stays_the_answer_until_something_is_done(session):
-    limits = Limits(max_turns=2)
+    limits = limits_of(max_turns=2)
     run_turn(agent_of(says("", "a"), says("Half of it."), limits=limits), session)
     again = run_turn(agent_of(limits=limits), session)
     assert (again.exit_code, again.answer) == (6, "Half of it.")
@@ -261,7 +260,7 @@ def test_the_summary_stays_the_answer_until_something_is_done(session):
 
 def test_a_call_that_would_be_too_dear_is_asked_without_reserve_only_as_the_first(session):
     dear = LLMError(LLMErrorKind.BUDGET, "too dear")
-    limits = Limits(max_budget_usd=1.0)
+    limits = limits_of(max_budget_usd=1.0)
     agent = agent_of(dear, says("", "a"), dear, says("One thing."), limits=limits)
     result = run_turn(agent, session)
     assert (result.ending.reason, result.answer) == ("max_budget", "One thing.")
@@ -277,7 +276,7 @@ def test_a_person_who_interrupts_the_summary_has_the_last_word(session):
                 raise TurnInterrupted("interrupted", 130)
             return super().complete(request, notify, record)
 
-    agent = agent_of(llm=Pressed([says("", "a")]), limits=Limits(max_turns=2))
+    agent = agent_of(llm=Pressed([says("", "a")]), limits=limits_of(max_turns=2))
     assert run_turn(agent, session).exit_code == 130
     assert session.state.agent_state is AgentState.PAUSED
 
@@ -294,7 +293,7 @@ def test_the_time_is_looked_at_before_each_call(session, monkeypatch):
     def takes_long(action):
         clock.now += 75
 
-    limits = Limits(max_time_s=100)
+    limits = limits_of(max_time_s=100)
     agent = agent_of(says("", "a"), says("", "b"), says("Most."), limits=limits)
     agent.tools.during = takes_long
     result = run_turn(agent, session)
@@ -314,7 +313,7 @@ def test_a_person_who_thinks_for_long_costs_the_run_no_time(session, monkeypatch
 
     agent = agent_of(
         says("", "a"), says("Done."), policy=AskAlways(), approver=Slow(),
-        limits=Limits(max_time_s=100),
+        limits=limits_of(max_time_s=100),
     )  # fmt: skip
     assert run_turn(agent, session).exit_code == 0
 
@@ -330,7 +329,7 @@ def test_time_that_runs_out_while_a_provider_makes_wait_leaves_time_to_sum_up(se
             return super().complete(request, notify, record)
 
     model = Busy([says("", "a"), says("One thing.")])
-    result = run_turn(agent_of(llm=model, limits=Limits(max_time_s=60)), session)
+    result = run_turn(agent_of(llm=model, limits=limits_of(max_time_s=60)), session)
     assert (result.ending.reason, result.answer) == ("max_time", "One thing.")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.agent.replies import actions_of, verdict
+from agentcli.agent.replies import ending_of_reply
+from agentcli.agent.replies import events_of as reply_events
 from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.projection import project
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
@@ -15,20 +16,20 @@ from agentcli.tools.collection import ToolCollection, built_in_tools
 def events_of(text="", finish=FinishReason.STOP, calls=()):
     tools = ToolCollection(built_in_tools(), context=None)
     reply = Reply(text, tuple(calls), finish, Usage(), "m", "r1")
-    return [e.model_copy(update={"id": n}) for n, e in enumerate(actions_of(reply, tools))]
+    return [e.model_copy(update={"id": n}) for n, e in enumerate(reply_events(reply, tools))]
 
 
 def test_a_text_that_ended_well_is_the_answer():
     events = events_of("Done.")
-    assert verdict(events, interactive=False).agent_state is AgentState.FINISHED
-    assert verdict(events, interactive=True).agent_state is AgentState.AWAITING_USER_INPUT
+    assert ending_of_reply(events, interactive=False).agent_state is AgentState.FINISHED
+    assert ending_of_reply(events, interactive=True).agent_state is AgentState.AWAITING_USER_INPUT
 
 
 @pytest.mark.parametrize("status", ["success", "failure"])
 def test_finish_is_the_last_word_wherever_it_stands(status):
     finish = ToolCall("a", "finish", f'{{"status": "{status}", "answer": "x"}}')
     calls = [finish, ToolCall("b", "bash", '{"command": "ls"}')]
-    ending = verdict(events_of("", FinishReason.TOOL_CALLS, calls), interactive=False)
+    ending = ending_of_reply(events_of("", FinishReason.TOOL_CALLS, calls), interactive=False)
     assert (ending.agent_state, ending.exit_code) == (AgentState.FINISHED, status == "failure")
 
 
@@ -36,10 +37,10 @@ def test_finish_is_the_last_word_wherever_it_stands(status):
 def test_a_text_that_was_cut_off_is_no_answer_even_when_its_note_is_lost(finish):
     events = events_of("Half an ans", finish, [ToolCall("a", "bash", "{}")])
     assert all(event.tool_call_metadata is None for event in events)
-    assert verdict(events, interactive=False) is None
+    assert ending_of_reply(events, interactive=False) is None
     assert [m.role for m in project(events)] == [Role.ASSISTANT, Role.USER]
     first = events[0].reply
     assert first.index < first.total - 1, "without its note the reply is torn, and is discarded"
     torn = [events[0], ReplyDiscardedObservation(id=1, reply_id=first.id)]
-    assert verdict(torn, interactive=False) is None
+    assert ending_of_reply(torn, interactive=False) is None
     assert project(torn) == []

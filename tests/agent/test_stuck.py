@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.agent.agent import Ending
-from agentcli.agent.stuck import WAITING, check
+from agentcli.agent.ending import Ending
+from agentcli.agent.stuck import WAITING, check_progress
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.state import State
 from tests.agent.histories import History, bash, cell, edit, job, read, refused
@@ -17,7 +17,7 @@ PASSED = "3 passed in 0.12s"
 
 def outcome(history: History, *, interactive: bool = False) -> str:
     """The rule of the nudge, `stopped`, or nothing."""
-    found = check(history.events, State(session_id="s"), interactive=interactive)
+    found = check_progress(history.events, State(session_id="s"), interactive=interactive)
     if isinstance(found, Ending):
         assert (found.reason, found.exit_code) == ("stuck", 1)
         assert "agent resume s" in found.hint
@@ -31,7 +31,7 @@ def requests_until_stopped(steps, most: int = 100) -> tuple[int, int]:
     history, nudged = History(), 0
     for number in range(1, most):
         history.step(steps[(number - 1) % len(steps)])
-        found = check(history.events, State(), interactive=False)
+        found = check_progress(history.events, State(), interactive=False)
         if isinstance(found, Ending):
             return nudged, number
         if found is not None:
@@ -239,7 +239,9 @@ def test_after_the_stop_a_person_may_let_it_try_again():
 
 
 def test_the_advice_names_what_repeats():
-    found = check(History().steps([bash("make -j8", "x")] * 4).events, State(), interactive=False)
+    found = check_progress(
+        History().steps([bash("make -j8", "x")] * 4).events, State(), interactive=False
+    )
     assert "`$ make -j8` had the same result 4 times" in found.content
 
 
@@ -265,7 +267,7 @@ class Counted(list):
 @pytest.mark.parametrize("length", [200, 4_000])
 def test_a_long_turn_costs_no_more_than_a_short_one(length):
     events = Counted(History().steps([bash(f"make {n}", "x") for n in range(length)]).events)
-    check(events, State(), interactive=False)
+    check_progress(events, State(), interactive=False)
     assert events.looked_at <= 301
 
 
@@ -290,7 +292,7 @@ def test_any_short_cycle_is_stopped_wherever_it_begins(cycle, before):
     nudges = 0
     for number in range(12):
         history.step(bash(f"again {cycle[number % len(cycle)]}", "same"))
-        found = check(history.events, State(), interactive=False)
+        found = check_progress(history.events, State(), interactive=False)
         if isinstance(found, Ending):
             break
         if found is not None:

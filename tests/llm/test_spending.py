@@ -26,6 +26,7 @@ from agentcli.llm.spending import (
 )
 from agentcli.messages import Message, Request, Usage
 from agentcli.sessions.state import AgentState, State, apply
+from agentcli.settings import AgentSettings
 
 SONNET = "anthropic/claude-sonnet-5-5"
 
@@ -156,7 +157,7 @@ def test_settings_that_unbind_a_reply_and_a_limit_do_not_go_together(extra_body,
 
 
 def test_a_limit_that_is_met_pauses_the_turn_and_says_what_was_spent():
-    limits = Limits(max_budget_usd=0.05)
+    limits = Limits(AgentSettings(), max_budget_usd=0.05)
     state = apply(State(), said(0.0422, "lab/m"))
     assert limits.left_usd(state) == pytest.approx(0.0078)
     ending = limits.failed(LLMError(LLMErrorKind.BUDGET, "the next one is too dear"), state)
@@ -199,7 +200,11 @@ def test_a_budget_is_never_passed(price, turns, data):
     catalog = priced(m=price)
     state = State()
     for body_bytes in turns:
-        limits = Limits(max_budget_usd=BUDGET, spent_usd=lambda s: spent_usd(s.metrics, catalog))
+        limits = Limits(
+            AgentSettings(),
+            max_budget_usd=BUDGET,
+            spent_usd=lambda s: spent_usd(s.metrics, catalog),
+        )
         call_budget = CallBudget(limits.left_usd(state))
         try:
             request, most = call_budget.within(asked(), "lab/m", body_bytes, catalog)

@@ -409,7 +409,7 @@ def test_a_request_that_did_not_fit_is_made_shorter_at_once_and_the_window_is_kn
     log, memory = session(), memory_with("default", failing, window=100_000)
     work(log, 30, 2_000)
     before = memory.tokens(log)
-    log.add(memory.slide(log, before / 2))
+    log.add(memory.condense_overflow(log, before / 2))
     assert memory.tokens(log) < before * 0.6
     work(log, 14, 2_000)
     assert memory.condense(log) is not None, "the window turned out to be smaller than catalogued"
@@ -422,7 +422,7 @@ def test_the_longest_results_go_when_even_the_newest_steps_do_not_fit():
         for call in calls:
             log.add(SuccessObservation(cause=call.id, content=f"{call.id} " + "z" * 20_000))
     before = memory.tokens(log)
-    log.add(memory.slide(log, before / 2))
+    log.add(memory.condense_overflow(log, before / 2))
     assert memory.tokens(log) < before * 0.6
     for protocol in PROTOCOLS:
         assert complaints(protocol, memory.window(log)) == []
@@ -432,7 +432,7 @@ def test_without_truncation_what_does_not_fit_stays_an_error():
     log = session()
     work(log, 30)
     memory = Memory(WindowLimits(lambda: WINDOW), truncate=False)
-    assert memory.slide(log, 1_000) is None
+    assert memory.condense_overflow(log, 1_000) is None
 
 
 def test_a_long_message_of_the_user_is_referenced_once_it_is_old():

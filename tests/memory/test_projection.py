@@ -57,7 +57,7 @@ def test_any_window_of_any_history_is_a_legal_request(protocol, history, tokens)
     history.append(MessageAction(id=len(history), content="Go on.", source=Source.USER))
     memory = Memory(WindowLimits(lambda: tokens), TOOLS)
     for _ in range(2):
-        if condensation := memory.slide(history, tokens / 2):
+        if condensation := memory.condense_overflow(history, tokens / 2):
             history.append(condensation.model_copy(update={"id": len(history)}))
         history.append(MessageAction(id=len(history), content="And?", source=Source.USER))
         assert complaints(protocol, memory.window(history)) == []
@@ -76,7 +76,7 @@ def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
 @given(history=histories(), tokens=st.integers(1, 100))
 def test_a_slide_keeps_the_system_text_and_everything_the_user_said(history, tokens):
     memory = Memory(WindowLimits(lambda: tokens))
-    condensation = memory.slide(history, tokens)
+    condensation = memory.condense_overflow(history, tokens)
     if condensation is not None:
         history.append(condensation.model_copy(update={"id": len(history)}))
     shown = "\0".join(m.content for m in project(history) if m.role is not Role.TOOL)
