@@ -15,7 +15,18 @@ from tempfile import TemporaryDirectory
 
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
+from agentcli.sandbox.bubblewrap import bubblewrap_options
 from agentcli.sandbox.environment import session_caches
+from agentcli.sandbox.landlock import (
+    SCOPES_VERSION,
+    SOCKETS_VERSION,
+    landlock_installer,
+    landlock_version,
+    scope_installer,
+)
+from agentcli.sandbox.resource_limits import limits_installer
+from agentcli.sandbox.seatbelt import seatbelt_profile
+from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_known
 from agentcli.system.programs import find_program
 
 BUBBLEWRAP = "bubblewrap"
@@ -119,24 +130,17 @@ class Sandbox:
     @property
     def _families(self) -> Collection[int]:
         """Of sockets that may be made. A network of its own leads nowhere."""
-        from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
-
         internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
         return internet if self.once else {AF_UNIX, *internet}
 
     def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
         """`folders` are writable beside the borders: those through which a command is given its
         input and reports. Raises OSError for what the layer can't prepare."""
-        from agentcli.sandbox.resource_limits import limits_installer
-
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit, reaper=self.once)
         environment = session_caches(*self._tmp(), self.scope.home)
         if self.layer == BUBBLEWRAP:
-            from agentcli.sandbox.bubblewrap import bubblewrap_options
-            from agentcli.sandbox.landlock import scope_installer
-
             prefix, descriptors = bubblewrap_options(
                 self.program,
                 self.scope,
@@ -149,14 +153,10 @@ class Sandbox:
             steps = [limit, scope_installer() if self.network else None, descriptors]
             return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
-            from agentcli.sandbox.landlock import landlock_installer
-
             restrict = landlock_installer(
                 self.scope, network=self.network, families=self._families, folders=folders
             )
             return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
-        from agentcli.sandbox.seatbelt import seatbelt_profile
-
         profile = seatbelt_profile(self.scope, network=self.network, folders=folders)
         return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
 
@@ -194,11 +194,10 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
         return replace(_none(scope), network=True)
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
-        sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name) or "")
+        sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name))
         reason = why_not(sandbox, cache)
         if not reason:
-            notes = (*_NOTES[name], *_kernel_notes(name), *reasons)
-            return replace(sandbox, notes=notes)
+            return replace(sandbox, notes=(*_NOTES[name], *_kernel_notes(name), *reasons))
         reasons.append(f"{name} is stronger but does not work here: {reason}")
         if layer != "auto":
             raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
@@ -210,8 +209,6 @@ def _kernel_notes(layer: str) -> Iterator[str]:
     """What newer kernels can do."""
     if layer != "landlock":
         return
-    from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
-
     if landlock_version() < SOCKETS_VERSION:
         yield "sockets of daemons that are files (docker) can be reached before Linux 7.1"
     if landlock_version() < SCOPES_VERSION:
@@ -220,9 +217,6 @@ def _kernel_notes(layer: str) -> Iterator[str]:
 
 def why_not(sandbox: Sandbox, cache: Path) -> str:
     """ "" if the layer works here, else one line of why not."""
-    from agentcli.sandbox.landlock import landlock_version
-    from agentcli.sandbox.seccomp import seccomp_known
-
     is_mac = sys.platform == "darwin"
     if (sandbox.layer == "seatbelt") is not is_mac:
         return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"
@@ -252,6 +246,11 @@ def _open_to_root(path: Path) -> bool:
     return bool(info.st_uid == 0 or by_group or info.st_mode & stat.S_IWOTH)
 
 
+def _program(layer: str) -> str:
+    """Where the layer's own program is; empty where it has none or that is not installed."""
+    return find_program(_PROGRAMS[layer]) or "" if layer in _PROGRAMS else ""
+
+
 def _none(scope: AccessScope) -> Sandbox:
     return Sandbox(NO_LAYER, scope, network=True, notes=_NOTES[NO_LAYER])
 
@@ -263,11 +262,6 @@ def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
                 step()
 
     return run
-
-
-def _program(layer: str) -> str | None:
-    name = _PROGRAMS.get(layer)
-    return find_program(name) if name else None
 
 
 def _try(sandbox: Sandbox) -> str:

@@ -15,11 +15,11 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.seccomp import (
+    c_library,
     seccomp_installer,
     seccomp_program,
     set_no_new_privileges,
@@ -54,17 +54,15 @@ _CAPABILITY_VERSION = 0x20080522
 _CAP_LAST = 63
 
 
-@dataclass(frozen=True)
-class _Rule:
-    path: Path
-    access: int
+_Rule = tuple[Path, int]
+"""What may be done below a path."""
 
 
 def landlock_version() -> int:
     """Of the kernel's interface, from 1; 0 where there is none."""
     if os.uname().sysname != "Linux":
         return 0
-    version = _libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
+    version = c_library().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
     return max(0, int(version))
 
 
@@ -78,19 +76,17 @@ def landlock_installer(
     """
     version = landlock_version()
     handled = _handled(version)
-    rules = [_Rule(path, access & handled) for path, access in _allowed(scope, folders)]
-    libc = _libc()
+    rules = [(path, access & handled) for path, access in _allowed(scope, folders)]
+    libc = c_library()
     ports = _TCP if version >= 4 and not network else 0
-    scopes = _SCOPES if version >= SCOPES_VERSION else 0
-    attributes = struct.pack("=QQQ", handled, ports, scopes)[
-        : 24 if version >= SCOPES_VERSION else 16
-    ]
-    attributes = attributes if version >= 4 else attributes[:8]
+    # Older kernels refuse fields that they don't know.
+    known = 24 if version >= SCOPES_VERSION else 16 if version >= 4 else 8
+    attributes = struct.pack("=QQQ", handled, ports, _SCOPES)[:known]
     filter_calls = seccomp_installer(seccomp_program(families, shared=False))
 
     def install() -> None:
-        own = [_Rule(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
-        _restrict(libc, attributes, handled, [*rules, *own])
+        own = [(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
+        _restrict(libc, attributes, [*rules, *own])
         _drop_capabilities(libc)
         filter_calls()
 
@@ -120,34 +116,34 @@ def scope_installer() -> Callable[[], None]:
     nothing else; does nothing where the interface has no say in these."""
     if landlock_version() < SCOPES_VERSION:
         return lambda: None
-    libc = _libc()
+    libc = c_library()
     attributes = struct.pack("=QQQ", 0, 0, _SCOPES)
-    return lambda: _restrict(libc, attributes, 0, ())
+    return lambda: _restrict(libc, attributes, ())
 
 
-def _restrict(libc: ctypes.CDLL, attributes: bytes, handled: int, rules: Iterable[_Rule]) -> None:
+def _restrict(libc: ctypes.CDLL, attributes: bytes, rules: Iterable[_Rule]) -> None:
     ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "Landlock made no set of rules")
-    for rule in rules:
-        _add(libc, ruleset, rule, handled)
+    for path, access in rules:
+        _add(libc, ruleset, path, access)
     set_no_new_privileges(libc)
     if libc.syscall(_RESTRICT_SELF, ruleset, 0):
         raise OSError(ctypes.get_errno(), "Landlock refused the rules")
     os.close(ruleset)
 
 
-def _add(libc: ctypes.CDLL, ruleset: int, rule: _Rule, handled: int) -> None:
+def _add(libc: ctypes.CDLL, ruleset: int, path: Path, access: int) -> None:
     try:
-        descriptor = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    attributes = struct.pack("=Qi", rule.access, descriptor)
+    attributes = struct.pack("=Qi", access, descriptor)
     if libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0):
         if ctypes.get_errno() != errno.EINVAL:
-            raise OSError(ctypes.get_errno(), f"Landlock refused a rule for {rule.path}")
+            raise OSError(ctypes.get_errno(), f"Landlock refused a rule for {path}")
         # Rights on folders mean nothing for a file, and the kernel says so.
-        attributes = struct.pack("=Qi", rule.access & _OF_FILES & handled, descriptor)
+        attributes = struct.pack("=Qi", access & _OF_FILES, descriptor)
         libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0)
     os.close(descriptor)
 
@@ -212,7 +208,3 @@ def _around(unseen: Iterable[Path]) -> Iterator[Path]:
             path = folder / name
             if path not in unseen and path not in above and not path.is_symlink():
                 yield path
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

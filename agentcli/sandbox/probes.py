@@ -16,6 +16,7 @@ from pathlib import Path
 from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
 from agentcli.system.processes import process_stat
 
 _LIMIT_S = 30
@@ -38,12 +39,6 @@ def expected(layer: str) -> dict[str, bool]:
     """What should be possible in a layer that shuts the network off; for "none", at least."""
     possible = dict.fromkeys(WORK, True) | dict.fromkeys(ATTACKS, layer == "none")
     if layer == "landlock":
-        from agentcli.sandbox.landlock import (
-            SCOPES_VERSION,
-            SOCKETS_VERSION,
-            landlock_version,
-        )
-
         possible |= {"server on 127.0.0.1": False, "terminal": False}
         for leak in ("change modes outside", "change git hooks"):
             possible[leak] = True
@@ -64,11 +59,11 @@ def expected(layer: str) -> dict[str, bool]:
 
 def surprises(found: Mapping[str, bool], layer: str) -> list[str]:
     """Where `found` is not as expected, a line each."""
-    lines = []
-    for name, possible in expected(layer).items():
-        if found.get(name, False) is not possible:
-            lines.append(f"{'cannot' if possible else 'can'} {_phrase(name)}")
-    return lines
+    return [
+        f"{'cannot' if possible else 'can'} {_phrase(name)}"
+        for name, possible in expected(layer).items()
+        if found.get(name, False) is not possible
+    ]
 
 
 def _phrase(name: str) -> str:
@@ -94,9 +89,8 @@ class _Place:
 
 
 def _prepare(base: Path) -> _Place:
-    for name in ("ws/.git/objects", "ws/.git/refs", "ws/.git/hooks", "outside", "home/.ssh"):
-        (base / name).mkdir(parents=True)
-    for name in ("own/outputs", "tmp", "seen"):
+    git = ("ws/.git/objects", "ws/.git/refs", "ws/.git/hooks")
+    for name in (*git, "outside", "home/.ssh", "own/outputs", "tmp", "seen"):
         (base / name).mkdir(parents=True)
     (base / "ws/.git/HEAD").write_text("ref: refs/heads/main\n")
     (base / "ws/.git/config").write_text("[core]\n\trepositoryformatversion = 0\n")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from agentcli.sandbox.seccomp import set_no_new_privileges
+from agentcli.sandbox.seccomp import c_library, set_no_new_privileges
 
 PROCESSES = 4096
 """So many, threads included, beside those that there are already."""
@@ -22,7 +21,7 @@ def limits_installer(*, new_privileges: bool) -> Callable[[], None]:
     if (running := _tasks()) is not None:
         limits[resource.RLIMIT_NPROC] = running + PROCESSES
     lowered = [(kind, _lowered(kind, value)) for kind, value in limits.items()]
-    libc = None if new_privileges or os.uname().sysname != "Linux" else _libc()
+    libc = None if new_privileges or os.uname().sysname != "Linux" else c_library()
 
     def install() -> None:
         for kind, limit in lowered:
@@ -31,10 +30,6 @@ def limits_installer(*, new_privileges: bool) -> Callable[[], None]:
             set_no_new_privileges(libc)
 
     return install
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _lowered(kind: int, value: int) -> int:

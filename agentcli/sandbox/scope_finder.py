@@ -59,24 +59,25 @@ def find_access_scope(
         roots = [repository.root, *repository.folders]
     roots += [path.resolve() for path in writable]
     repositories = list(_repositories(repository, dict.fromkeys(roots)))
-    git_folders = dict.fromkeys(f for each in repositories for f in each.git_folders())
-    protected = [path for each in repositories for path in each.protected()]
-    protected += [path for name in _SETTINGS if (path := workspace / name).exists()]
-    protected += map(Path, programs.installed_in(roots)[0])
+    git_folders = tuple(dict.fromkeys(f for each in repositories for f in each.git_folders()))
     settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
     top = repository.root if repository is not None else workspace
     named = named_places(top, settings, environ, roots)
+    protected = [
+        *(path for each in repositories for path in each.protected()),
+        *(path for name in _SETTINGS if (path := workspace / name).exists()),
+        *map(Path, programs.installed_in(roots)[0]),
+        *named.protected,
+    ]
     ours = _resolved(own)
-    around = {str(folder) for root in roots for folder in (root, *root.parents)}
-    secrets = [p for p in _secrets(home, environ, workspace) if str(p) not in around]
     shown = shown_places(home, environ, workspace) if confined else ()
     return AccessScope(
         workspace=workspace,
         home=home,
         writable=_without_nested(roots),
-        protected=tuple(dict.fromkeys([*protected, *named.protected])),
-        git_folders=tuple(git_folders),
-        hidden=(*ours, *secrets),
+        protected=tuple(dict.fromkeys(protected)),
+        git_folders=git_folders,
+        hidden=(*ours, *_secrets(home, environ, workspace, roots)),
         readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
         shown=shown,
         covered=covered_places(shown, home) if confined else (),
@@ -99,11 +100,20 @@ def _repositories(repository: Repository | None, roots: Iterable[Path]) -> Itera
         yield from nested_repositories(root)
 
 
-def _secrets(home: Path, environ: Mapping[str, str], workspace: Path) -> Iterator[Path]:
-    """Also what is not there yet: it may come while the session runs."""
-    yield from secret_places(str(home), environ, str(workspace))
+def _secrets(
+    home: Path, environ: Mapping[str, str], workspace: Path, roots: Iterable[Path]
+) -> Iterator[Path]:
+    """Also what is not there yet: it may come while the session runs. Not what one of the `roots`
+    is or lies in: the person chose that."""
+    around = {str(folder) for root in roots for folder in (root, *root.parents)}
     places = sorted(_HOST_KEYS.glob("ssh_host_*_key"))
     places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]
+    for place in (*secret_places(str(home), environ, str(workspace)), *_real(places)):
+        if str(place) not in around:
+            yield place
+
+
+def _real(places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
         with suppress(OSError, RuntimeError):
             yield place.resolve()

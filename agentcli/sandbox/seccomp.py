@@ -1,7 +1,4 @@
-"""A filter of system calls, as a classic BPF program: what no command needs and an attack might.
-
-The numbers are those of the kernel's headers (asm/unistd_64.h, asm-generic/unistd.h).
-"""
+"""A filter of system calls, as a classic BPF program; `system_calls.txt` lists what it looks at."""
 
 from __future__ import annotations
 
@@ -10,79 +7,15 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from pathlib import Path
 
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_COLUMN = {"x86_64": 0, "aarch64": 1}
 _X32_BIT = 0x40000000
 
-_DENIED = {
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "pidfd_getfd": (438, 438),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "open_by_handle_at": (304, 265),
-    "setns": (308, 268),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "reboot": (169, 142),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "init_module": (175, 105),
-    "delete_module": (176, 106),
-    "finit_module": (313, 273),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-}
-_SHARED = {
-    "shmget": (29, 194),
-    "shmctl": (31, 195),
-    "shmat": (30, 196),
-    "semget": (64, 190),
-    "semctl": (66, 191),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "msgget": (68, 186),
-    "msgctl": (71, 187),
-    "msgrcv": (70, 188),
-    "msgsnd": (69, 189),
-    "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-}
-"""Memory, semaphores and queues that all programs of the machine have in common, where no IPC
-namespace keeps them apart."""
-_ABSENT = {
-    "clone3": (435, 435),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-}
-"""Answered as if the kernel did not have them, so that programs fall back on what they did before:
-for clone3 on clone, whose flags a filter can see."""
-_CLONE, _UNSHARE = (56, 220), (272, 97)
-_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
-_PERSONALITY = (135, 92)
-_PRLIMIT = (302, 261)
-_IOCTL = (16, 29)
+_SYSTEM_CALLS = Path(__file__).with_name("system_calls.txt")
 
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -114,35 +47,48 @@ def seccomp_program(
     families: Collection[int], *, shared: bool, machine: str | None = None
 ) -> bytes:
     """`struct sock_filter[]` that lets sockets of `families` be made, never raw ones. `shared`: the
-    memory and queues that programs share are those of a namespace of its own. Raises KeyError for
+    memory and queues that programs share are those of a namespace of its own. Raises ValueError for
     a machine that is neither x86_64 nor aarch64."""
     machine = machine or os.uname().machine
-    column = _COLUMN[machine]
+    calls = _system_calls(machine)
+    checked = calls["checked"]
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         *_when_equal(_ARCHITECTURES[machine], [(_LOAD, 0, 0, _NUMBER)], [_answer(_KILL_PROCESS)]),
     ]
     if machine == "x86_64":
         code += [(_IF_AT_LEAST, 0, 1, _X32_BIT), _answer(_KILL_PROCESS)]
-    for numbers in (_DENIED if shared else _DENIED | _SHARED).values():
-        code += _when_equal(numbers[column], [_answer(_ERRNO | errno.EPERM)])
-    for numbers in _ABSENT.values():
-        code += _when_equal(numbers[column], [_answer(_ERRNO | errno.ENOSYS)])
-    code += _when_equal(_CLONE[column], _deny_bits(_NEW_NAMESPACES))
-    code += _when_equal(_UNSHARE[column], _deny_bits(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE))
-    code += _when_equal(_PERSONALITY[column], _allow_only(_PERSONALITIES))
-    code += _when_equal(_PRLIMIT[column], _allow_only(_CALLER))
-    code += _when_equal(_IOCTL[column], _deny(1, _TERMINAL_IOCTLS))
-    code += _when_equal(_SOCKET[column], [*_deny_raw(), *_allow_only(sorted(families))])
-    code += _when_equal(_SOCKETPAIR[column], _allow_only((AF_UNIX,)))
+    for number in (calls["denied"] if shared else calls["denied"] | calls["shared"]).values():
+        code += _when_equal(number, [_answer(_ERRNO | errno.EPERM)])
+    for number in calls["absent"].values():
+        code += _when_equal(number, [_answer(_ERRNO | errno.ENOSYS)])
+    code += _when_equal(checked["clone"], _deny_bits(_NEW_NAMESPACES))
+    code += _when_equal(checked["unshare"], _deny_bits(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE))
+    code += _when_equal(checked["personality"], _allow_only(_PERSONALITIES))
+    code += _when_equal(checked["prlimit64"], _allow_only(_CALLER))
+    code += _when_equal(checked["ioctl"], _deny(1, _TERMINAL_IOCTLS))
+    code += _when_equal(checked["socket"], [*_deny_raw(), *_allow_only(sorted(families))])
+    code += _when_equal(checked["socketpair"], _allow_only((AF_UNIX,)))
     code.append(_answer(_ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+@cache
+def _system_calls(machine: str) -> dict[str, dict[str, int]]:
+    """The number of each system call, by what is done and by name."""
+    column = list(_ARCHITECTURES).index(machine)
+    calls: dict[str, dict[str, int]] = {}
+    for line in _SYSTEM_CALLS.read_text(encoding="ascii").splitlines():
+        if line and not line.startswith("#"):
+            kind, name, *numbers = line.split()
+            calls.setdefault(kind, {})[name] = int(numbers[column])
+    return calls
 
 
 def seccomp_installer(program: bytes) -> Callable[[], None]:
     """What puts the program in force for the calling thread; to be made before a fork. It sets
     no_new_privs too, and raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = c_library()
     instructions = ctypes.create_string_buffer(program, len(program))
     address = ctypes.addressof(instructions)
     header = struct.pack("@HP", len(program) // 8, address)
@@ -154,6 +100,10 @@ def seccomp_installer(program: bytes) -> Callable[[], None]:
             raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
 
     return install
+
+
+def c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def set_no_new_privileges(libc: ctypes.CDLL) -> None:

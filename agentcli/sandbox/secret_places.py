@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-_LIST = Path(__file__).with_name("secret_places.txt")
+from agentcli.sandbox.word_lists import read_words
+
 _BASES = {
     ".config": "XDG_CONFIG_HOME",
     ".local/share": "XDG_DATA_HOME",
@@ -61,7 +62,7 @@ def _places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[s
         for base, name in _BASES.items()
         if (folder := environ.get(name, "")).startswith("/") and folder != f"{home}/{base}"
     }
-    for word in _words(_LIST.read_text(encoding="utf-8")):
+    for word in read_words("secret_places"):
         if word.startswith("$"):
             name, _, rest = word[1:].partition("/")
             yield from _named(environ.get(name, ""), rest, home, workspace)
@@ -72,12 +73,6 @@ def _places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[s
             for base, folder in moved.items():
                 if word.startswith(f"{base}/"):
                     yield folder + word[len(base) :]
-
-
-def _words(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        for word in line.partition("#")[0].split():
-            yield word.replace("\\040", " ")
 
 
 def _named(value: str, rest: str, home: str, workspace: str) -> Iterator[str]:

@@ -21,6 +21,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from agentcli.system.processes import children
+
 PATIENCE_S = 2.0
 """How long the reaper tries to end what is left, however fast that breeds."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -107,6 +109,4 @@ def _children() -> list[int]:
     own = os.getpid()
     with contextlib.suppress(OSError), open(f"/proc/{own}/task/{own}/children") as file:
         return [int(pid) for pid in file.read().split()]
-    from agentcli.system.processes import children
-
     return [process.pid for process in children(own, since=0)]
