@@ -12,6 +12,7 @@ from agentcli.events.actions import CmdRunAction, FileReadAction
 from agentcli.events.base import Risk
 from agentcli.security.risk.analyzer import Analyzer, model_rating
 from agentcli.security.risk.judge import Judge
+from tests.tables import each_row
 
 LS = CmdRunAction(command="ls")
 
@@ -69,8 +70,8 @@ class Model:
         return answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "risk"),
+@each_row(
+    "answer, risk",
     [
         ("low: it lists files", Risk.LOW),
         ("Medium - it writes", Risk.MEDIUM),

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from agentcli.security.commands.reading import is_read_only, parse_script
 from tests.security.corpus import NEVER_ALLOWED, NOT_READ_ONLY, READ_ONLY
 from tests.security.scripts import MARKERS, make_script
+from tests.tables import each_row
 
 
 def words(text: str) -> list[tuple[str | None, ...]]:
     return [command.words for command in parse_script(text).commands]
 
 
-@pytest.mark.parametrize("command", READ_ONLY)
+@each_row("command", READ_ONLY)
 def test_reading(command):
     assert is_read_only(command)
 
 
-@pytest.mark.parametrize("command", [*NEVER_ALLOWED, *NOT_READ_ONLY])
+@each_row("command", [*NEVER_ALLOWED, *NOT_READ_ONLY])
 def test_what_may_write_or_is_not_plain(command):
     assert not is_read_only(command)
 
@@ -35,8 +36,8 @@ def test_any_text_has_an_answer(text):
     assert is_read_only(text) in (True, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@each_row(
+    "text, found",
     [
         ("a && b | c; d & e", [("a",), ("b",), ("c",), ("d",), ("e",)]),
         ("(a; { b; })", [("a",), ("b",)]),
@@ -78,7 +79,7 @@ def test_what_stands_around_a_command_is_known():
     assert shell.piped_from.piped_from.words == ("curl", "x")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "python -c 'x'",
@@ -107,8 +108,8 @@ def test_what_can_not_be_judged_whole_says_so(text):
     assert parse_script(text).unclear
 
 
-@pytest.mark.parametrize(
-    ("text", "doubt"),
+@each_row(
+    "text, doubt",
     [
         ("if ls", "its syntax is not understood"),
         ("ls $(", "its syntax is not understood"),
@@ -184,10 +185,8 @@ def test_bash_runs_nothing_that_was_not_found(run_markers, tmp_path, seed):
     assert clear > 15
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["$0|" * 20_000, "rm -rf " + "{a," * 3_000, "a&&" * 10_000, "$(" * 5_000, "a;" * 10_000],
-    ids=lambda text: text[:8],
+@each_row(
+    "text", ["$0|" * 20_000, "rm -rf " + "{a," * 3_000, "a&&" * 10_000, "$(" * 5_000, "a;" * 10_000]
 )
 def test_what_is_made_to_be_slow_or_deep_is_read_or_refused(text):
     """Without the limits, minutes or a RecursionError."""

@@ -20,6 +20,7 @@ from agentcli.events.actions import (
 )
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.policy.hard_blocks import HardBlocks
+from tests.tables import each_row
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +293,7 @@ chmod 777 ~/.config/agentcli
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", [*DELETING, *GIT, *_scripts(MACHINE), *OWN])
+@each_row("command", [*DELETING, *GIT, *_scripts(MACHINE), *OWN])
 def test_a_command_that_never_runs(blocked, command):
     assert blocked(CmdRunAction(command=command))
 
@@ -418,12 +419,12 @@ cat <<'E' > notes.md
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", HONEST)
+@each_row("command", HONEST)
 def test_honest_work_is_not_blocked(blocked, command):
     assert blocked(CmdRunAction(command=command)) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "import shutil; shutil.rmtree('/')",
@@ -457,7 +458,7 @@ def test_python_that_never_runs(blocked, code):
     assert blocked(IPythonRunCellAction(code=code))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "import shutil; shutil.rmtree('build')",
@@ -487,7 +488,7 @@ def test_paths_of_the_agent_in_python_are_blocked_by_their_full_name(blocked, pl
     assert blocked(IPythonRunCellAction(code=f"open('{outputs}', 'w')"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "~/.config/agentcli/config.toml",
@@ -504,7 +505,7 @@ def test_file_tools_are_held_too(blocked, path):
     assert blocked(FileEditAction(path=path, old_str="a", new_str="b"))
 
 
-@pytest.mark.parametrize("path", ["a", ".gitignore", "src/.git/config.py", "/tmp/x", "~/x"])
+@each_row("path", ["a", ".gitignore", "src/.git/config.py", "/tmp/x", "~/x"])
 def test_file_tools_may_write_elsewhere(blocked, path):
     assert blocked(FileWriteAction(path=path, content="rm -rf /")) == ""
 
@@ -550,7 +551,7 @@ def test_what_is_too_long_to_be_checked_is_blocked(blocked):
     assert "too long" in blocked(CmdRunAction(command="rm -rf / #" + "x" * 100_000))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "A=x; " + "A=$A$A; " * 40 + "rm $A",
@@ -559,15 +560,14 @@ def test_what_is_too_long_to_be_checked_is_blocked(blocked):
         "f" * 90_000,
         "echo \ud800",
     ],
-    ids=["doubling", "braces", "variables", "one word", "surrogate"],
 )
 def test_hostile_text_neither_fails_nor_grows(blocked, command):
     assert blocked(CmdRunAction(command=command)) == ""
     assert blocked(IPythonRunCellAction(code=command)) == ""
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
+@each_row(
+    "command, why",
     [
         ("rm -rf \x00", "the character NUL"),
         ("echo " + "(" * 600, "nested too deeply"),
@@ -598,7 +598,7 @@ TEXT_ONLY = [
 ]
 
 
-@pytest.mark.parametrize("command", TEXT_ONLY)
+@each_row("command", TEXT_ONLY)
 def test_text_is_no_command(blocked, command):
     assert blocked(CmdRunAction(command=command)) == ""
 
@@ -607,9 +607,7 @@ def test_nor_is_text_in_python_code(blocked):
     assert blocked(IPythonRunCellAction(code="print(':(){ :|:& };: while True: os.fork()')")) == ""
 
 
-@pytest.mark.parametrize(
-    "command", ["cat <<'EOF' | bash\nrm -rf /\nEOF", "sh <<EOF\nrm -rf ~\nEOF"]
-)
+@each_row("command", ["cat <<'EOF' | bash\nrm -rf /\nEOF", "sh <<EOF\nrm -rf ~\nEOF"])
 def test_what_a_shell_is_fed_is(blocked, command):
     assert blocked(CmdRunAction(command=command))
 

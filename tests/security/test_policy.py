@@ -23,6 +23,7 @@ from agentcli.events.base import Risk
 from agentcli.files.access_scope import AccessScope, Kept
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rules import parse_grants, parse_rule
+from tests.tables import each_row
 
 EFFECTS = {
     "run": "execute",
@@ -159,8 +160,8 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("mode", "name", "decision"),
+@each_row(
+    "mode, name, decision",
     [
         (mode, name, decision)
         for mode, kinds in TABLE.items()
@@ -176,7 +177,7 @@ def test_the_table(world, mode, name, decision):
     assert found.rule
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_row("mode", MODES)
 def test_hard_blocks_and_hidden_files_hold_in_every_mode(world, mode):
     blocked = world.decide(run("halt"), "allow bash(halt)", grants=("bash",), **MODES[mode])
     assert (blocked.decision, blocked.rule) == ("deny", "hard block")
@@ -187,7 +188,7 @@ def test_hard_blocks_and_hidden_files_hold_in_every_mode(world, mode):
             assert (found.decision, found.rule) == ("deny", "hidden"), path
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "cat ~/.ssh/id",
@@ -363,7 +364,7 @@ def holding(world):
     return world
 
 
-@pytest.mark.parametrize("command", LOST)
+@each_row("command", LOST)
 def test_what_names_a_thing_that_no_checkpoint_holds_is_asked(holding, command):
     told = holding.decide(run(command))
     assert (told.decision, told.rule) == ("ask", "reach"), told.reason
@@ -371,13 +372,13 @@ def test_what_names_a_thing_that_no_checkpoint_holds_is_asked(holding, command):
     assert holding.decide(run(command), confirm="never").decision == "allow"
 
 
-@pytest.mark.parametrize("command", NOT_LOST)
+@each_row("command", NOT_LOST)
 def test_what_names_nothing_of_that_kind_runs(holding, command):
     assert holding.decide(run(command)).decision == "allow"
 
 
-@pytest.mark.parametrize(
-    ("code", "decision"),
+@each_row(
+    "code, decision",
     [
         ("import shutil; shutil.rmtree('data')", "ask"),
         ("open('big.bin', 'w')", "ask"),
@@ -439,8 +440,8 @@ def test_a_path_that_can_not_be_is_refused(world):
     assert world.decide(FileEditAction(path="a\0b"), mode="yolo").decision == "deny"
 
 
-@pytest.mark.parametrize(
-    ("command", "grant"),
+@each_row(
+    "command, grant",
     [
         ("git push origin main", "bash(git push:*)"),
         ("npm run test -- -x", "bash(npm run test:*)"),
@@ -477,8 +478,8 @@ def test_the_grant_is_the_narrowest_that_makes_sense(world, command, grant):
         assert policy.decide(run(command), (grant,)).decision == "allow"
 
 
-@pytest.mark.parametrize(
-    ("action", "grant"),
+@each_row(
+    "action, grant",
     [
         (FileEditAction(path="src/a.py"), "edit(src/**)"),
         (FileEditAction(path="/etc/[x]"), "edit(/etc/[[]x])"),
@@ -545,7 +546,7 @@ class Repository:
         return self.by_rule
 
 
-@pytest.mark.parametrize("mode", ["ask", "auto-edit", "plan"])
+@each_row("mode", ["ask", "auto-edit", "plan"])
 def test_git_reads_only_where_its_repository_runs_nothing(world, mode):
     looks = run("git status | head")
     for git, reads in ((Repository(), True), (Repository("a monitor"), False)):

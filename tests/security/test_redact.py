@@ -11,13 +11,13 @@ import uuid
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.events.progress import ToolOutput
 from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions.stream_redactor import StreamRedactor
+from tests.tables import each_row
 
 
 class Stream:
@@ -63,8 +63,8 @@ KINDS = {
 AROUND = ["{}", "key={}", '"{}",', "export KEY='{}'\n", "({})", "\t{}\x1b[0m", "é{}é", "x: {}; y"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("around", AROUND)
+@each_row("kind", KINDS)
+@each_row("around", AROUND)
 def test_keys_are_known_by_their_form(kind, around):
     masked = Redactor().text(around.format(KINDS[kind]))
     assert LETTERS[:16] not in masked
@@ -74,8 +74,8 @@ def test_keys_are_known_by_their_form(kind, around):
     assert masked.endswith(after) or "pem" in kind
 
 
-@pytest.mark.parametrize(
-    ("text", "masked"),
+@each_row(
+    "text, masked",
     [
         (f"Authorization: Bearer {LETTERS}", f"Authorization: Bearer {MASK}"),
         (f"authorization: bearer {LETTERS}", f"authorization: bearer {MASK}"),
@@ -120,7 +120,7 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each_row("text", ORDINARY)
 def test_ordinary_text_stays(text):
     assert Redactor([OWN]).text(text) == text
 
@@ -172,10 +172,8 @@ FAR_ENCODINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "key", [OWN, LONG, "sk-test-0123456789abcdef"], ids=["own", "long", "short"]
-)
-@pytest.mark.parametrize("encoding", FAR_ENCODINGS)
+@each_row("key", [OWN, LONG, "sk-test-0123456789abcdef"])
+@each_row("encoding", FAR_ENCODINGS)
 @settings(max_examples=50)
 @given(before=st.binary(max_size=7), after=st.binary(max_size=7))
 def test_our_own_key_is_masked_however_it_is_spelled(encoding, key, before, after):
@@ -193,8 +191,8 @@ def letters(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         ("correct-horse-battery", "correct horse battery staple"),
         ("changeme-changeme-changeme", "changeme, changeme, changeme"),
@@ -278,7 +276,7 @@ def test_a_megabyte_takes_no_time_to_speak_of():
     assert best < 0.2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "sk-" * 300_000,
@@ -293,7 +291,6 @@ def test_a_megabyte_takes_no_time_to_speak_of():
         ("eyJ" * 1_000 + ".eyJaaaaaaaa.") * 300,
         "skantapi" * 125_000,
     ],
-    ids=range(11),
 )
 def test_no_text_makes_it_slow(text):
     """Work that grows with the square of the length would take minutes here."""

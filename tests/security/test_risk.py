@@ -17,6 +17,7 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.risk.rating import rate_by_rules
+from tests.tables import each_row
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +291,7 @@ HIGH = {
 CASES = [(part, line.strip()) for part, text in HIGH.items() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize(("part", "command"), CASES)
+@each_row("part, command", CASES)
 def test_what_a_category_names_is_high(rate, part, command):
     command = command + "\nrm -rf src\nE" if "<<E" in command else command
     risk, reason = rate(command)
@@ -380,12 +381,12 @@ echo 'rm -rf x' > notes
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", MEDIUM)
+@each_row("command", MEDIUM)
 def test_ordinary_work_is_medium(rate, command):
     assert rate(command)[0] is Risk.MEDIUM, rate(command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     ["ls -la", "cat x | head", "git status", "git log --oneline", "grep -rn 'rm -rf /' .", "pwd"],
 )
@@ -404,8 +405,8 @@ def test_going_beyond_the_sandbox_is_never_low(rate):
     assert rate(CmdRunAction(command="ls", unsandboxed=True))[0] is Risk.MEDIUM
 
 
-@pytest.mark.parametrize(
-    ("action", "risk"),
+@each_row(
+    "action, risk",
     [
         (FileReadAction(path="x"), Risk.LOW),
         (SearchAction(pattern="x"), Risk.LOW),
@@ -446,12 +447,12 @@ TEXT_ONLY = [
 ]
 
 
-@pytest.mark.parametrize("command", TEXT_ONLY)
+@each_row("command", TEXT_ONLY)
 def test_text_is_no_command(rate, command):
     assert rate(command)[0] < Risk.HIGH, rate(command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         'python3 -c \'import sqlite3; sqlite3.connect("x.db").execute("drop table x")\'',
@@ -466,8 +467,8 @@ def test_what_receives_it_makes_it_one(rate, command):
     assert rate(command)[0] is Risk.HIGH
 
 
-@pytest.mark.parametrize(
-    ("code", "risk"),
+@each_row(
+    "code, risk",
     [
         ("df.drop(columns=['a'])", Risk.MEDIUM),
         ("open('x.sql', 'w').write('DROP TABLE x')", Risk.MEDIUM),

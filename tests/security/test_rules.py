@@ -24,6 +24,7 @@ from agentcli.security.policy.rules import matches, parse_grants, parse_rule, sp
 from agentcli.security.policy.saved_rules import SavedRules
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
 from tests.security.escapes import KNOWN, UNKNOWN
+from tests.tables import each_row
 
 
 def rule(text: str, decision="allow"):
@@ -36,8 +37,8 @@ def runs(text: str, *rules: str, contained: bool = False) -> bool:
     return allowing(parsed, parse_script(text), setting).allowed
 
 
-@pytest.mark.parametrize("contained", [True, False])
-@pytest.mark.parametrize("command", NEVER_ALLOWED)
+@each_row("contained", [True, False])
+@each_row("command", NEVER_ALLOWED)
 def test_nothing_else_runs_by_a_rule(command, contained):
     assert not runs(command, *RULES, contained=contained)
 
@@ -46,7 +47,7 @@ ESCAPES = [(line.split(" ")[0], line) for line in UNKNOWN]
 ESCAPES += [tuple(line.split("|", 1)) for line in KNOWN]
 
 
-@pytest.mark.parametrize(("begins", "command"), ESCAPES)
+@each_row("begins, command", ESCAPES)
 def test_no_rule_lets_what_it_is_about_run_something_else_where_nothing_contains_it(
     begins, command
 ):
@@ -94,7 +95,7 @@ gh pr view|gh pr view 12 --json title
 """.strip().split("\n")
 
 
-@pytest.mark.parametrize("line", HONEST)
+@each_row("line", HONEST)
 def test_a_rule_covers_what_people_mean_by_it(line):
     begins, command = line.split("|", 1)
     assert runs(command, f"bash({begins}:*)")
@@ -106,7 +107,7 @@ def test_what_is_not_known_is_covered_only_where_it_is_contained():
     assert runs("frobnicate --all x", "bash(frobnicate --all x)")
 
 
-@pytest.mark.parametrize("text", ["unsandboxed(git push:*)", "unsandboxed", "unsandboxed(*)"])
+@each_row("text", ["unsandboxed(git push:*)", "unsandboxed", "unsandboxed(*)"])
 def test_out_of_the_sandbox_only_whole_commands_are_allowed(text):
     with pytest.raises(ConfigError) as refused:
         rule(text)
@@ -119,13 +120,13 @@ def test_the_corpus_is_large():
     assert len(set(NEVER_ALLOWED)) >= 250
 
 
-@pytest.mark.parametrize("command", ALLOWED)
+@each_row("command", ALLOWED)
 def test_honest_commands_run_by_their_rules(command):
     assert runs(command, *RULES)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "command", "found"),
+@each_row(
+    "pattern, command, found",
     [
         ("git push:*", "git push", True),
         ("git push:*", "git push origin main", True),
@@ -171,7 +172,7 @@ DENIED = [
 ]
 
 
-@pytest.mark.parametrize("command", DENIED)
+@each_row("command", DENIED)
 def test_a_rule_that_denies_looks_into_every_part(command):
     assert forbidding([rule("bash(git push:*)", "deny")], parse_script(command))
 
@@ -180,8 +181,8 @@ def test_a_wrapper_itself_can_be_denied():
     assert forbidding([rule("bash(sudo:*)", "deny")], parse_script("nice sudo ls"))
 
 
-@pytest.mark.parametrize(
-    ("command", "found"),
+@each_row(
+    "command, found",
     [
         ("git $x", True),
         ("$x push", True),
@@ -220,7 +221,7 @@ def test_however_a_denied_command_is_spelled_it_is_never_allowed(noises, command
         assert not runs(command, *RULES, "bash(env:*)", "bash(sudo:*)", "bash(bash:*)")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -258,8 +259,8 @@ def workspace(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "found"),
+@each_row(
+    "text, path, found",
     [
         ("edit(src/**)", "src/a/b.py", True),
         ("edit(src/**)", "src/../b.py", False),
@@ -300,8 +301,8 @@ def test_edit_is_about_write_and_read_about_searches(workspace, tmp_path):
     assert not fits("mcp__db__*", MCPAction(server="dbx", name="drop"))
 
 
-@pytest.mark.parametrize(
-    ("url", "found"),
+@each_row(
+    "url, found",
     [
         ("https://example.org/x", True),
         ("https://EXAMPLE.org./", True),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.security.secret_variables import is_secret, masked_values
+from tests.tables import each_row
 
 SECRET = {
     "DB_PASS": "x",
@@ -43,17 +43,17 @@ ORDINARY = {
 }
 
 
-@pytest.mark.parametrize("name", SECRET)
+@each_row("name", SECRET)
 def test_a_secret_is_known_by_its_name_or_by_the_form_of_its_value(name):
     assert is_secret(name, SECRET[name])
 
 
-@pytest.mark.parametrize("name", ORDINARY)
+@each_row("name", ORDINARY)
 def test_what_is_ordinary_is_no_secret(name):
     assert not is_secret(name, ORDINARY[name])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         *(
@@ -72,7 +72,7 @@ def test_a_value_that_nobody_writes_by_accident_is_masked(value):
     assert list(masked_values({"APP_TOKEN": f" {value}\n"})) == [value]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         *("", "1", "true", "test", "password", "password123", "postgres", "changeme-123", "admin"),
