@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.app.config import user_file
-from agentcli.hooks.runner import HOOK_MARK, HookRun, HookRunner
-from agentcli.hooks.session_hooks import SessionHooks
+from agentcli.hooks.runner import HOOK_MARK, HookRunner
+from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.settings import HookSettings, Settings
 from agentcli.system.programs import distrusted, trimmed
@@ -57,10 +57,11 @@ def session_hooks(settings: Settings, place: Place, brought: Brought) -> Session
     held = HookRunner(place.workspace, place.contained, _showing(place.sandbox, readable))
     copy = _Copy(place, brought)
 
-    def bound(event: str, hook: HookSettings) -> _BoundHook:
+    def bound(event: str, hook: HookSettings) -> Hook:
+        told = hook.command, hook.matcher, hook.timeout_s
         if (event, hook.command) in brought.commands:
-            return _BoundHook(hook, copy.runner, copy.command)
-        return _BoundHook(hook, held if hook.sandboxed else free, str)
+            return Hook(*told, copy.runner, copy.command)
+        return Hook(*told, held if hook.sandboxed else free)
 
     return SessionHooks(
         {event: [bound(event, hook) for hook in hooks] for event, hooks in by_event.items()},
@@ -74,30 +75,6 @@ def free_environment(
     """The user's environment without the keys of models."""
     kept = {name: value for name, value in environ.items() if name not in secret_names}
     return {**kept, "AGENT_SESSION_ID": session_id}
-
-
-@dataclass(frozen=True)
-class _BoundHook:
-    """A hook of the settings with what runs it; `as_run` makes its command the one to be run."""
-
-    hook: HookSettings
-    runner: HookRunner
-    as_run: Callable[[str], str]
-
-    @property
-    def command(self) -> str:
-        return self.hook.command
-
-    @property
-    def matcher(self) -> str:
-        return self.hook.matcher
-
-    def run(self, payload: bytes, alive: Callable[[], None]) -> HookRun:
-        try:
-            command = self.as_run(self.hook.command)
-        except OSError as error:
-            return HookRun(None, fault=f"could not be prepared: {error.strerror}")
-        return self.runner(command, payload, self.hook.timeout_s, alive)
 
 
 class _Copy:

@@ -13,10 +13,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
-from uuid import uuid4
 
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox, SpawnOptions
@@ -29,15 +29,13 @@ _CHUNK = 65_536
 _MOST_PIPED = 1 << 20
 """No pipe holds more by default, whoever writes to it."""
 _TICK_S = 0.1
+_END_POLL_S = 0.005
+"""Where nothing tells that it ends, once it has closed its output: most do that by ending."""
 _REAP_S = 2.0
 """A process of another user (sudo) can't be killed and is not waited for longer."""
 HOOK_MARK = "AGENT_HOOK_ID"
 _NOT_BEGUN = "could not be started in the sandbox"
 _CUT = "\n[… the rest is left out]"
-
-
-class _NotStarted(Exception):
-    """Says why."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +76,21 @@ class HookRunner:
     def _tried(
         self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
     ) -> HookRun:
-        mark = uuid4().hex
+        mark = os.urandom(16).hex()
         run = None
         whole = False
         try:
             # A process that was started must be known here before an interrupt can strike, and that
             # strikes at the end of the shield.
             with shield():
-                process = self._started(command, mark)
+                try:
+                    process = self._popen(command, mark, self._options or self._prepared())
+                except (OSError, ValueError, subprocess.SubprocessError) as error:
+                    # ValueError: a NUL in the command or in the environment.
+                    return HookRun(None, fault=f"could not be started: {error}")
                 deadline = time.monotonic() + timeout_s
                 run = _Run(process, payload, deadline, alive, f"{mark}\n".encode())
             whole = run.exchange()
-        except _NotStarted as error:
-            return HookRun(None, fault=f"could not be started: {error}")
         finally:
             if run is not None:
                 _end(run.process, f"{HOOK_MARK}={mark}", thoroughly=not whole)
@@ -100,13 +100,6 @@ class HookRunner:
         if not run.begun:
             return HookRun(None, *run.texts(), fault=_NOT_BEGUN)
         return HookRun(process.returncode, *run.texts())
-
-    def _started(self, command: str, mark: str) -> subprocess.Popen[bytes]:
-        try:
-            return self._popen(command, mark, self._options or self._prepared())
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            # ValueError: a NUL in the command or in the environment.
-            raise _NotStarted(error) from error
 
     def _popen(self, command: str, mark: str, options: SpawnOptions) -> subprocess.Popen[bytes]:
         argv, environment = options.launch(
@@ -137,87 +130,102 @@ class HookRunner:
         return options
 
 
-@dataclass
 class _Run:
-    """Feeds a process and listens to it until it has ended or its time is over."""
+    """Feeds a process and listens to it until it has ended or its time is over. `first_line` of its
+    output: told by the shell that runs the hook, and by nothing that fails before."""
 
-    process: subprocess.Popen[bytes]
-    payload: bytes
-    deadline: float
-    alive: Callable[[], None]
-    first_line: bytes
-    """Of its output: told by the shell that runs the hook, and by nothing that fails before."""
-    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
-    _kept: dict[int, bytearray] = field(default_factory=dict)
-    _cut: set[int] = field(default_factory=set)
-
-    def exchange(self) -> bool:
-        """Whether the process ended in time."""
-        for stream, events in self._streams():
-            os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, events)
-        tick = time.monotonic() + _TICK_S
-        while self._selector.get_map():
-            now = time.monotonic()
-            if now >= self.deadline:
-                return False
-            if now >= tick:
-                tick = now + _TICK_S
-                self.alive()
-            for key, _ in self._selector.select(min(self.deadline - now, _TICK_S)):
-                self._serve(key.fileobj)  # type: ignore[arg-type]
-            # What it left running in the background may hold the pipes open, and fill them.
-            if _has_ended(self.process):
-                self._drain()
-                return True
-        return self._await_end()
-
-    def texts(self) -> tuple[str, str]:
-        """stdout and stderr, as far as they are kept."""
-        shown = []
-        for stream in (self.process.stdout, self.process.stderr):
-            kept = bytes(self._kept.get(id(stream), b"")).removeprefix(self.first_line)
-            shown.append(clean(kept).strip() + (_CUT if id(stream) in self._cut else ""))
-        return shown[0], shown[1]
-
-    @property
-    def begun(self) -> bool:
-        return self._kept.get(id(self.process.stdout), b"").startswith(self.first_line)
-
-    def close(self) -> None:
-        self._selector.close()
-        for stream, _ in self._streams():
-            stream.close()
-
-    def _streams(self) -> list[tuple[IO[bytes], int]]:
-        process = self.process
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        payload: bytes,
+        deadline: float,
+        alive: Callable[[], None],
+        first_line: bytes,
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        return [
-            (process.stdin, selectors.EVENT_WRITE),
-            (process.stdout, selectors.EVENT_READ),
-            (process.stderr, selectors.EVENT_READ),
-        ]
+        self.process = process
+        self._payload = payload
+        self._deadline = deadline
+        self._alive = alive
+        self._first_line = first_line
+        self._most = MAX_OUTPUT_BYTES + len(first_line)
+        self._stdin: IO[bytes] = process.stdin
+        self._kept: dict[IO[bytes], bytearray] = {
+            process.stdout: bytearray(),
+            process.stderr: bytearray(),
+        }
+        """Of each stream, and one byte more where that is not all of it."""
+        self._selector = selectors.DefaultSelector()
+        self._pidfd = processes.open_pidfd(process.pid)
+        for stream in (self._stdin, *self._kept):
+            os.set_blocking(stream.fileno(), False)
+        self._selector.register(self._stdin, selectors.EVENT_WRITE, self._write)
+        for stream in self._kept:
+            self._selector.register(stream, selectors.EVENT_READ, partial(self._read, stream))
+        if self._pidfd is not None:
+            self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
 
-    def _serve(self, stream: IO[bytes]) -> None:
-        if stream is self.process.stdin:
-            self._write(stream)
-        else:
-            self._read(stream)
+    def exchange(self) -> bool:
+        """Whether the process ended in time."""
+        tick = time.monotonic() + _TICK_S
+        # Not until all has been read: what it left in the background may hold the pipes open.
+        while not _has_ended(self.process):
+            now = time.monotonic()
+            if now >= self._deadline:
+                return False
+            if now >= tick:
+                tick = now + _TICK_S
+                self._alive()
+            wait = _TICK_S if self._selector.get_map() else _END_POLL_S
+            self._serve(min(self._deadline - now, wait))
+        if self._pidfd is not None:
+            self._selector.unregister(self._pidfd)
+        for _ in range(_MOST_PIPED // _CHUNK):
+            if not self._serve(0):
+                break
+        return True
 
-    def _write(self, stream: IO[bytes]) -> None:
+    def texts(self) -> tuple[str, str]:
+        """stdout and stderr, as far as they are kept."""
+        out, err = (
+            clean(bytes(kept[: self._most]).removeprefix(self._first_line)).strip()
+            + (_CUT if len(kept) > self._most else "")
+            for kept in self._kept.values()
+        )
+        return out, err
+
+    @property
+    def begun(self) -> bool:
+        return next(iter(self._kept.values())).startswith(self._first_line)
+
+    def close(self) -> None:
+        self._selector.close()
+        for stream in (self._stdin, *self._kept):
+            stream.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
+    def _serve(self, seconds: float) -> bool:
+        """Whether a stream, or the end of the process, had to be dealt with."""
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            key.data()
+        return bool(ready)
+
+    def _write(self) -> None:
         try:
-            written = os.write(stream.fileno(), self.payload[:_CHUNK])
+            written = os.write(self._stdin.fileno(), self._payload[:_CHUNK])
         except BlockingIOError:
             return
         except OSError:
             # It does not want to know; what it has to say counts all the same.
-            written = len(self.payload)
-        self.payload = self.payload[written:]
-        if not self.payload:
-            self._selector.unregister(stream)
-            stream.close()
+            written = len(self._payload)
+        self._payload = self._payload[written:]
+        if not self._payload:
+            self._selector.unregister(self._stdin)
+            self._stdin.close()
 
     def _read(self, stream: IO[bytes]) -> None:
         try:
@@ -226,33 +234,8 @@ class _Run:
             return
         if not data:
             self._selector.unregister(stream)
-            return
-        kept = self._kept.setdefault(id(stream), bytearray())
-        room = MAX_OUTPUT_BYTES + len(self.first_line) - len(kept)
-        kept += data[:room]
-        if len(data) > room:
-            self._cut.add(id(stream))
-
-    def _drain(self) -> None:
-        """Take what the pipes hold by now."""
-        for _ in range(_MOST_PIPED // _CHUNK):
-            ready = [key.fileobj for key, _ in self._selector.select(0)]
-            for stream in ready:
-                if stream is not self.process.stdin:
-                    self._read(stream)  # type: ignore[arg-type]
-            if not ready:
-                break
-
-    def _await_end(self) -> bool:
-        """It closed its output, which most do by ending."""
-        pause = 0.001
-        while not _has_ended(self.process):
-            if time.monotonic() >= self.deadline:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, _TICK_S)
-            self.alive()
-        return True
+        kept = self._kept[stream]
+        kept += data[: self._most + 1 - len(kept)]
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

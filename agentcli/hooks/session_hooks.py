@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
@@ -19,6 +19,7 @@ from agentcli.events.observations import (
     HookObservation,
 )
 from agentcli.events.progress import Notice, Status
+from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.interrupts import heard_again
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -45,28 +46,24 @@ _TOLD = {PROMPT, START}
 _DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
-class Run(Protocol):
-    """What came of one run; `exit_code` None: it gave no answer, `fault` says why."""
+@dataclass(frozen=True)
+class Hook:
+    """A hook of the settings, for tools whose names `matcher` matches in full, and what runs it.
+    `prepare` makes of the command the one to be run; what it raises of OSError is the fault."""
 
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def stdout(self) -> str: ...
-    @property
-    def stderr(self) -> str: ...
-    @property
-    def fault(self) -> str: ...
+    command: str
+    matcher: str
+    timeout_s: float
+    runner: HookRunner
+    prepare: Callable[[str], str] = str
 
-
-class Hook(Protocol):
-    """A hook of the settings, for tools whose names `matcher` matches in full."""
-
-    @property
-    def command(self) -> str: ...
-    @property
-    def matcher(self) -> str: ...
-    def run(self, payload: bytes, alive: Callable[[], None]) -> Run:
+    def run(self, payload: bytes, alive: Callable[[], None]) -> HookRun:
         """Run it with `payload` on stdin; `alive` is called while it waits."""
+        try:
+            command = self.prepare(self.command)
+        except OSError as error:
+            return HookRun(None, fault=f"could not be prepared: {error.strerror}")
+        return self.runner(command, payload, self.timeout_s, alive)
 
 
 @dataclass(frozen=True)
@@ -89,16 +86,12 @@ class SessionHooks:
     def before(self, session: Session, action: Action) -> str:
         """Why a hook refuses `action`, recorded as its decision; empty when none does. A hook that
         gives no answer refuses, as it may be a guard."""
-        payload = _call_of(action)
-        for verdict in self._ask(session, PRE_TOOL, payload):
-            if verdict.reason:
-                session.emit(
-                    DecisionObservation(
-                        cause=action.id, decision="deny", by="hook", reason=verdict.reason
-                    )
-                )
-                return verdict.reason
-        return ""
+        reason = self._first_reason(session, PRE_TOOL, _call_of(action))
+        if reason:
+            session.emit(
+                DecisionObservation(cause=action.id, decision="deny", by="hook", reason=reason)
+            )
+        return reason
 
     def after(self, session: Session, action: Action, observation: Observation) -> None:
         """Tell the hooks what came of `action`; what blocks goes to the model."""
@@ -115,22 +108,17 @@ class SessionHooks:
 
     def submitting(self, session: Session, text: str) -> str:
         """Why a hook does not let the user's message be taken; empty when it is."""
-        for verdict in self._ask(session, PROMPT, {"prompt": text}):
-            if verdict.reason:
-                return verdict.reason
-        return ""
+        return self._first_reason(session, PROMPT, {"prompt": text})
 
     def started(self, session: Session, *, resumed: bool) -> None:
         """The session was opened. Nothing blocks it."""
-        for _ in self._ask(session, START, {"reason": "resumed" if resumed else "new"}):
-            pass
+        list(self._ask(session, START, {"reason": "resumed" if resumed else "new"}))
 
     def ended(self, session: Session, reason: str) -> None:
         """The session is about to be closed; an interrupt ends the hook that runs, and only it."""
         try:
             with heard_again():
-                for _ in self._ask(session, END, {"reason": reason}):
-                    pass
+                list(self._ask(session, END, {"reason": reason}))
         except TurnInterrupted:
             session.notify(Notice(f"the {END} hook was interrupted"))
 
@@ -156,11 +144,13 @@ class SessionHooks:
         return False
 
     def compacting(self, session: Session, reason: str) -> str:
-        """Why a hook puts the condensation of the conversation off; empty when none does."""
-        for verdict in self._ask(session, COMPACT, {"reason": reason}):
-            if verdict.reason:
-                return verdict.reason
-        return ""
+        """Why a hook puts the compaction of the conversation off; empty when none does."""
+        return self._first_reason(session, COMPACT, {"reason": reason})
+
+    def _first_reason(self, session: Session, event: str, payload: dict[str, Any]) -> str:
+        """Why a hook blocks; those after it are not run. Empty when none does."""
+        verdicts = self._ask(session, event, payload)
+        return next((verdict.reason for verdict in verdicts if verdict.reason), "")
 
     def _ask(
         self, session: Session, event: str, payload: dict[str, Any], *, may_block: bool = True
@@ -191,7 +181,7 @@ class SessionHooks:
         return verdict
 
 
-def _verdict(event: str, run: Run) -> Verdict:
+def _verdict(event: str, run: HookRun) -> Verdict:
     code = run.exit_code
     if code == _BLOCKED:
         return Verdict(reason=(run.stderr or run.stdout)[:MAX_REASON_CHARS] or _NO_REASON)
@@ -203,7 +193,7 @@ def _verdict(event: str, run: Run) -> Verdict:
     return Verdict()
 
 
-def _fault(run: Run) -> str:
+def _fault(run: HookRun) -> str:
     said = f": {run.stderr[:MAX_REASON_CHARS]}" if run.stderr else ""
     if run.exit_code is None:
         return run.fault + said
@@ -212,7 +202,7 @@ def _fault(run: Run) -> str:
     return f"failed with exit code {run.exit_code}{said}"
 
 
-def _record(session: Session, event: str, hook: Hook, run: Run, *, blocked: bool) -> None:
+def _record(session: Session, event: str, hook: Hook, run: HookRun, *, blocked: bool) -> None:
     """Without a cause, so that nobody takes it for what came of an action."""
     said = "\n".join(text for text in (run.fault, run.stderr, run.stdout) if text)
     if said or run.exit_code != 0:
