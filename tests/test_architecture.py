@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "files": {"errors", "events"},
     "git": {"events", "files", "interrupts", "system"},
     "llm": {"errors", "events", "messages", "system"},
-    "sessions": {"errors", "events", "interrupts", "messages"},
+    "sessions": {"errors", "events", "files", "interrupts", "messages"},
     "memory": {"errors", "events", "messages"},
     "knowledge": {"errors", "events", "files", "git", "system"},
     "security": {"errors", "events", "files"},
@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "shell": {"files", "interrupts", "sandbox", "security", "system"},
     "tools": {"errors", "events", "files", "git", "messages", "sandbox", "shell", "system"},
     "agent": {
-        *("errors", "events", "interrupts", "memory", "messages", "sessions", "settings"),
+        *("errors", "events", "files", "interrupts", "memory", "messages", "sessions", "settings"),
     },
     "hooks": {
         *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),

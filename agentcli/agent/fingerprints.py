@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from functools import lru_cache
 
 from agentcli.events import Action, Observation
@@ -23,6 +22,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     UserRejectObservation,
 )
+from agentcli.files.private import open_regular
 
 _MOST_BYTES = 4_000_000
 """Read of an output that is kept in a file; a tenth of a second to compare."""
@@ -132,10 +132,8 @@ def _digest(text: str, keep_clock: bool) -> str:
 def _file_digest(path: str, keep_clock: bool) -> str:
     """Of an output that was kept in a file, its first and last 2 MB; empty when it is gone."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+        with open_regular(path) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return ""
             return _bytes_digest(path, status.st_size, status.st_mtime_ns, keep_clock)
     except (OSError, ValueError):
         return ""
@@ -143,7 +141,7 @@ def _file_digest(path: str, keep_clock: bool) -> str:
 
 @lru_cache(maxsize=64)
 def _bytes_digest(path: str, size: int, changed_ns: int, keep_clock: bool) -> str:
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+    with open_regular(path) as file:
         data = file.read(_MOST_BYTES // 2)
         if size > _MOST_BYTES:
             file.seek(size - _MOST_BYTES // 2)

@@ -9,8 +9,6 @@ layer adds its own.
 from __future__ import annotations
 
 import difflib
-import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentcli.errors import ConfigError
-from agentcli.files.own_files import own_fault
+from agentcli.files.private import NotRegular, own_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
 from agentcli.settings import (
     HooksSettings,
@@ -205,22 +203,20 @@ def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
     """The dotted keys of a TOML file; none when there is no such file. One that is not a project's
     must be the user's own or root's, and for nobody else to write."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode):
-                raise ConfigError(f"{path} is not a file")
-            if not of_project and (fault := own_fault(facts)):
-                raise ConfigError(
-                    f"{path} can't be trusted: {fault}",
-                    hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
-                )
-            text = file.read(_MAX_FILE_BYTES + 1)
-            if len(text) > _MAX_FILE_BYTES:
-                raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")
+        text, facts = read_regular(path, _MAX_FILE_BYTES + 1, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (NotRegular, IsADirectoryError) as error:
+        raise ConfigError(f"{path} is not a file") from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    if not of_project and (fault := own_fault(facts)):
+        raise ConfigError(
+            f"{path} can't be trusted: {fault}",
+            hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
+        )
+    if len(text) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")
     return _parsed(text, str(path))
 
 

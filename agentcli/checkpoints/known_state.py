@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentcli.files.private import replace_atomically
+
 _HEADER = b"agent workspace scan 2"
 _REASONS = ("folders", "files")
 _PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories", "suspects")
@@ -47,12 +49,8 @@ class Known:
             facts[name] = sorted(map(os.fsdecode, getattr(self, name)))
         text = json.dumps(facts).encode()
         checksum = b"%08x" % zlib.crc32(self.objects, zlib.crc32(self.raw, zlib.crc32(text)))
-        temporary = path.with_name(f"tmp_{path.name}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:
-            parts = (_HEADER, b" ", checksum, b"\n", text, b"\n", self.raw, self.objects)
-            file.writelines(parts)
-        temporary.replace(path)
+        head = (_HEADER, b" ", checksum, b"\n", text, b"\n")
+        replace_atomically(path, *head, self.raw, self.objects)
 
 
 def load(path: Path, root: Path) -> Known | None:

@@ -17,6 +17,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from agentcli.checkpoints.store_git import CheckpointError, Git
+from agentcli.files.private import replace_atomically
 
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FAST = 1
@@ -55,10 +56,8 @@ class ObjectStore:
         head = self.folder / "HEAD"
         config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
         for path, text in ((self.folder / "config", config), (head, "ref: refs/heads/none\n")):
-            temporary = path.with_name(f"tmp_{path.name}")
             if not path.exists():
-                temporary.write_text(text)
-                temporary.replace(path)
+                replace_atomically(path, text.encode())
         for leftover in (self._objects / "pack").glob("tmp_*"):
             leftover.unlink(missing_ok=True)
 

@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.files.private import dump_json
 from agentcli.git.repositories import find_repository
 
 COMMON = b"."
@@ -91,9 +92,7 @@ def load_place(store: Path, workspace: Path) -> Place | None:
 def save_place(store: Path, place: Place) -> None:
     common = str(place.common) if place.common else None
     facts = {"workspace": str(place.workspace), "root": str(place.root), "common": common}
-    temporary = store / f"tmp_{_FILE}"
-    temporary.write_text(json.dumps(facts))
-    temporary.replace(store / _FILE)
+    dump_json(store / _FILE, facts)
 
 
 def is_common(path: bytes) -> bool:

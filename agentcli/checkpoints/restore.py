@@ -19,6 +19,7 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
 from agentcli.files.beneath import Beneath
+from agentcli.files.private import read_regular
 
 _TEMPORARY = b".agent-restore"
 _MOST_NAMES = 100
@@ -194,14 +195,11 @@ class _Writer(Beneath):
     def holds(self, path: bytes, mode: int, data: bytes) -> bool:
         """Whether a file of just this content and mode is there."""
         folder, name = self.place(path)
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             facts = os.lstat(name, dir_fd=folder)
-            same = stat.S_ISREG(facts.st_mode) and facts.st_mode & 0o777 == stat.S_IMODE(mode)
-            if not same or facts.st_size != len(data):
+            if facts.st_mode & 0o777 != stat.S_IMODE(mode) or facts.st_size != len(data):
                 return False
-            with open(os.open(name, flags, dir_fd=folder), "rb") as file:
-                return file.read(len(data) + 1) == data
+            return read_regular(os.fsdecode(name), len(data) + 1, folder=folder)[0] == data
         except OSError:
             return False
 

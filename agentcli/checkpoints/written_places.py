@@ -4,10 +4,11 @@ those of one session left there are on PATH when another works elsewhere."""
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from agentcli.files.private import dump_json
 
 _FILE = "written-places.json"
 _MOST = 500
@@ -29,8 +30,6 @@ def add_written_places(home: Path, folders: Iterable[Path]) -> None:
     new = [str(folder) for folder in folders if str(folder) not in known]
     if not new:
         return
-    made = home / f".{_FILE}-{os.getpid()}"
     with suppress(OSError):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made.write_text(json.dumps([*known, *new][-_MOST:]))
-        made.replace(home / _FILE)
+        dump_json(home / _FILE, [*known, *new][-_MOST:])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from agentcli.files.private import NotRegular, read_regular
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -44,19 +44,13 @@ def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | N
     if within is not None and not real.is_relative_to(within):
         raise UnreadableText(f"is a link that leads outside {within}")
     try:
-        data, size = _read(real, limit)
+        data, status = read_regular(real, limit)
+    except (NotRegular, IsADirectoryError) as error:
+        raise UnreadableText("is not a regular file") from error
     except OSError as error:
         raise UnreadableText(f"can't be read: {_reason(error)}") from error
-    return BoundedText(real, _decoded(data, cut=size > limit), size, size > limit)
-
-
-def _read(real: Path, limit: int) -> tuple[bytes, int]:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
-    with open(os.open(real, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableText("is not a regular file")
-        return file.read(limit), status.st_size
+    cut = status.st_size > limit
+    return BoundedText(real, _decoded(data, cut=cut), status.st_size, cut)
 
 
 def _decoded(data: bytes, *, cut: bool) -> str:

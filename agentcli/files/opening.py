@@ -14,10 +14,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
+from agentcli.files.private import open_regular
 
 Judge = Callable[[Path], None]
 """Given a resolved path; raises ToolError where it is off limits."""
@@ -84,9 +85,9 @@ def open_to_list(path: Path) -> int:
         os.close(place)
 
 
-def open_within(folder: int, name: str) -> int:
-    """A handle to read the regular file `name`, which may have several parts, in the folder behind
-    a handle; never through a symlink. Raises OSError, also for what is no regular file."""
+def open_within(folder: int, name: str) -> BinaryIO:
+    """The regular file `name`, which may have several parts, in the folder behind a handle; never
+    through a symlink. Raises OSError, also for what is no regular file."""
     first, slash, rest = name.partition("/")
     if slash:
         inner = os.open(first, _FOLDER | _PASSING, dir_fd=folder)
@@ -94,11 +95,7 @@ def open_within(folder: int, name: str) -> int:
             return open_within(inner, rest)
         finally:
             os.close(inner)
-    handle = os.open(name, _FILE, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "not a regular file", name)
-    return handle
+    return open_regular(name, folder=folder)
 
 
 class Entry(NamedTuple):

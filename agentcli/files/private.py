@@ -1,16 +1,81 @@
-"""Files and folders that are for our user alone."""
+"""The agent's own files, for our user alone, and the one way to read a file that others could have
+put there."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
+_LOCK_S = 5.0
+"""A writer needs milliseconds; one that was stopped is not waited for."""
+_LOCK_PAUSE_S = 0.01
+_WRITABLE_BY_OTHERS = 0o022
 _REMOVAL_S = 10.0
 """Whoever is still alive there could go on filling it for ever."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class NotRegular(OSError):
+    """A device, pipe or socket."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", str(path))
+
+
+def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = False) -> BinaryIO:
+    """The regular file at `path`, relative to the open `folder` if that is given. Never waits for
+    a FIFO or wakes a device, and follows a link as the last part of the path only with `follow`.
+    Raises OSError, NotRegular where something else is there."""
+    handle = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return open(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise NotRegular(path)
+
+
+def read_regular(
+    path: Path | str, limit: int = -1, *, folder: int | None = None, follow: bool = False
+) -> tuple[bytes, os.stat_result]:
+    """The first `limit` bytes, or all, of what `open_regular` opens."""
+    with open_regular(path, folder=folder, follow=follow) as file:
+        status = os.fstat(file.fileno())
+        return file.read(limit), status
+
+
+def read_private(path: Path, limit: int = 1 << 16) -> bytes | None:
+    """What a command has written there, at most `limit` bytes; None unless it is a file that is
+    no link."""
+    try:
+        return read_regular(path, limit)[0]
+    except OSError:
+        return None
+
+
+def own_fault(facts: os.stat_result) -> str:
+    """Why what a file says is not to be believed: it is another user's, or others may write to it.
+    Root's word counts. "" if nothing is wrong."""
+    if facts.st_uid not in (os.geteuid(), 0):
+        return "it belongs to another user"
+    return "others may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""
+
+
+# --- writing ------------------------------------------------------------------------------------
 
 
 def private_folder(parent: Path, name: str) -> Path:
@@ -24,35 +89,87 @@ def private_folder(parent: Path, name: str) -> Path:
 def write_private(path: Path, data: bytes) -> Path:
     """A new file in place of what is there: commands may have put a link there. Raises OSError."""
     path.unlink(missing_ok=True)
-    with open(_open_new(path), "wb") as file:
+    with open(os.open(path, _NEW, 0o600), "wb") as file:
         file.write(data)
     return path
 
 
-def read_private(path: Path, limit: int = 1 << 16) -> bytes | None:
-    """What a command has written there, at most `limit` bytes; None unless it is a file that is
-    no link."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit)
-    finally:
-        os.close(descriptor)
-
-
 def reserve(path: Path) -> Path:
     """Creates `path` empty. Raises FileExistsError if something is there."""
-    os.close(_open_new(path))
+    os.close(os.open(path, _NEW, 0o600))
     return path
 
 
-def _open_new(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+def replace_atomically(path: Path, *parts: bytes) -> None:
+    """Put a file of these `parts`, its owner's alone, in the place of `path`. For what can be made
+    again: it is not synced. Raises OSError."""
+    # Several processes may be at it, each by a name of its own.
+    _replace(path, path.with_name(f".{path.name}.{os.getpid()}.new"), parts)
+
+
+def dump_json(path: Path, value: Any) -> None:
+    """`replace_atomically` with JSON."""
+    replace_atomically(path, json.dumps(value).encode())
+
+
+def replace_durably(path: Path, body: bytes) -> None:
+    """Put `body` in the place of what `path` holds, synced and in one go; its mode stays, a new
+    one is its owner's alone. The caller holds the lock. Raises OSError."""
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    # Nobody else uses this name; what a killed process left of it goes.
+    _replace(path, path.with_name(f".{path.name}.new"), [body], mode, durable=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _replace(
+    path: Path, made: Path, parts: Iterable[bytes], mode: int = 0o600, *, durable: bool = False
+) -> None:
+    made.unlink(missing_ok=True)
+    try:
+        with open(os.open(made, _NEW, 0o600), "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            if durable:
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+        made.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            made.unlink()
+        raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else who asks for it holds the lock of `path` meanwhile; its folder is made. Raises
+    OSError, TimeoutError when another process does not let go of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open(path.with_suffix(".lock"), flags, 0o600)
+    deadline = time.monotonic() + _LOCK_S
+    try:
+        while not _taken(lock):
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another agent is writing it and does not end")
+            time.sleep(_LOCK_PAUSE_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# --- removing -----------------------------------------------------------------------------------
 
 
 def remove_tree(folder: Path) -> None:

@@ -165,7 +165,7 @@ def _with_rules_of(
     for name in _IGNORE_FILES:
         if name.split("/", 1)[0] in names:
             # Not there, not readable, a link or no file: then it rules nothing, as for git.
-            with contextlib.suppress(OSError), open(open_within(handle, name), "rb") as file:
+            with contextlib.suppress(OSError), open_within(handle, name) as file:
                 data = file.read(_MAX_IGNORE_BYTES + 1)
                 if len(data) <= _MAX_IGNORE_BYTES:
                     rules += (_parse(os.fsdecode(data), str(folder)),)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.git_layout import ASIDE
+from agentcli.files.private import read_regular
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 LARGEST_KNOWN = 262_144
 """Bytes of a file that are kept to put it back."""
 _MOST_KEPT = 200
@@ -75,10 +75,7 @@ def stamp(info: os.stat_result) -> tuple[int, int, int]:
 
 def content(folder: int, name: str) -> bytes | None:
     """Of a regular file; None for a large one. Raises OSError for anything else."""
-    with open(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{name} is no file")
-        data = file.read(LARGEST_KNOWN + 1)
+    data, _ = read_regular(name, LARGEST_KNOWN + 1, folder=folder)
     return data if len(data) <= LARGEST_KNOWN else None
 
 

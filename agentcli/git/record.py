@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentcli.files.private import read_regular
 from agentcli.git.inventory import Inventory
 from agentcli.git.quarantine import Known
 from agentcli.git.seal import Seal
@@ -94,8 +95,7 @@ def _locked(path: Path) -> int | None:
 
 def _read(path: Path) -> Record | None:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            return _from_dict(json.loads(file.read(_LARGEST)))
+        return _from_dict(json.loads(read_regular(path, _LARGEST)[0]))
     except (OSError, ValueError, TypeError, KeyError, binascii.Error):
         return None
 

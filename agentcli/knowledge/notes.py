@@ -22,7 +22,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
 from agentcli.files.bounded_files import UnreadableText, read_bounded
-from agentcli.files.own_files import locked, replace_file
+from agentcli.files.private import locked, replace_durably
 from agentcli.knowledge.framing import defused, digest
 
 Target = Literal["memory", "user"]
@@ -197,9 +197,9 @@ class Notes:
                 backup = None
                 if self._seen.get(target, digest(before)) != digest(before):
                     backup = path.with_name(f"{path.name}.bak")
-                    replace_file(backup, before.encode())
+                    replace_durably(backup, before.encode())
                 written = text + "\n" if text else ""
-                replace_file(path, written.encode())
+                replace_durably(path, written.encode())
                 self._seen[target] = digest(written)
         except OSError as error:
             raise ToolError(f"{path} can't be written: {error.strerror}") from error

@@ -9,12 +9,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
+from agentcli.files.private import dump_json
 from agentcli.sandbox.bubblewrap import bubblewrap_options
 from agentcli.sandbox.environment import session_caches
 from agentcli.sandbox.landlock import (
@@ -321,10 +323,6 @@ def _remembered(cache: Path) -> dict[str, str]:
 def _remember(cache: Path, layer: str, fingerprint: str) -> None:
     """Costs a start only if it can't be written."""
     known = {**_remembered(cache), layer: fingerprint}
-    path = cache / f".{_CACHE_FILE}-{os.getpid()}"
-    try:
+    with suppress(OSError):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(json.dumps(known))
-        path.replace(cache / _CACHE_FILE)
-    except OSError:
-        return
+        dump_json(cache / _CACHE_FILE, known)

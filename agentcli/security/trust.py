@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.files.own_files import locked, replace_file
+from agentcli.files.private import NotRegular, locked, read_regular, replace_durably
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -129,11 +129,13 @@ class TrustStore:
 
     def _folders(self) -> dict[str, dict[str, Any]]:
         try:
-            with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as f:
-                self._require_own(os.fstat(f.fileno()))
-                data = json.loads(f.read())
+            text, status = read_regular(self._path)
+            self._require_own(status)
+            data = json.loads(text)
         except FileNotFoundError:
             return {}
+        except (NotRegular, IsADirectoryError) as error:
+            raise self._not_own() from error
         except OSError as error:
             raise ConfigError(f"{self._path} can't be read: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
@@ -152,13 +154,15 @@ class TrustStore:
         )
 
     def _require_own(self, status: os.stat_result) -> None:
-        own = status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
-        if not own or not stat.S_ISREG(status.st_mode):
-            raise ConfigError(
-                f"{self._path} belongs to or can be written by another user, so what it says can't "
-                "be trusted",
-                hint="delete it; folders are then asked about again",
-            )
+        if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
+            raise self._not_own()
+
+    def _not_own(self) -> ConfigError:
+        return ConfigError(
+            f"{self._path} belongs to or can be written by another user, so what it says can't be "
+            "trusted",
+            hint="delete it; folders are then asked about again",
+        )
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
@@ -168,7 +172,7 @@ class TrustStore:
                 folders = self._folders()
                 yield folders
                 body = json.dumps({"version": _VERSION, "folders": folders}, indent=1).encode()
-                replace_file(self._path, body)
+                replace_durably(self._path, body)
         except OSError as error:
             raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
 

@@ -18,7 +18,7 @@ from typing import Literal
 from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
-from agentcli.sessions.pages import read_regular
+from agentcli.files.private import read_regular, replace_durably
 
 Delivery = Literal["steer", "queue"]
 _LARGEST = 8 * 1024 * 1024
@@ -37,17 +37,12 @@ def put(folder: Path, text: str, delivery: Delivery) -> str:
     """Leave a message for the session in `folder`; returns its id. Raises SessionError."""
     inbox = folder / "inbox"
     letter_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    temporary = inbox / f".{letter_id}.tmp"
     body = json.dumps({"text": text, "delivery": delivery}).encode("utf-8", "replace")
     if len(body) > _LARGEST:
         raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
     try:
         inbox.mkdir(mode=0o700, exist_ok=True)
-        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(inbox / f"{letter_id}.json")
+        replace_durably(inbox / f"{letter_id}.json", body)
     except OSError as error:
         raise SessionError(f"{inbox} can't be written: {error.strerror}") from error
     return letter_id

@@ -13,7 +13,8 @@ from typing import Any, overload
 
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_from_dict
-from agentcli.sessions.pages import PAGE, read_page, read_regular
+from agentcli.files.private import read_regular
+from agentcli.sessions.pages import PAGE, read_page
 
 EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
 KEPT_IN_MEMORY = 3 * PAGE

@@ -6,14 +6,13 @@ read instead and the page is made anew.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from agentcli.files.private import read_regular, replace_atomically
 
 PAGE = 100
 
@@ -25,12 +24,8 @@ def page_path(folder: Path, start: int) -> Path:
 def write_page(folder: Path, start: int, bodies: Sequence[bytes]) -> None:
     """Keep the JSON of events `start` and following, all `PAGE` of them. Raises OSError."""
     joined = b"[" + b",\n".join(bodies) + b"]"
-    path = page_path(folder, start)
-    temporary = path.with_suffix(".tmp")
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW
-    with open(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(hashlib.sha256(joined).hexdigest().encode() + b"\n" + joined)
-    temporary.replace(path)
+    digest = hashlib.sha256(joined).hexdigest().encode()
+    replace_atomically(page_path(folder, start), digest, b"\n", joined)
 
 
 def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, Any]] | None:
@@ -52,13 +47,3 @@ def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, A
         return None
     right = (isinstance(r, dict) and r.get("id") == i for r, i in zip(page, wanted, strict=True))
     return page if all(right) else None
-
-
-def read_regular(path: Path) -> tuple[bytes, os.stat_result]:
-    """The bytes of a regular file; a FIFO under its name must not make anyone wait, nor a link
-    lead elsewhere. Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a file")
-        return file.read(), status

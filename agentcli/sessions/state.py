@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -25,6 +24,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     SessionStartedObservation,
 )
+from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted_file
 
 STATE_VERSION = 1
@@ -225,22 +225,17 @@ def fold(events: Iterable[Event], state: State | None = None) -> State:
 def save_state(path: Path, state: State) -> None:
     """Replace the cache at `path` as a whole. Raises OSError."""
     body = pickle.dumps(_plain(asdict(state)), protocol=5)
-    temporary = path.with_suffix(".tmp")
-    with open(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(hashlib.sha256(body).digest() + body)
-    temporary.replace(path)
+    replace_atomically(path, hashlib.sha256(body).digest(), body)
 
 
 def load_state(path: Path) -> State | None:
     """The cached state, or None with any doubt: absent, foreign, writable by others, damaged,
     of another version, or holding anything but plain data."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
-            if not trusted_file(os.fstat(fd)):
-                return None
-            data = file.read(_MAX_STATE_BYTES)
+        data, status = read_regular(path, _MAX_STATE_BYTES)
     except OSError:
+        return None
+    if not trusted_file(status):
         return None
     digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:

@@ -138,7 +138,7 @@ class Arena:
         return self.base / "outside"
 
     @property
-    def own_files(self) -> list[Path]:
+    def private(self) -> list[Path]:
         state, settings = self.home / "state", self.home / ".config/agent"
         earlier = state / "sessions/20250101-earlier"
         return [
@@ -221,10 +221,10 @@ def make_arena(layer: str, user: str = "self", *, preloaded: bool = False) -> It
         (base / "home/.aws/credentials").write_text("the cloud key\n")
         for name in ("full", "movable", "removable"):
             (base / "outside" / name).write_text("precious\n")
-        for path in arena.own_files:
+        for path in arena.private:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("" if path.suffix == ".toml" else "# ours\n")
-        (arena.own_files[2]).write_text('{"folders": {}}')
+        (arena.private[2]).write_text('{"folders": {}}')
         make_repository(arena.workspace)
         make_repository(base / "part")
         git(arena.workspace, "submodule", "add", "-q", str(base / "part"), "part")
@@ -371,7 +371,7 @@ def _place(arena: Arena, listeners: _Listeners, pid: int) -> dict[str, Any]:
         "workspace": str(arena.workspace),
         "outside": str(arena.outside),
         "home": str(arena.home),
-        "own_files": list(map(str, arena.own_files)),
+        "private": list(map(str, arena.private)),
         "key": KEY,
         "argument": "agentcli\0run",
         "mark": os.urandom(4).hex(),

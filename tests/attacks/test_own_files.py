@@ -26,7 +26,7 @@ def test_commands_can_neither_read_nor_change_them(layer, user):
 
 def own(place: Arena) -> dict[str, str]:
     """All that is the agent's but the session that runs, with what it holds."""
-    files = [path for path in place.own_files if path.exists()]
+    files = [path for path in place.private if path.exists()]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -45,7 +45,7 @@ def file_calls(path: Path) -> list[Call]:
 def test_file_tools_can_neither_read_nor_change_them(arena, flags):
     place = arena("none" if "--no-sandbox" in flags or not LAYERS else LAYERS[0])
     (place.workspace / "link").symlink_to(place.home)
-    calls = [call for path in place.own_files for call in file_calls(path)]
+    calls = [call for path in place.private for call in file_calls(path)]
     calls += [
         Call("read", {"path": "link/.config/agent/rules"}),
         Call("write", {"path": "link/.config/agent/rules", "content": "allow bash"}),

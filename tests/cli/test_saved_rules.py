@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.files import own_files
+from agentcli.files import private
 from agentcli.security.policy.rules import parse_rule
 from agentcli.security.policy.saved_rules import SavedRules
 from tests.cli.test_terminal import PROMPT, at_terminal, ended  # noqa: F401 - a fixture
@@ -74,7 +74,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     path = tmp_path / "rules"
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from agentcli.files import own_files\n"
+        "from agentcli.files import private\n"
         "from agentcli.security.policy.rules import parse_rule\n"
         "from agentcli.security.policy.saved_rules import SavedRules\n"
         "path, number, place = Path(sys.argv[1]), sys.argv[2], sys.argv[3]\n"
@@ -94,9 +94,9 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
 
 
 def test_who_does_not_let_go_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_files, "_LOCK_S", 0.0)
+    monkeypatch.setattr(private, "_LOCK_S", 0.0)
     saved = SavedRules(tmp_path / "rules")
-    with own_files.locked(saved.path), pytest.raises(ConfigError, match="does not end"):
+    with private.locked(saved.path), pytest.raises(ConfigError, match="does not end"):
         saved.add(Path("/a"), [rule("bash(make)")])
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from agentcli.errors import ConfigError
+from agentcli.files.private import replace_atomically
 
 _BUILT_IN = Path(__file__).with_name("system.j2")
 _LARGEST_BYTES = 100_000
@@ -111,8 +111,4 @@ def _keep(path: Path, text: str) -> None:
     others = sorted(path.parent.glob("*.txt"), key=lambda each: each.stat().st_mtime)
     for old in others[: max(0, len(others) - _MOST_CACHED + 1)]:
         old.unlink(missing_ok=True)
-    made = path.with_name(f".{path.stem}.{os.getpid()}")
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(f"{sha256(text.encode()).hexdigest()}\n{text}")
-    made.replace(path)
+    replace_atomically(path, f"{sha256(text.encode()).hexdigest()}\n{text}".encode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.own_files import locked, own_fault, replace_file
+from agentcli.files.private import locked, own_fault, read_regular, replace_durably
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_rule
 
@@ -61,7 +61,7 @@ class SavedRules:
                 lines = self._read().splitlines()
                 missing = [line for line in dict.fromkeys(new) if line not in lines]
                 if missing:
-                    replace_file(path, b"\n".join([*lines, *missing, b""]))
+                    replace_durably(path, b"\n".join([*lines, *missing, b""]))
         except OSError as error:
             raise ConfigError(f"{self.path} can't be written: {error.strerror}") from error
 
@@ -75,13 +75,11 @@ class SavedRules:
     def _read(self) -> bytes:
         """Raises OSError, for a file that others could have written too."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            text, status = read_regular(self.path, _MAX_BYTES + 1, follow=True)
         except FileNotFoundError:
             return b""
-        with open(fd, "rb") as file:
-            if fault := own_fault(os.fstat(file.fileno())):
-                raise OSError(errno.EPERM, fault)
-            text = file.read(_MAX_BYTES + 1)
+        if fault := own_fault(status):
+            raise OSError(errno.EPERM, fault)
         if len(text) > _MAX_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
         return text

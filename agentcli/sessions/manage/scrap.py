@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
+from agentcli.files.private import dump_json
 from agentcli.sessions.lock import SessionLock
 
 _SCRAP = "sessions.scrap"
@@ -162,9 +163,7 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
 
 
 def _note(staged: Path, draft: _Draft) -> None:
-    temporary = staged / f"tmp-{_DRAFT}"
-    temporary.write_text(json.dumps(asdict(draft)))
-    temporary.replace(staged / _DRAFT)
+    dump_json(staged / _DRAFT, asdict(draft))
 
 
 def _noted(staged: Path) -> _Draft | None:

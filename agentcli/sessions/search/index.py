@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
+from agentcli.files.private import open_regular
 from agentcli.sessions.log import event_path
 from agentcli.sessions.search.search_query import (
     BREAK,
@@ -238,10 +239,8 @@ def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: s
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_EVENT_BYTES:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_EVENT_BYTES:
                 return None
             record = json.loads(file.read())
     except (OSError, ValueError, RecursionError):

@@ -9,13 +9,13 @@ import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from agentcli.errors import SessionError
+from agentcli.files.private import NotRegular, open_regular
 
 EVENT_BYTES = 32 * 1024 * 1024
 OUTPUT_BYTES = 50 * 1024 * 1024
@@ -143,23 +143,21 @@ def _open_folder(path: Path) -> int:
 def _read_in(folder: int, name: str, limit: int) -> bytes:
     """A plain file directly in `folder`. Raises SessionError."""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(name, flags, dir_fd=folder)
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise SessionError(f"{name} is not a plain file")
+        with open_regular(name, folder=folder) as file:
             return read_limited(file, limit, name)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR):
             raise SessionError(f"{name} is not a plain file") from error
         raise SessionError(f"{name} can't be read: {error.strerror}") from error
 
 
 @contextmanager
 def regular(path: Path) -> Iterator[IO[bytes]]:
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise SessionError("it is neither a folder nor a plain file")
+    try:
+        file = open_regular(path, follow=True)
+    except (NotRegular, IsADirectoryError) as error:
+        raise SessionError("it is neither a folder nor a plain file") from error
+    with file:
         yield file
 
 

@@ -12,7 +12,7 @@ from ._parts import append, attempt, content, first_success, require
 
 @attempt
 def read_own_files(place: dict[str, Any]) -> object:
-    return first_success(content, place["own_files"])
+    return first_success(content, place["private"])
 
 
 @attempt
@@ -24,7 +24,7 @@ def list_own_sessions(place: dict[str, Any]) -> object:
 
 @attempt
 def write_own_files(place: dict[str, Any]) -> object:
-    return first_success(append, place["own_files"])
+    return first_success(append, place["private"])
 
 
 @attempt
@@ -34,7 +34,7 @@ def replace_own_files(place: dict[str, Any]) -> object:
         os.rename(f"{place['workspace']}/planted", path)
         return path
 
-    return first_success(replace, place["own_files"])
+    return first_success(replace, place["private"])
 
 
 @attempt
