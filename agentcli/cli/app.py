@@ -1,39 +1,115 @@
-"""The tree of commands; each group is one file of this folder."""
+"""The tree of commands, as the files of `commands/`: a folder is a group, a file is a command.
+
+The docstring of a file is the help of its command, its constant `COMMAND` what is called. A file is
+loaded when its command is chosen; for `agent --help` only the docstrings are read.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+import inspect
+import tokenize
+from importlib import import_module
+from importlib.util import find_spec
+from types import FunctionType
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from agentcli import __version__
-from agentcli.cli import (
-    compact,
-    config,
-    context,
-    demo,
-    doctor,
-    going_back,
-    models,
-    notes,
-    policy,
-    resume,
-    run,
-    schema,
-    sessions,
-    tell,
-    trust,
-)
+from agentcli.errors import UsageError
+from agentcli.extensions import ExtensionPoint
 
-app = typer.Typer(
-    name="agent",
-    help="A coding assistant for the terminal.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_PACKAGE = "agentcli.cli.commands"
+_SETTINGS: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+
+
+class CommandGroup(TyperGroup):
+    """A group whose commands are known by their names until one of them is chosen."""
+
+    point: ExtensionPoint[FunctionType]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            self._add_outside()
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed.load() if isinstance(listed, _Listed) else listed, rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._add_outside()
+        return list(self.commands)
+
+    def _add_outside(self) -> None:
+        """Those of outside packages, which are looked for only where they are needed."""
+        for name in self.point.outside_names():
+            self.commands.setdefault(name, _Listed(name, self.point, name))
+
+
+class _Listed(TyperCommand):
+    """A command in the list of its group. `part` is what the extension point knows it by."""
+
+    def __init__(self, name: str, point: ExtensionPoint[FunctionType], part: str) -> None:
+        super().__init__(name)
+        self._point = point
+        self._part = part
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        self.help = self._help()
+        return super().get_short_help_str(limit)
+
+    def _help(self) -> str:
+        spec = find_spec(f"{self._point.package}.{self._part}")
+        if spec is None or spec.origin is None:
+            return inspect.getdoc(self._point.get(self._part)) or ""
+        with open(spec.origin, "rb") as file:
+            tokens = tokenize.tokenize(file.readline)
+            docstring = next(token.string for token in tokens if token.type == tokenize.STRING)
+        return inspect.cleandoc(ast.literal_eval(docstring))
+
+    def load(self) -> Any:
+        spec = find_spec(f"{self._point.package}.{self._part}")
+        if spec is not None and spec.submodule_search_locations is not None:
+            return _group(spec.name)
+        function = self._point.get(self._part)
+        if function is None:
+            raise UsageError(f"the command {self.name} can't be loaded")
+        app = typer.Typer(**_SETTINGS)
+        app.command(self.name, help=import_module(spec.name).__doc__ if spec else None)(function)
+        return get_command(app)
+
+
+def root() -> CommandGroup:
+    """`agent` itself."""
+    return _group(_PACKAGE, _options)
+
+
+def _group(package: str, callback: Any = None) -> CommandGroup:
+    """The commands of `package`: first those of its `ORDER`, then all others by name."""
+    module = import_module(package)
+    app = typer.Typer(
+        cls=CommandGroup,
+        help=module.__doc__,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **_SETTINGS,
+    )
+    if callback is not None:
+        app.callback()(callback)
+    group = get_group(app)
+    assert isinstance(group, CommandGroup)
+    entered = package.replace(".cli.", ".")
+    group.point = ExtensionPoint(package, "COMMAND", entered, FunctionType)
+    # A module can't be called `import`.
+    files = {file.rstrip("_"): file for file in group.point.file_names()}
+    first = [name for name in module.ORDER if name in files]
+    group.commands = {name: _Listed(name, group.point, files[name]) for name in [*first, *files]}
+    return group
 
 
 def _show_version(wanted: bool) -> None:
@@ -42,30 +118,9 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _root(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """A coding assistant for the terminal. Start with: agent run "fix the failing test"."""
-
-
-app.command("run")(run.run)
-app.command("resume")(resume.resume)
-app.command("tell")(tell.tell)
-app.command("compact")(compact.compact)
-app.command("context")(context.context)
-app.command("undo")(going_back.undo)
-app.command("rewind")(going_back.rewind)
-app.command("fork")(going_back.fork)
-app.command("diff")(going_back.diff)
-app.command("demo")(demo.demo)
-app.command("models")(models.models)
-app.command("notes")(notes.notes)
-app.command("doctor")(doctor.doctor)
-app.command("trust")(trust.trust)
-app.command("schema")(schema.schema)
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(config.app, name="config")
-app.add_typer(policy.app, name="policy")
+    """Those of `agent` itself."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-if TYPE_CHECKING:
-    from agentcli.cli.work import Options
+from agentcli.errors import UsageError
 
 _FORMATS = ("text", "json", "stream-json")
 _EFFORTS = ("none", "low", "medium", "high")
@@ -112,41 +111,36 @@ class Flags:
         bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")
     ] = False
 
-    def options(self) -> Options:
+    def __post_init__(self) -> None:
         """Raises UsageError for a value that is none."""
-        from agentcli.cli.work import Options
-
         _require("--output-format", self.output_format, _FORMATS)
         _require("--effort", self.effort, _EFFORTS)
         _require("--approval", self.approval, _MODES)
-        return Options(
-            folder=self.folder,
-            output_format="stream-json" if self.json else self.output_format,  # type: ignore[arg-type]
-            answer_file=self.answer_file,
-            quiet=self.quiet,
-            verbose=self.verbose,
-            overrides={
-                "model.name": self.model,
-                "model.effort": self.effort,
-                "agent.max_turns": self.max_turns,
-                "agent.max_budget_usd": self.max_budget_usd,
-                "agent.max_time_s": _seconds(self.max_time),
-                "agent.summary_at_limit": False if self.no_summary else None,
-                "agent.approval": self._mode(),
-                "security.allow": self.allow,
-                "security.deny": self.deny,
-                "sandbox.layer": "none" if self.no_sandbox else None,
-                "sandbox.writable": self.add_dir,
-            },
-            assignments=self.assignments or (),
-        )
-
-    def _mode(self) -> str | None:
-        from agentcli.errors import UsageError
-
         if self.yolo and self.approval not in (None, "yolo"):
             raise UsageError(f"--yolo and --approval {self.approval} contradict each other")
-        return "yolo" if self.yolo else self.approval
+        if self.max_time is not None:
+            _seconds(self.max_time)
+
+    @property
+    def format(self) -> str:
+        return "stream-json" if self.json else self.output_format
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that are given as flags, by dotted key."""
+        given = {
+            "model.name": self.model,
+            "model.effort": self.effort,
+            "agent.max_turns": self.max_turns,
+            "agent.max_budget_usd": self.max_budget_usd,
+            "agent.max_time_s": None if self.max_time is None else _seconds(self.max_time),
+            "agent.summary_at_limit": False if self.no_summary else None,
+            "agent.approval": "yolo" if self.yolo else self.approval,
+            "security.allow": self.allow,
+            "security.deny": self.deny,
+            "sandbox.layer": "none" if self.no_sandbox else None,
+            "sandbox.writable": self.add_dir,
+        }
+        return {key: value for key, value in given.items() if value is not None}
 
 
 def with_flags(command: Callable[..., int]) -> Callable[..., int]:
@@ -175,17 +169,11 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
-    from agentcli.errors import UsageError
-
     if value is not None and value not in values:
         raise UsageError(f"{flag} {value}: it is one of {', '.join(values)}")
 
 
-def _seconds(text: str | None) -> float | None:
-    from agentcli.errors import UsageError
-
-    if text is None:
-        return None
+def _seconds(text: str) -> float:
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
         raise UsageError(f"--max-time {text}: it is a time such as 90, 10m or 1h")

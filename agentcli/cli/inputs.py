@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.app.open_session import OpenSession
-    from agentcli.cli import stdin
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.open_session import OpenSession
+from agentcli.cli import stdin
+from agentcli.errors import UsageError
+from agentcli.files.images import MAX_TOGETHER, ImageFault, file_url
+from agentcli.files.names import display_path, size_text
 
 
 def attached(images: Sequence[Path]) -> tuple[str, ...]:
     """The images of -i as data URLs. Raises UsageError for one that no model would take, and for
     more than fit into a request."""
-    from agentcli.errors import UsageError
-    from agentcli.files.images import MAX_TOGETHER, ImageFault, file_url
-    from agentcli.files.names import display_path, size_text
-
     urls = []
     for path in images:
         try:
@@ -37,19 +34,17 @@ def attached(images: Sequence[Path]) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def told(builder: AgentBuilder, bench: OpenSession, message: str | None, piped: stdin.Piped) -> str:
+def message_text(
+    builder: AgentBuilder, opened: OpenSession, message: str | None, piped: stdin.Piped
+) -> str:
     """What the person says by arguments and stdin; without `message` stdin is all of it."""
-    from agentcli.cli import stdin
-
-    outputs, limit = bench.session.outputs, builder.settings.input.stdin_max_bytes
+    outputs, limit = opened.session.outputs, builder.settings.input.stdin_max_bytes
     if message is None:
         return stdin.said(piped, outputs, limit)
     return stdin.with_piped(message, piped, outputs, limit)
 
 
 def piped_beside(builder: AgentBuilder, no_stdin: bool) -> stdin.Piped:
-    from agentcli.cli import stdin
-
     if no_stdin or not stdin.is_piped():
         return stdin.Piped()
     waits = builder.settings.input

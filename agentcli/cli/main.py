@@ -84,12 +84,11 @@ def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     import typer
-    from typer.main import get_command
 
-    from agentcli.cli.app import app
+    from agentcli.cli.app import root
 
     try:
-        result = get_command(app)(arguments, prog_name="agent", standalone_mode=False)
+        result = root()(arguments, prog_name="agent", standalone_mode=False)
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:

@@ -13,6 +13,7 @@ from agentcli.llm.client import LLM, RetryPolicy
 from agentcli.llm.registry import BUILT_IN, Providers
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
+from agentcli.ui.summary import quantity
 
 _LIMIT_S = 10.0
 _ANSWER_LIMIT_S = 60.0
@@ -70,6 +71,14 @@ def reachable(registry: Providers) -> Iterator[Reach]:
         provider, _, model = name.partition("/")
         local.setdefault(provider, []).append(model)
     yield from (Reach(provider, tuple(models)) for provider, models in local.items())
+
+
+def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
+    """Context window in tokens and USD per million of input and output; - for what nobody knows."""
+    window = catalog.known_context_tokens(name)
+    prices = catalog.per_million(name)
+    costs = [f"{usd:.4g}" for usd in prices] if prices else ["-", "-"]
+    return (quantity(window) if window else "-", costs[0], costs[1])
 
 
 def ask(registry: Providers, name: str) -> Reach:

@@ -1,23 +1,32 @@
-"""What commands on sessions share."""
+"""What commands share."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from threading import Timer
+from typing import Annotated, Any
 
 import typer
 
+from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.config import state_home
+from agentcli.app.trust import load_with_trust
+from agentcli.checkpoints.kept_files import empty_pool
+from agentcli.errors import UsageError
+from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.manage.scrap import sweep
+from agentcli.sessions.recovery import cut_off
+from agentcli.sessions.search.finder import find, newest
+from agentcli.sessions.session import Session
+from agentcli.sessions.state import State
 from agentcli.system.programs import person_environ
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from agentcli.security.redact import Redactor
-    from agentcli.sessions.session import Session as Opened
-    from agentcli.sessions.state import State
+from agentcli.ui.resume_summary import ago
+from agentcli.ui.sanitize import printable
 
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 Everywhere = Annotated[
@@ -25,10 +34,10 @@ Everywhere = Annotated[
 ]
 Last = Annotated[bool, typer.Option("--last", help="The newest session here.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Session = Annotated[
+SessionId = Annotated[
     str, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
 ]
-Wanted = Annotated[
+OptionalSession = Annotated[
     str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
 ]
 
@@ -37,26 +46,18 @@ _A_MOMENT_S = 0.5
 
 
 def home() -> Path:
-    from agentcli.app.config import state_home
-
     return state_home(person_environ())
 
 
 def tidy() -> None:
     """Remove what commands that were killed left half made, and say what became of it."""
-    from agentcli.checkpoints.kept_files import empty_pool
-    from agentcli.sessions.manage.scrap import sweep
-    from agentcli.ui.sanitize import printable
-
     for told in sweep(home()):
         print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
     empty_pool(home())
 
 
-def tell_cut_off(session: Opened) -> None:
+def tell_cut_off(session: Session) -> None:
     """Say it, if files were being brought back when the process that did it was ended."""
-    from agentcli.sessions.recovery import cut_off
-
     if begun := cut_off(session.events):
         print(
             f"agent: {begun.content} was cut off: some files are as they were then, others not\n"
@@ -67,16 +68,18 @@ def tell_cut_off(session: Opened) -> None:
 
 
 def here() -> Path:
-    from agentcli.app.agent_builder import resolve_workspace
-
     return resolve_workspace(None)
+
+
+def builder_for(workspace: Path) -> AgentBuilder:
+    """Under the settings in force there; nobody is asked whether the folder is trusted."""
+    environ = person_environ()
+    loaded = load_with_trust(environ, workspace)
+    return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
 
 
 def chosen(session: str | None, last: bool, command: str) -> Path:
     """The folder of the session that was meant. Raises UsageError."""
-    from agentcli.errors import UsageError
-    from agentcli.sessions.search.finder import find, newest
-
     if session is not None:
         return find(home(), session)
     if not last:
@@ -86,21 +89,11 @@ def chosen(session: str | None, last: bool, command: str) -> Path:
 
 def redactor() -> Redactor:
     """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.app.trust import load_with_trust
-    from agentcli.security.redact import Redactor
-    from agentcli.security.secret_variables import masked_values
-
-    workspace = here()
-    environ = person_environ()
-    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
-    return Redactor({*masked_values(environ), *builder.registry().keys()})
+    return Redactor({*masked_values(person_environ()), *builder_for(here()).registry().keys()})
 
 
 def confirmed(question: str, yes: bool) -> bool:
     """Whether the person agrees. Raises UsageError when there is nobody to ask."""
-    from agentcli.errors import UsageError
-
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -111,18 +104,12 @@ def confirmed(question: str, yes: bool) -> bool:
 
 def label(state: State) -> str:
     """Name and title on one line, safe to show."""
-    from agentcli.ui.sanitize import printable
-
     text = f"{state.name}: {state.title}" if state.name else state.title
     return printable(text, multiline=False).strip()
 
 
 def age(moment: datetime) -> str:
     """How long ago, in at most eleven columns; the date when it is long ago."""
-    from datetime import UTC, datetime
-
-    from agentcli.ui.resume_summary import ago
-
     passed = datetime.now(UTC) - moment
     if passed.days > _LONG_AGO_DAYS:
         return f"{moment.astimezone():%Y-%m-%d}"
@@ -154,9 +141,7 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from threading import Timer
-
-    from rich.console import Console
+    from rich.console import Console  # 40 ms, and most commands are done before it is needed
 
     status = Console(stderr=True).status(what)
     timer = Timer(_A_MOMENT_S, status.start)

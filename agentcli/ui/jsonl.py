@@ -204,18 +204,6 @@ def result_line(summary: RunSummary) -> _Line:
     }
 
 
-def stream_schema() -> dict[str, Any]:
-    """The JSON Schema of one line."""
-    from pydantic import TypeAdapter  # building validators takes longer than most runs' output
-
-    from agentcli.ui.stream_schema import Line
-
-    schema: dict[str, Any] = TypeAdapter(Line).json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "A line of agent's stream-json output"
-    return schema
-
-
 def _notice_of(event: Event) -> _Line:
     content = getattr(event, "content", "") or event.message
     data = event_to_dict(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
 
 
 class _Base(BaseModel):
@@ -118,3 +118,11 @@ Line = Annotated[
     InitLine | MessageLine | ToolUseLine | ToolResultLine | StateLine | NoticeLine | ResultLine,
     Field(discriminator="type"),
 ]
+
+
+def stream_schema() -> dict[str, Any]:
+    """The JSON Schema of one line."""
+    schema: dict[str, Any] = TypeAdapter(Line).json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "A line of agent's stream-json output"
+    return schema

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.cli.context import picture
+from agentcli.cli.commands.context import picture
 from agentcli.events import ReplyPart, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import ReplyDiscardedObservation

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from agentcli.cli.models import known, line
+from agentcli.cli.commands.models import line
+from agentcli.cli.reach import known
 from agentcli.llm.catalog import Catalog
 from tests.conftest import MODELS
 from tests.server import HttpError, Reply

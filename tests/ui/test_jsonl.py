@@ -32,8 +32,8 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import Notice, ReplyAbandoned, Status, TextDelta
 from agentcli.messages import Usage
-from agentcli.ui.jsonl import JsonLinesWriter, stream_schema
-from agentcli.ui.stream_schema import Line
+from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.stream_schema import Line, stream_schema
 from agentcli.ui.summary import RunSummary
 
 SUMMARY = RunSummary(

@@ -1,23 +1,28 @@
-"""`agent compact`: make what a session shows its model shorter."""
+"""Sum up the older work of a session for its model.
+
+All but the newest two steps. Nothing is deleted: the session shows everything as before, and
+the model can recall it.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from agentcli.cli.session_common import Json, Session, here, home, working
-from agentcli.system.programs import person_environ
-
-if TYPE_CHECKING:
-    from agentcli.app.compact import Compaction
+from agentcli.app.compact import Compaction
+from agentcli.app.compact import compact as compact_session
+from agentcli.cli.session_common import Json, SessionId, builder_for, here, home, working
+from agentcli.sessions.search.finder import find, state_of
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import money, quantity
 
 
 def compact(
-    session: Session,
+    session: SessionId,
     focus: Annotated[
         str, typer.Option("--focus", metavar="TEXT", help="What the summary must keep.")
     ] = "",
@@ -27,23 +32,10 @@ def compact(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Sum up the older work of a session for its model.
-
-    All but the newest two steps. Nothing is deleted: the session shows everything as before, and
-    the model can recall it.
-    """
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.app.compact import compact as compact_session
-    from agentcli.app.trust import load_with_trust
-    from agentcli.sessions.search.finder import find, state_of
-
     folder = find(home(), session)
     workspace = Path(state_of(folder).workspace)
     workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
-    loaded = load_with_trust(person_environ(), workspace)
-    builder = AgentBuilder(
-        loaded.settings.values, person_environ(), workspace, brought=loaded.brought
-    )
+    builder = builder_for(workspace)
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
     if as_json:
@@ -69,9 +61,6 @@ def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]
 
 
 def _tell(done: Compaction, preview: bool) -> None:
-    from agentcli.ui.sanitize import printable
-    from agentcli.ui.summary import money, quantity
-
     if done.action is None:
         print("there is nothing to condense: the newest two steps always stay", file=sys.stderr)
         return
@@ -88,3 +77,6 @@ def _tell(done: Compaction, preview: bool) -> None:
         f"the summary cost {money(done.cost_usd)}",
         file=sys.stderr,
     )
+
+
+COMMAND = compact

@@ -1,4 +1,4 @@
-"""`agent config`: what is set, and where."""
+"""Every setting with the value in force."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import Annotated
 
 import typer
 
+from agentcli.app.agent_builder import resolve_workspace
+from agentcli.app.trust import load_with_trust
+from agentcli.cli.session_common import Json
+from agentcli.settings import flatten
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 
-app = typer.Typer(help="Settings: show, path.", no_args_is_help=True)
 
-
-@app.command("show")
 def show(
     origin: Annotated[
         bool, typer.Option("--origin", help="Say where each value comes from.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Every setting with the value in force."""
-    from agentcli.app.agent_builder import resolve_workspace
-    from agentcli.app.trust import load_with_trust
-    from agentcli.settings import flatten
-
     loaded = load_with_trust(person_environ(), resolve_workspace(None)).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
     if as_json:
@@ -39,9 +35,4 @@ def show(
         say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
 
 
-@app.command("path")
-def path() -> None:
-    """Where the user's settings are read from."""
-    from agentcli.app.config import user_file
-
-    say(str(user_file(person_environ())))
+COMMAND = show

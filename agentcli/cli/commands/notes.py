@@ -1,4 +1,5 @@
-"""`agent notes`: what the model has noted for later sessions."""
+"""The model's notes on this project and on you. They are yours to edit:
+$EDITOR "$(agent notes --path)"."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from agentcli.app.knowledge import notes_on
 from agentcli.cli.session_common import Json, here, home
+from agentcli.knowledge.notes import FILES
+from agentcli.system.homes import user_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 
@@ -19,12 +23,6 @@ def notes(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The model's notes on this project and on you. They are yours to edit:
-    $EDITOR "$(agent notes --path)"."""
-    from agentcli.app.knowledge import notes_on
-    from agentcli.knowledge.notes import FILES
-    from agentcli.system.homes import user_home
-
     kept = notes_on(here(), home(), user_home(person_environ()))
     if only_path:
         say(str(kept.path("memory")))
@@ -40,3 +38,6 @@ def notes(
     kept.recalled()
     for notice in kept.notices:
         say(f"agent: {notice}", sys.stderr)
+
+
+COMMAND = notes

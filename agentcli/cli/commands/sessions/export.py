@@ -1,9 +1,12 @@
-"""`agent sessions export` and `import`: sessions as files for others, and from others."""
+"""Write a session to stdout or a file, its secrets masked.
+
+Exits 1 when the session is damaged; what is intact is written all the same.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +14,15 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Json, Last, Wanted, chosen, home, redactor, row
-from agentcli.ui.sanitize import say
+from agentcli.cli.session_common import Last, OptionalSession, chosen, redactor
+from agentcli.errors import SessionError
+from agentcli.sessions.session import read_session
+from agentcli.sessions.transfer.export import format_named, trajectory_of
+from agentcli.ui.sanitize import printable
 
 
-def export_session(
-    session: Wanted = None,
+def export(
+    session: OptionalSession = None,
     form: Annotated[
         str, typer.Option("--format", "-f", help="json, jsonl or markdown.", metavar="FORMAT")
     ] = "json",
@@ -26,13 +32,6 @@ def export_session(
     last: Last = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> int:
-    """Write a session to stdout or a file, its secrets masked.
-
-    Exits 1 when the session is damaged; what is intact is written all the same.
-    """
-    from agentcli.sessions.session import read_session
-    from agentcli.sessions.transfer.export import format_named, trajectory_of
-
     chosen_format = format_named("json" if as_json else form)
     record = read_session(chosen(session, last, "sessions export"))
     pieces = chosen_format.write(trajectory_of(record, redactor()))
@@ -51,8 +50,6 @@ def export_session(
 
 
 def _write_to_stdout(pieces: Iterator[str]) -> None:
-    from agentcli.ui.sanitize import printable
-
     for piece in pieces:
         text = printable(piece) if sys.stdout.isatty() else piece
         # Whatever the locale says, an export is UTF-8.
@@ -61,9 +58,6 @@ def _write_to_stdout(pieces: Iterator[str]) -> None:
 
 def _write_whole(path: Path, pieces: Iterator[str]) -> None:
     """Replace the file `path` when all is written. Raises SessionError."""
-    import secrets
-
-    from agentcli.errors import SessionError
 
     encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     try:
@@ -86,29 +80,4 @@ def _write_whole(path: Path, pieces: Iterator[str]) -> None:
         raise SessionError(f"{path} can't be written: {error.strerror}") from error
 
 
-def import_sessions(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of a session, tar or zip of one, or what export wrote (json, jsonl).",
-            metavar="PATH",
-        ),
-    ],
-    as_json: Json = False,
-) -> None:
-    """Take over a session from elsewhere, as a new one.
-
-    It gets an id of its own. What it allowed has no force here, and none of its files is believed.
-    """
-    from agentcli.sessions.search.finder import state_of
-    from agentcli.sessions.transfer.importing import import_session
-
-    imported = import_session(home(), path, redactor())
-    session_id = imported.folder.name
-    if as_json:
-        facts = row(session_id, state_of(imported.folder))
-        print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
-        return
-    for note in imported.notes:
-        say(f"agent: {note}", sys.stderr)
-    print(session_id)
+COMMAND = export

@@ -1,4 +1,8 @@
-"""`agent sessions repair`."""
+"""Make a damaged session fit for use again.
+
+What a page of its cache holds is restored. From the first event that is lost on, the rest is
+moved to events.bad/ in the session's folder.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,19 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Json, Session, home
+from agentcli.cli.session_common import Json, SessionId, home
+from agentcli.sessions.manage.repair import repair as repair_session
+from agentcli.sessions.search.finder import find
 from agentcli.ui.sanitize import say
 
 
 def repair(
-    session: Session,
+    session: SessionId,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a damaged session fit for use again.
-
-    What a page of its cache holds is restored. From the first event that is lost on, the rest is
-    moved to events.bad/ in the session's folder.
-    """
-    from agentcli.sessions.manage.repair import repair as repair_session
-    from agentcli.sessions.search.finder import find
-
     folder = find(home(), session)
     done = repair_session(folder, dry_run=dry_run)
     if as_json:
@@ -42,3 +40,6 @@ def repair(
     if done.set_aside:
         first, last = done.set_aside[0], done.set_aside[-1]
         print(f"events {first} to {last} {would or 'were '}moved to {folder / 'events.bad'}")
+
+
+COMMAND = repair

@@ -1,37 +1,23 @@
-"""`agent models`: what can be reached from here."""
+"""Models that can be reached, with context window and USD per million tokens where known. Asks
+each provider with a key and each local server. In a pipe: names only."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from agentcli.system.programs import person_environ
-from agentcli.ui.sanitize import say
-
-if TYPE_CHECKING:
-    from agentcli.cli.reach import Reach
-    from agentcli.llm.catalog import Catalog
+from agentcli.cli.reach import Reach, known, reachable
+from agentcli.cli.session_common import Json, builder_for, here
+from agentcli.llm.catalog import Catalog
+from agentcli.ui.sanitize import printable, say
 
 _NAME_WIDTH = 48
 _HEADINGS = ("context", "$ in", "$ out")
 
 
-def models(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> int:
-    """Models that can be reached, with context window and USD per million tokens where known. Asks
-    each provider with a key and each local server. In a pipe: names only."""
-    from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
-    from agentcli.app.trust import load_with_trust
-    from agentcli.cli.reach import reachable
-    from agentcli.llm.catalog import Catalog
-
-    workspace = resolve_workspace(None)
-    environ = person_environ()
-    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
+def models(as_json: Json = False) -> int:
+    builder = builder_for(here())
     found = list(reachable(builder.registry()))
     catalog = Catalog(builder.settings.prices)
     if as_json:
@@ -59,20 +45,8 @@ def _print(found: list[Reach], catalog: Catalog) -> None:
             say(f"agent: {reach.provider}: {reach.error}", sys.stderr)
 
 
-def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
-    """Context window in tokens and USD per million of input and output; - for what nobody knows."""
-    from agentcli.ui.summary import quantity
-
-    window = catalog.known_context_tokens(name)
-    prices = catalog.per_million(name)
-    costs = [f"{usd:.4g}" for usd in prices] if prices else ["-", "-"]
-    return (quantity(window) if window else "-", costs[0], costs[1])
-
-
 def line(name: str, cells: tuple[str, ...]) -> str:
     """A row of at most 80 columns, unless the name alone is longer than its column."""
-    from agentcli.ui.sanitize import printable
-
     name = printable(name, multiline=False)
     return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
 
@@ -87,3 +61,6 @@ def _as_dict(reach: Reach, catalog: Catalog) -> dict[str, Any]:
             "output_usd_per_million": prices and round(prices[1], 6),
         }
     return {**reach.as_dict(), "known": facts}
+
+
+COMMAND = models

@@ -1,22 +1,25 @@
-"""`agent sessions search`: where something was said, done or printed."""
+"""Search what was said, run, read and printed.
+
+The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from agentcli.cli.session_common import Everywhere, Json, age, here, home
+from agentcli.sessions.search import index
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Span
 
-if TYPE_CHECKING:
-    from agentcli.sessions.search.index import Hit
-    from agentcli.ui.style import Span
 
-
-def search_sessions(
+def search(
     query: Annotated[
         list[str],
         typer.Argument(
@@ -33,16 +36,10 @@ def search_sessions(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Search what was said, run, read and printed.
-
-    The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
-    """
-    from agentcli.sessions.search.index import search
-
     workspace = None if everywhere else str(here())
-    hits = search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
+    hits = index.search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
     if as_json:
-        print(json.dumps([_as_json(hit) for hit in hits], indent=2))
+        print(json.dumps([_as_dict(hit) for hit in hits], indent=2))
     elif hits:
         _print_hits(hits)
     else:
@@ -51,7 +48,7 @@ def search_sessions(
     return 0 if hits else 1
 
 
-def _as_json(hit: Hit) -> dict[str, Any]:
+def _as_dict(hit: index.Hit) -> dict[str, Any]:
     return {
         "session_id": hit.session_id,
         "event_id": hit.event_id,
@@ -62,10 +59,7 @@ def _as_json(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _print_hits(hits: list[Hit]) -> None:
-    from agentcli.ui.screen import Screen
-    from agentcli.ui.style import Span
-
+def _print_hits(hits: list[index.Hit]) -> None:
     screen = Screen(sys.stdout, live=False)
     for hit in hits:
         if screen.rich:
@@ -79,13 +73,13 @@ def _print_hits(hits: list[Hit]) -> None:
     screen.flush()
 
 
-def _snippet(hit: Hit) -> Iterator[Span]:
-    from agentcli.ui.sanitize import printable
-    from agentcli.ui.style import Span
-
+def _snippet(hit: index.Hit) -> Iterator[Span]:
     end = 0
     for start, stop in hit.marks:
         yield Span(printable(hit.snippet[end:start], multiline=False))
         yield Span(printable(hit.snippet[start:stop], multiline=False), "bold")
         end = stop
     yield Span(printable(hit.snippet[end:], multiline=False))
+
+
+COMMAND = search

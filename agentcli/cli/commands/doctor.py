@@ -1,4 +1,5 @@
-"""`agent doctor`: whether everything is there that a run needs."""
+"""Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
+missing. Whether an account has credit only --ask tells for sure."""
 
 from __future__ import annotations
 
@@ -12,16 +13,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
+from agentcli.cli.reach import Reach, ask, known, reachable, try_out
+from agentcli.cli.session_common import Json, builder_for, here
+from agentcli.errors import ConfigError
+from agentcli.llm.catalog import Catalog
+from agentcli.sandbox.choosing import Sandbox, choose_sandbox
+from agentcli.sandbox.environment import command_environment
+from agentcli.sandbox.probes import ATTACKS, probe, surprises
+from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
-
-if TYPE_CHECKING:
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.sandbox.choosing import Sandbox
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
@@ -48,16 +57,9 @@ def doctor(
         bool,
         typer.Option("--ask", help="Let the model say a word: costs a fraction of a cent."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
-    missing. Whether an account has credit only --ask tells for sure."""
-    from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
-    from agentcli.app.trust import load_with_trust
-
-    workspace = resolve_workspace(None)
-    environ = person_environ()
-    builder = AgentBuilder(load_with_trust(environ, workspace).settings.values, environ, workspace)
+    builder = builder_for(here())
     checks = []
     for check in _checks(builder, asking):
         checks.append(check)
@@ -128,10 +130,6 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
 
 def _shell(builder: AgentBuilder) -> Check:
     """Whether the bash tool's shell starts, keeps its state and has no keys."""
-    from agentcli.sandbox.environment import command_environment
-    from agentcli.shell.outputs import OutputFolder
-    from agentcli.shell.shell import Shell
-
     hidden = builder.registry().key_variables()
     with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
         scratch, outputs = Path(name, "shell"), Path(name, "outputs")
@@ -169,11 +167,6 @@ def _shell(builder: AgentBuilder) -> Check:
 def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
     """Which layer contains commands, why no stronger one, and what it lets through when tried in a
     folder in `place`, or in that for temporary files. Raises OSError when there is no such room."""
-    from agentcli.app.config import user_file
-    from agentcli.errors import ConfigError
-    from agentcli.sandbox.choosing import choose_sandbox
-    from agentcli.sandbox.scope_finder import find_access_scope
-
     settings = builder.settings.sandbox
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
         own = (builder.home, user_file(builder.environ).parent)
@@ -202,8 +195,6 @@ def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
 
 def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
     """With the network shut off, whatever the settings say: that is what is known of a layer."""
-    from agentcli.sandbox.probes import ATTACKS, probe, surprises
-
     try:
         found = probe(replace(sandbox, network=False), folder)
     except OSError as error:
@@ -218,8 +209,6 @@ def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
 
 
 def _settings_files(builder: AgentBuilder) -> str:
-    from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
-
     files = [MANAGED_FILE, user_file(builder.environ), builder.workspace / PROJECT_FILE]
     found = [str(path) for path in files if path.exists()]
     return ", ".join(found) or f"defaults (none at {user_file(builder.environ)})"
@@ -242,10 +231,6 @@ def _storage(home: Path) -> Check:
 
 
 def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
-    from agentcli.cli.reach import Reach, ask, reachable, try_out
-    from agentcli.errors import ConfigError
-    from agentcli.llm.catalog import Catalog
-
     found = list(reachable(builder.registry()))
     for reach in found:
         if reach.error:
@@ -274,10 +259,10 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
 
 
 def _facts(builder: AgentBuilder, name: str) -> str:
-    from agentcli.cli.models import known
-    from agentcli.llm.catalog import Catalog
-
     window, prompt, output = known(Catalog(builder.settings.prices), name)
     context = "context unknown" if window == "-" else f"{window} tokens of context"
     price = "price unknown" if prompt == "-" else f"${prompt} in and ${output} out per million"
     return f"{context}, {price}"
+
+
+COMMAND = doctor

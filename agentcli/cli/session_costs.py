@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agentcli.sessions.state import State
+from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.state import State
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import money, quantity
 
 _COUNTED = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "reasoning_tokens")
 _HEADINGS = ("replies", "in (cached)", "out", "reasoning", "cost")
@@ -20,8 +21,6 @@ _MODEL_WIDTH = 25
 
 def show_cost(folder: Path, *, as_json: bool) -> None:
     """Print the table of the session in `folder`. Raises SessionError when it can't be read."""
-    from agentcli.sessions.search.finder import state_of
-
     state = state_of(folder)
     if as_json:
         print(json.dumps(costs(folder.name, state), indent=2))
@@ -47,8 +46,6 @@ def costs(session_id: str, state: State) -> dict[str, Any]:
 
 def table(state: State) -> list[str]:
     """For people, at most 80 columns unless a model's name alone is longer than its column."""
-    from agentcli.ui.sanitize import printable
-
     lines = [_line("model", _HEADINGS)]
     for model, part, used in _entries(state):
         name = printable(model if part == "main" else f"{model} ({part})", multiline=False)
@@ -80,8 +77,6 @@ def _numbers(entries: Iterable[Mapping[str, float | int | None]]) -> dict[str, A
 
 
 def _row(name: str, numbers: Mapping[str, Any]) -> list[str]:
-    from agentcli.ui.summary import money, quantity
-
     share = numbers["cached_share"]
     cached = "" if share is None else f" ({int(100 * share)}%)"
     cells = (

@@ -1,4 +1,4 @@
-"""`agent resume`: going on with a session, and which one that is."""
+"""A session to go on with, as `agent resume` and `agent run --continue` open it."""
 
 from __future__ import annotations
 
@@ -9,57 +9,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.inputs import attached, piped_beside, told
+from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.open_session import OpenSession
+from agentcli.cli import stdin
+from agentcli.cli.flags import Flags
+from agentcli.cli.inputs import attached, message_text, piped_beside
+from agentcli.cli.outcome import Outcome
+from agentcli.cli.session_common import home, tell_cut_off
+from agentcli.errors import ConfigError, UsageError
+from agentcli.sessions import inbox
+from agentcli.sessions.search.finder import (
+    Found,
+    find,
+    in_use_by,
+    newest,
+    no_session,
+    offered,
+    state_of,
+)
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import ELSEWHERE
 from agentcli.system.programs import person_environ
-
-if TYPE_CHECKING:
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.app.open_session import OpenSession
-    from agentcli.cli.work import Outcome
-    from agentcli.sessions.search.finder import Found
-    from agentcli.sessions.session import Session, Subscriber
-    from agentcli.ui.picker import Choice
+from agentcli.ui.picker import Choice, pick
+from agentcli.ui.resume_summary import ago, how_it_ended, one_line, show_standing, standing
 
 _LONGEST_QUOTED = 60
 
 
-@with_flags
-def resume(
-    flags: Flags,
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            help="Id, unique start of one, or name; chosen from a list if left out.",
-            metavar="SESSION",
-        ),
-    ] = None,
-    message: Annotated[
-        str | None,
-        typer.Argument(help="What to do next; - takes it from stdin.", metavar="MESSAGE"),
-    ] = None,
-    last: Annotated[
-        bool, typer.Option("--last", "--continue", "-c", help="The session used last here.")
-    ] = False,
-    everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
-    ] = False,
-) -> int:
-    """Go on with a session where it stopped."""
-    from agentcli.cli.work import work
-
-    if last and message is None:
-        session, message = None, session
-    wanted = Wanted(session, newest=last, everywhere=everywhere)
-    return work(flags.options(), Reopening(wanted, message, flags))
-
-
 @dataclass(frozen=True)
-class Wanted:
+class Which:
     """Which session: the one named, the one used last, or one that the person at the terminal
     chooses; of this folder or of all."""
 
@@ -69,41 +48,30 @@ class Wanted:
 
     def find(self, folder: str | None) -> Path:
         """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
-        from agentcli.app.agent_builder import resolve_workspace
-        from agentcli.app.config import state_home
-        from agentcli.errors import UsageError
-        from agentcli.sessions.search.finder import newest
-
-        home = state_home(person_environ())
         if self.session is not None:
             if self.newest or self.everywhere:
                 other = "the newest one" if self.newest else "--all"
                 raise UsageError(f"which session: {self.session!r} or {other}?")
-            return _named(home, self.session)
+            return _named(self.session)
         workspace = None if self.everywhere else resolve_workspace(folder)
-        return newest(home, workspace) if self.newest else _chosen(home, workspace)
+        return newest(home(), workspace) if self.newest else _chosen(workspace)
 
 
-class Reopening:
+class StoredSession:
     """An old session, with a message or just to go on."""
 
-    def __init__(self, wanted: Wanted, message: str | None, flags: Flags) -> None:
-        self._wanted = wanted
+    def __init__(self, which: Which, message: str | None, flags: Flags) -> None:
+        self._which = which
         self._message = message
         self._flags = flags
         self._images = flags.images or ()
         self._folder: Path | None = None
 
     def workspace(self, folder: str | None) -> Path:
-        from agentcli.app.agent_builder import resolve_workspace
-
-        self._folder = self._wanted.find(folder)
+        self._folder = self._which.find(folder)
         return resolve_workspace(folder) if folder else _workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
-        from agentcli.cli import stdin
-        from agentcli.errors import UsageError
-
         assert self._folder is not None
         if self._images and not self._message:
             raise UsageError(
@@ -122,23 +90,19 @@ class Reopening:
             piped = piped_beside(builder, self._flags.no_stdin)
         image_urls = attached(self._images)
         with stdin.kept_on_failure(piped):
-            bench = builder.reopen(
+            opened = builder.reopen(
                 self._folder, subscribers, self._flags.model, has_message=piped is not None
             )
             if piped is not None:
-                with bench.closed_on_failure():
-                    bench.say(told(builder, bench, message, piped), image_urls)
-        return bench
+                with opened.closed_on_failure():
+                    opened.say(message_text(builder, opened, message, piped), image_urls)
+        return opened
 
     def _tell_standing(self, session: Session) -> None:
-        from agentcli.cli.session_common import tell_cut_off
-
         with suppress(OSError):
             tell_cut_off(session)
         if self._flags.quiet:
             return
-        from agentcli.sessions import inbox
-        from agentcli.ui.resume_summary import one_line, show_standing, standing
 
         waiting = [session.redact(letter.text) for letter in inbox.letters(session.folder)]
         stands = standing(session.events, session.state, waiting)
@@ -150,12 +114,9 @@ class Reopening:
                 print(one_line(stands), file=sys.stderr)
 
 
-def _named(home: Path, wanted: str) -> Path:
-    from agentcli.errors import UsageError
-    from agentcli.sessions.search.finder import find
-
+def _named(wanted: str) -> Path:
     try:
-        return find(home, wanted)
+        return find(home(), wanted)
     except UsageError as error:
         if " " in wanted.strip():
             error.hint += f"\n  to tell that to the newest one here: {_as_message(wanted)}"
@@ -169,11 +130,6 @@ def _as_message(text: str) -> str:
 
 def _workspace_of(folder: Path) -> Path:
     """Where a session worked. Raises ConfigError when that is no longer there."""
-    from agentcli.app.agent_builder import resolve_workspace
-    from agentcli.errors import ConfigError
-    from agentcli.sessions.search.finder import state_of
-    from agentcli.sessions.state import ELSEWHERE
-
     state = state_of(folder)
     if state.place is None:
         gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
@@ -184,32 +140,24 @@ def _workspace_of(folder: Path) -> Path:
     return resolve_workspace(str(state.place))
 
 
-def _chosen(home: Path, workspace: Path | None) -> Path:
+def _chosen(workspace: Path | None) -> Path:
     """The session that the person picks. Raises UsageError when there is no person, nothing to
     choose from, or nothing chosen."""
-    from agentcli.errors import UsageError
-    from agentcli.sessions.search.finder import no_session, offered
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
         )
-    found = offered(home, workspace)
+    found = offered(home(), workspace)
     if not found:
         raise no_session(workspace)
-    from agentcli.ui.picker import pick
 
     choice = pick([_choice(each, with_folder=workspace is None) for each in found])
     if choice is None:
         raise UsageError("nothing chosen")
-    return home / "sessions" / choice.session_id
+    return home() / "sessions" / choice.session_id
 
 
 def _choice(found: Found, *, with_folder: bool) -> Choice:
-    from agentcli.sessions.search.finder import in_use_by
-    from agentcli.ui.picker import Choice
-    from agentcli.ui.resume_summary import ago, how_it_ended
-
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
     user_home = person_environ().get("HOME", "")

@@ -1,22 +1,27 @@
-"""`agent context`: what fills the model's window, as a picture made of characters."""
+"""Show what fills the model's window.
+
+Each sign of the picture is a share of the window; tokens are estimated by what the provider
+last counted.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from shutil import get_terminal_size
+from typing import Annotated, Any
 
 import typer
 
-from agentcli.cli.session_common import Json, Last, Wanted, chosen
-from agentcli.system.programs import person_environ
-
-if TYPE_CHECKING:
-    from agentcli.memory.context_use import ContextUse, Part, Share
-    from agentcli.sessions.session import SessionRecord
-    from agentcli.settings import Settings
-    from agentcli.ui.style import Line, Span, Style
+from agentcli.cli.session_common import Json, Last, OptionalSession, builder_for, chosen, here
+from agentcli.llm.catalog import Catalog
+from agentcli.memory.context_use import ContextUse, Part, Share, context_use
+from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.settings import Settings
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Line, Span, Style, cells, clip
 
 _NAMES = {
     "system": "system text",
@@ -42,7 +47,7 @@ _MOST_SHARES = 20
 
 
 def context(
-    session: Wanted = None,
+    session: OptionalSession = None,
     last: Last = False,
     columns: Annotated[
         int | None,
@@ -50,30 +55,21 @@ def context(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what fills the model's window.
-
-    Each sign of the picture is a share of the window; tokens are estimated by what the provider
-    last counted.
-    """
-    from agentcli.sessions.session import read_session
-
     record = read_session(chosen(session, last, "context"))
     use = use_of(record, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))
         return
-    from agentcli.ui.screen import Screen
 
     screen = Screen(sys.stdout, live=False)
-    screen.put("note", picture(record.state.model, use, columns or _columns()))
+    screen.put(
+        "note", picture(record.state.model, use, columns or get_terminal_size((80, 24)).columns)
+    )
     screen.flush()
 
 
 def use_of(record: SessionRecord, settings: Settings) -> ContextUse:
     """What the next request of a session would hold, under these settings."""
-    from agentcli.llm.catalog import Catalog
-    from agentcli.memory.context_use import context_use
-
     model = record.state.model
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     output = settings.model.output_tokens
@@ -114,9 +110,6 @@ def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
 def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
     """The window as rows of signs, a legend, and the biggest parts; no line is longer than
     `columns`, which is from 40 to 120."""
-    from agentcli.ui.sanitize import printable
-    from agentcli.ui.style import Span, clip
-
     columns = max(_LEAST_COLUMNS, min(columns, _MOST_COLUMNS))
     shares = _merged(use.shares)
     signs = [(_LETTERS[n], _STYLES[n % len(_STYLES)]) for n in range(len(shares))]
@@ -140,8 +133,6 @@ def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
 
 def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> list[Line]:
     """Rows of signs, as many of each as it has of all tokens, at least one."""
-    from agentcli.ui.style import Span
-
     cells = _cells([tokens for _, tokens in counted], columns * _ROWS)
     signs = [sign for (sign, _), count in zip(counted, cells, strict=True) for _ in range(count)]
     rows: list[Line] = []
@@ -168,8 +159,6 @@ def _cells(amounts: Sequence[int], total: int) -> list[int]:
 
 
 def _legend(sign: str, style: Style, label: str, tokens: int, window: int, columns: int) -> Line:
-    from agentcli.ui.style import Span, cells
-
     name = label + " " * (_NAME_COLUMNS - cells(label))
     room = max(0, columns - _BEFORE_BAR)
     bar = sign * min(room, round(room * tokens / window)) if window else ""
@@ -181,9 +170,6 @@ def _legend(sign: str, style: Style, label: str, tokens: int, window: int, colum
 
 
 def _part(part: Part, window: int) -> Line:
-    from agentcli.ui.sanitize import printable
-    from agentcli.ui.style import Span
-
     what = _NAMES[part.kind] if part.kind != "results" else f"result of {part.name}"
     about = printable(part.about, multiline=False)
     return [
@@ -198,7 +184,6 @@ def _merged(shares: Sequence[Share]) -> list[Share]:
     """At most so many as there are letters for; results of the least used tools are one."""
     if len(shares) <= _MOST_SHARES:
         return list(shares)
-    from agentcli.memory.context_use import Share
 
     results = sorted((s for s in shares if s.kind == "results"), key=lambda share: -share.tokens)
     kept = results[: _MOST_SHARES - 1 - (len(shares) - len(results))]
@@ -208,8 +193,6 @@ def _merged(shares: Sequence[Share]) -> list[Share]:
 
 
 def _label(share: Share) -> str:
-    from agentcli.ui.sanitize import printable
-
     if share.kind != "results":
         return _NAMES[share.kind]
     text = f"results of {printable(share.name, multiline=False)}"
@@ -220,15 +203,8 @@ def _percent(tokens: int, window: int) -> str:
     return f"{100 * tokens / window:.1f} %" if window else "?"
 
 
-def _columns() -> int:
-    from shutil import get_terminal_size
-
-    return get_terminal_size((80, 24)).columns
-
-
 def _settings(record: SessionRecord) -> Settings:
-    from agentcli.app.agent_builder import resolve_workspace
-    from agentcli.app.trust import load_with_trust
+    return builder_for(record.state.place or here()).settings
 
-    workspace = record.state.place or resolve_workspace(None)
-    return load_with_trust(person_environ(), workspace).settings.values
+
+COMMAND = context

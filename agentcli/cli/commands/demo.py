@@ -1,17 +1,25 @@
-"""`agent demo`: the whole of a run without a key or a network; only the model is scripted."""
+"""See agent at work, without a key. A scripted model fixes a failing test."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from agentcli.app.agent_builder import AgentBuilder
-    from agentcli.app.open_session import OpenSession
-    from agentcli.cli.work import Outcome
+from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.open_session import OpenSession
+from agentcli.cli.flags import Flags
+from agentcli.cli.outcome import Outcome
+from agentcli.cli.work import work
+from agentcli.errors import ConfigError, UsageError
+from agentcli.system.programs import find_program
 
+_FILES = Path(__file__).parents[2] / "demo"
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
 agent demo: the model is scripted - it plays a recorded session. All else is
@@ -33,24 +41,12 @@ def demo(
         typer.Option("--dir", help="New folder for the repository; default: a temporary one."),
     ] = None,
 ) -> int:
-    """See agent at work, without a key. A scripted model fixes a failing test."""
-    import subprocess
-    import sys
-
-    from agentcli.cli.work import Options, work
 
     repository = _make_repository(folder)
     print(_EXPLANATION.format(folder=repository), file=sys.stderr, flush=True)
-    script = Path(__file__).parents[1] / "demo" / "session.jsonl"
-    options = Options(
-        folder=str(repository),
-        overrides={
-            "model.name": f"scripted/{script}",
-            "agent.approval": "yolo",
-            "sandbox.layer": "none",
-        },
-    )
-    code = work(options, _Demo())
+    script = _FILES / "session.jsonl"
+    flags = Flags(folder=str(repository), model=f"scripted/{script}", yolo=True, no_sandbox=True)
+    code = work(flags, _Demo())
     if code == 0:
         diff = subprocess.run(
             [_git(), "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
@@ -67,31 +63,24 @@ def demo(
 
 class _Demo:
     def workspace(self, folder: str | None) -> Path:
-        from agentcli.app.agent_builder import resolve_workspace
-
         return resolve_workspace(folder)
 
     def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
-        bench = builder.create(outcome.subscribers)
-        with bench.closed_on_failure():
-            bench.say(_TASK)
-        return bench
+        opened = builder.create(outcome.subscribers)
+        with opened.closed_on_failure():
+            opened.say(_TASK)
+        return opened
 
 
 def _make_repository(folder: Path | None) -> Path:
     """A fresh git repository with the demo's files committed. Raises UsageError if it exists."""
-    import shutil
-    import subprocess
-    import tempfile
-
-    from agentcli.errors import UsageError
 
     git = _git()
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="agent-demo-"))
     elif folder.exists():
         raise UsageError(f"{folder} already exists", hint="name a folder that does not")
-    source = Path(__file__).parents[1] / "demo" / "repository"
+    source = _FILES / "repository"
     shutil.copytree(
         source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -102,10 +91,10 @@ def _make_repository(folder: Path | None) -> Path:
 
 
 def _git() -> str:
-    from agentcli.errors import ConfigError
-    from agentcli.system.programs import find_program
-
     git = find_program("git")
     if git is None:
         raise ConfigError("the demo needs git, which is not installed")
     return git
+
+
+COMMAND = demo

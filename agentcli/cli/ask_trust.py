@@ -1,0 +1,107 @@
+"""Asking the person at the terminal whether to trust what a folder brings along."""
+
+from __future__ import annotations
+
+import json
+import os
+import termios
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from agentcli.app.trust import Answer, settings_of
+from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS, Fingerprint, TrustState
+from agentcli.ui.literal import visible
+
+
+def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
+    """Show the person at the terminal what `found` would do, and ask. The end of input is a no, and
+    so is a terminal that is gone; an interrupt passes through."""
+    try:
+        return _asked_at_terminal(found, state)
+    except (OSError, termios.error):
+        return "no"
+
+
+def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
+    """Raises OSError or termios.error when there is no terminal or it hangs up."""
+    fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    with open(fd, "r+b", buffering=0) as tty:
+        lines = [
+            "",
+            *would_take_effect(found, state),
+            "",
+            "Do you trust it? Until you do, only what is stricter than your settings holds.",
+            "  y      yes, as it is now",
+            "  n      no, not this time",
+            "  never  no, and do not ask again",
+        ]
+        tty.write("\n".join([*lines, "> "]).encode("utf-8", "replace"))
+        while True:
+            # What was typed before the question can't have been meant as an answer.
+            termios.tcflush(fd, termios.TCIFLUSH)
+            try:
+                line = _read_line(fd)
+            except BaseException:
+                with suppress(OSError):
+                    tty.write(b"\n")
+                raise
+            if line is None:
+                return "no"
+            match line.strip().lower():
+                case "y" | "yes":
+                    return "yes"
+                case "n" | "no" | "":
+                    return "no"
+                case "never":
+                    return "never"
+            tty.write(b"  y, n or never > ")
+
+
+def _read_line(fd: int) -> str | None:
+    """None at the end of input."""
+    data = b""
+    while not data.endswith(b"\n"):
+        chunk = os.read(fd, 4096)
+        if not chunk:
+            return None
+        data += chunk
+    return data.decode("utf-8", "replace")
+
+
+def would_take_effect(found: Fingerprint, state: TrustState) -> Iterator[str]:
+    """What would take effect, in full, every character of it visible."""
+    folder = visible(str(found.workspace))
+    if found.fault:
+        yield f"{folder} can't be trusted: {visible(found.fault)}"
+        return
+    if not found.files:
+        yield f"{folder} holds nothing that would need trust"
+        return
+    yield f"{folder} brings along what takes effect {'now' if state.trusted else 'if trusted'}:"
+    for name in state.changed:
+        yield f"  changed since you trusted it: {visible(name)}"
+    for key, value in settings_of(found).items():
+        yield from _setting(key, value)
+    if TOOL_SERVERS in found.contents:
+        yield f"  {TOOL_SERVERS} (tool servers)"
+        yield from _block(found.contents[TOOL_SERVERS].decode("utf-8", "replace"))
+    for name in found.files:
+        if name not in (PROJECT_CONFIG, TOOL_SERVERS):
+            yield f"  file {visible(name)}"
+
+
+def _setting(key: str, value: Any) -> Iterator[str]:
+    if not key.startswith("hooks.") or not isinstance(value, list):
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+        yield f"  sets {visible(key)} = {visible(shown)}"
+        return
+    for hook in value:
+        if isinstance(hook, dict):
+            matcher = f" on {hook['matcher']}" if hook.get("matcher") else ""
+            yield f"  runs as a hook, at {visible(key.removeprefix('hooks.') + matcher)}:"
+            yield from _block(str(hook.get("command", "")))
+
+
+def _block(text: str) -> Iterator[str]:
+    return (f"  │ {visible(line)}" for line in text.rstrip("\n").split("\n"))

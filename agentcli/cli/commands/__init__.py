@@ -1,0 +1,6 @@
+"""A coding assistant for the terminal."""
+
+ORDER = (
+    *("run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff", "demo"),
+    *("models", "notes", "doctor", "trust", "schema", "sessions", "config", "policy"),
+)

@@ -1,0 +1,3 @@
+"""Settings: show, path."""
+
+ORDER = ("show", "path")

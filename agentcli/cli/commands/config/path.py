@@ -1,0 +1,14 @@
+"""Where the user's settings are read from."""
+
+from __future__ import annotations
+
+from agentcli.app.config import user_file
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import say
+
+
+def path() -> None:
+    say(str(user_file(person_environ())))
+
+
+COMMAND = path

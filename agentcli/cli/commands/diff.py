@@ -1,0 +1,54 @@
+"""What a session changed in files, as a patch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from agentcli.app.undo import newest_changes
+from agentcli.cli.session_common import Json
+from agentcli.cli.undone import NewestUnlessNamed, change_as_dict, change_line, session_folder
+from agentcli.errors import UsageError
+from agentcli.files.names import is_generated
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Span, Style
+
+
+def diff(
+    session: NewestUnlessNamed = None,
+    step: Annotated[
+        int | None, typer.Option("--step", metavar="N", help="Only the Nth last step.", min=1)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    folder = session_folder(session)
+    kept, span = newest_changes(folder, step)
+    if step is not None and span is None:
+        raise UsageError(f"session {folder.name} has no {step} steps that changed files")
+    changes = [c for c in kept.changes(*span) if not is_generated(c.path)] if span else []
+    if as_json:
+        print(json.dumps(list(map(change_as_dict, changes)), indent=2))
+    elif span is not None:
+        _print_patch(kept.diff(*span))
+        for change in changes:
+            if change.told:
+                print(change_line(change), file=sys.stderr)
+
+
+def _print_patch(patch: str) -> None:
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
+        return
+    styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
+    screen = Screen(sys.stdout, live=False)
+    for line in printable(patch).splitlines():
+        bold = line.startswith(("diff ", "+++", "---"))
+        screen.put("note", [[Span(line, "bold" if bold else styles.get(line[:1], ""))]])
+    screen.flush()
+
+
+COMMAND = diff

@@ -1,0 +1,3 @@
+"""Rules: try them on past sessions, or have some suggested."""
+
+ORDER = ("test", "suggest")

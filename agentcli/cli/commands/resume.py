@@ -1,0 +1,43 @@
+"""Go on with a session where it stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.flags import Flags, with_flags
+
+
+@with_flags
+def resume(
+    flags: Flags,
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id, unique start of one, or name; chosen from a list if left out.",
+            metavar="SESSION",
+        ),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Argument(help="What to do next; - takes it from stdin.", metavar="MESSAGE"),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", "--continue", "-c", help="The session used last here.")
+    ] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
+    ] = False,
+) -> int:
+    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    from agentcli.cli.stored_session import StoredSession, Which
+    from agentcli.cli.work import work
+
+    if last and message is None:
+        session, message = None, session
+    which = Which(session, newest=last, everywhere=everywhere)
+    return work(flags, StoredSession(which, message, flags))
+
+
+COMMAND = resume

@@ -1,0 +1,46 @@
+"""Do a task. Piped input is added to it: git diff | agent run "review this"."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.flags import Flags, with_flags
+from agentcli.errors import UsageError
+
+
+@with_flags
+def run(
+    flags: Flags,
+    task: Annotated[
+        str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
+    ] = None,
+    continue_newest: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
+    ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option("--resume", "-r", metavar="SESSION", help="Go on with this session."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
+    ] = None,
+) -> int:
+    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    from agentcli.cli.work import work
+
+    if session is None and not continue_newest:
+        from agentcli.cli.new_session import NewSession
+
+        return work(flags, NewSession(task, flags, name))
+    if name is not None:
+        raise UsageError(
+            "--name is for a new session", hint="agent sessions rename gives an old one a name"
+        )
+    from agentcli.cli.stored_session import StoredSession, Which
+
+    return work(flags, StoredSession(Which(session, newest=continue_newest), task, flags))
+
+
+COMMAND = run

@@ -1,0 +1,14 @@
+"""Print the JSON Schema of the lines that --json writes."""
+
+from __future__ import annotations
+
+import json
+
+from agentcli.ui.stream_schema import stream_schema
+
+
+def schema() -> None:
+    print(json.dumps(stream_schema(), indent=2))
+
+
+COMMAND = schema

@@ -1,0 +1,3 @@
+"""Sessions: list, show, search, rename, remove, export, import."""
+
+ORDER = ("list", "show", "search", "rename", "rm", "prune", "export", "import", "repair")

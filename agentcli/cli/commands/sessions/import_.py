@@ -1,0 +1,42 @@
+"""Take over a session from elsewhere, as a new one.
+
+It gets an id of its own. What it allowed has no force here, and none of its files is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, home, redactor, row
+from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.transfer.importing import import_session
+from agentcli.ui.sanitize import say
+
+
+def import_sessions(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a session, tar or zip of one, or what export wrote (json, jsonl).",
+            metavar="PATH",
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    imported = import_session(home(), path, redactor())
+    session_id = imported.folder.name
+    if as_json:
+        facts = row(session_id, state_of(imported.folder))
+        print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
+        return
+    for note in imported.notes:
+        say(f"agent: {note}", sys.stderr)
+    print(session_id)
+
+
+COMMAND = import_sessions

@@ -1,0 +1,38 @@
+"""Give a session a name.
+
+Every command that takes the id of a session takes its name too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, SessionId, home, row
+from agentcli.events import Source
+from agentcli.events.actions import RenameAction
+from agentcli.sessions import session as stored
+from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.search.finder import find
+
+
+def rename(
+    session: SessionId,
+    name: Annotated[str, typer.Argument(help="The new name.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
+    folder = find(home(), session)
+    name = checked_name(name)
+    require_free(home(), name, folder)
+    with stored.Session.open(folder) as opened:
+        opened.emit(RenameAction(name=name, source=Source.USER))
+        state = opened.state
+    if as_json:
+        print(json.dumps(row(folder.name, state), indent=2))
+    else:
+        print(f"{folder.name} is now {name}")
+
+
+COMMAND = rename

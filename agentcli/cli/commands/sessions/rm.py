@@ -1,0 +1,34 @@
+"""Remove sessions for good.
+
+All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.removal import remove_sessions
+from agentcli.cli.session_common import Json, Yes, home
+from agentcli.errors import UsageError
+from agentcli.sessions.manage.retention import use_of
+from agentcli.sessions.search.finder import find, session_states
+
+
+def remove(
+    sessions: Annotated[
+        list[str], typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION")
+    ],
+    yes: Yes = False,
+    as_json: Json = False,
+) -> int:
+    wanted = {find(home(), session) for session in sessions}
+    for folder in sorted(wanted):
+        if use := use_of(folder):
+            raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")
+    found = [(folder, state) for folder, state in session_states(home()) if folder in wanted]
+    return remove_sessions(found, yes, as_json)
+
+
+COMMAND = remove

@@ -1,0 +1,185 @@
+"""How a run from the command line went, told once, in the form that was asked for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from agentcli import interrupts
+from agentcli.agent.ending import TurnResult
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.cli.complaints import complain
+from agentcli.cli.flags import Flags
+from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
+from agentcli.files.names import is_generated
+from agentcli.sessions.search.session_facts import Facts, FactsCounter
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.stream_redactor import NoSecrets
+from agentcli.ui.held_back import HeldBack
+from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import RunSummary
+from agentcli.ui.terminal import TerminalRenderer
+
+
+class Outcome:
+    """Tells how things went, in the form that was asked for, exactly once."""
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._started = time.monotonic()
+        self._counter = FactsCounter()
+        self._exit_code: int | None = None
+        self._is_working = False
+        self._unheard: BrokenPipeError | OutputError | None = None
+        self.session: Session | None = None
+        self.renderer = TerminalRenderer(sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose))
+        self._json: JsonLinesWriter | None = None
+        self._held_back: HeldBack | None = None
+
+    def subscribers(self, session: Session) -> list[Subscriber]:
+        self.session = session
+        self.renderer.expect(session.pending_actions())
+        self._json = self._writer(session.id)
+        told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]
+        if not session.events:
+            self._held_back, *others = [HeldBack(each) for each in told]
+            told = [self._held_back, *others]
+        return [*told, self._counter]
+
+    def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
+        """Write the answer and the closing line, once. Returns the exit code."""
+        if self._exit_code is None:
+            interrupts.end()
+            self._is_working = False
+            self._exit_code = self._tell(result, error)
+        return self._exit_code
+
+    def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
+        summary = self._summary(result, error)
+        if self._flags.answer_file is not None and result is not None:
+            try:
+                _write_answer(self._flags.answer_file, summary.answer)
+            except SessionError as problem:
+                summary = self._summary(result, problem)
+        gone = not summary.session_id
+        if gone and self._held_back is not None:
+            with suppress(OSError):
+                self._held_back.give_up()
+                self.renderer.close()
+        if gone and summary.error:
+            complain(summary.error, summary.hint)
+        else:
+            # Without a reader of stderr the answer still has one.
+            with suppress(OSError):
+                self.renderer.closing_line(summary)
+        writer = self._writer("") if gone else self._json
+        if writer is not None:
+            writer.write_result(summary)
+        elif summary.answer and not self._answer_is_on_screen():
+            answer = printable(summary.answer) if sys.stdout.isatty() else summary.answer
+            try:
+                print(answer, flush=True)
+            except (BrokenPipeError, OutputError) as failure:
+                self._unheard = failure
+        return summary.exit_code or self._tell_unheard()
+
+    def _writer(self, session_id: str) -> JsonLinesWriter | None:
+        if self._flags.format == "text":
+            return None
+        return JsonLinesWriter(
+            sys.stdout,
+            session_id,
+            result_only=self._flags.format == "json",
+            on_failure=self._take_failure,
+        )
+
+    def begin(self) -> None:
+        """What is to be done is recorded: from now on it can be interrupted and resumed. Raises
+        TurnInterrupted where stdout has failed before."""
+        self._is_working = True
+        if self._unheard is not None:
+            self._stop(self._unheard)
+
+    def _take_failure(self, failure: BrokenPipeError | OutputError) -> None:
+        """Nothing more gets to whoever reads stdout: what is going on ends."""
+        self._unheard = failure
+        if self._is_working:
+            self._stop(failure)
+
+    def _stop(self, failure: BrokenPipeError | OutputError) -> None:
+        lost = isinstance(failure, OutputError)
+        told = "stdout can't be written" if lost else "stdout was closed"
+        interrupts.interrupt(TurnInterrupted(told, _code_of(failure)))
+
+    def _tell_unheard(self) -> int:
+        """Of an answer that did not get through; the exit code for that."""
+        if isinstance(self._unheard, OutputError):
+            session = self.session
+            kept = f"it is kept: agent sessions show {session.id}" if session else ""
+            complain(str(self._unheard), kept)
+        return _code_of(self._unheard)
+
+    def _answer_is_on_screen(self) -> bool:
+        return sys.stdout.isatty() and sys.stderr.isatty() and not self._flags.quiet
+
+    def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
+        session = self.session
+        ending = result.ending if result else None
+        redact = session.redact if session else NoSecrets()
+        failed = ending is not None and ending.exit_code != 0
+        lost = str(self._unheard) if isinstance(self._unheard, OutputError) else ""
+        done = self._counter.facts
+        return RunSummary(
+            status="error" if error else ending.agent_state if ending else "",
+            session_id=session.id if session and _can_go_on(session) else "",
+            exit_code=error.exit_code if error else ending.exit_code if ending else 0,
+            reason=ending.reason if ending else "",
+            duration_s=time.monotonic() - self._started,
+            steps=done.steps,
+            usage=done.usage,
+            cost_usd=done.cost_usd,
+            files_changed=_files_changed(session, done),
+            resume_command=_resume_command(session),
+            answer=result.answer if result else "",
+            error=redact(
+                error.message if error else (ending.content or lost) if failed and ending else ""
+            ),
+            hint=redact(error.hint if error else ending.hint if ending else ""),
+        )
+
+
+def _can_go_on(session: Session) -> bool:
+    """A session that never got its task is gone."""
+    return bool(session.state.title)
+
+
+def _resume_command(session: Session | None) -> str:
+    return f"agent resume {session.id}" if session and _can_go_on(session) else ""
+
+
+def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
+    """By whatever means, if the workspace was kept before and after; else by the file tools."""
+    if session is None or done.trees is None:
+        return done.files_changed
+    kept = checkpoints_of(session.folder, session.state.workspace)
+    try:
+        changed = (c.path for c in kept.changes(*done.trees) if not c.told)
+        return tuple(path for path in changed if not is_generated(path))
+    except SessionError:
+        return done.files_changed
+
+
+def _code_of(failure: BrokenPipeError | OutputError | None) -> int:
+    if failure is None:
+        return 0
+    return failure.exit_code if isinstance(failure, OutputError) else 141
+
+
+def _write_answer(path: Path, answer: str) -> None:
+    try:
+        path.write_text(answer + "\n" if answer else "", encoding="utf-8")
+    except OSError as error:
+        raise SessionError(f"{path} can't be written: {error.strerror}") from error

@@ -1,0 +1,48 @@
+"""Removing sessions, for `agent sessions rm` and `prune`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from agentcli.cli.session_common import age, confirmed, home, label, row, tidy
+from agentcli.errors import AgentError
+from agentcli.files.names import size_text
+from agentcli.sessions.manage.retention import remove, size_of, updated_at
+from agentcli.sessions.state import State
+from agentcli.ui.sanitize import say
+from agentcli.ui.summary import count
+
+
+def remove_sessions(
+    found: list[tuple[Path, State]], yes: bool, as_json: bool, *, dry_run: bool = False
+) -> int:
+    """List the sessions and, if the person agrees, remove them. The exit code."""
+    sizes = {folder: size_of(folder) for folder, _ in found}
+    if not as_json:
+        for folder, state in found:
+            when = age(updated_at(folder, state))
+            print(f"{folder.name}  {when:<11}  {size_text(sizes[folder]):>9}  {label(state)}")
+        print(f"{count(len(found), 'session')}, {size_text(sum(sizes.values()))}")
+    gone = found if dry_run else []
+    failures = 0
+    if found and not dry_run and confirmed(f"remove {count(len(found), 'session')}?", yes):
+        for folder, state in found:
+            try:
+                remove(home(), folder)
+            except AgentError as error:
+                failures += 1
+                say(f"agent: {error.message}", sys.stderr)
+            else:
+                gone.append((folder, state))
+        tidy()
+    freed = sum(sizes[folder] for folder, _ in gone)
+    if as_json:
+        told = [{**row(folder.name, state), "bytes": sizes[folder]} for folder, state in gone]
+        print(json.dumps({"dry_run": dry_run, "sessions": told, "bytes": freed}, indent=2))
+    elif gone and not dry_run:
+        print(f"removed {count(len(gone), 'session')}, {size_text(freed)} freed")
+    elif found and not dry_run:
+        print("agent: nothing was removed", file=sys.stderr)
+    return 1 if failures else 0
