@@ -24,7 +24,7 @@ from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import ToolCollection, built_in_tools
+from agentcli.tools.collection import TOOLS, ToolCollection
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
@@ -114,7 +114,7 @@ def _system_texts() -> str:
 
 
 def _tools() -> str:
-    schemas = (tool.schema() for tool in built_in_tools())
+    schemas = (tool.schema() for tool in TOOLS.all().values())
     return "".join(
         f"## {schema.name}\n{schema.description}\n{json.dumps(schema.parameters)}\n\n"
         for schema in schemas
@@ -135,7 +135,7 @@ def _results() -> str:
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
             python=PythonInterpreter(workspace=work, scratch=place / "python", **common),
         )
-        tools = ToolCollection(built_in_tools(), context)
+        tools = ToolCollection(TOOLS.all().values(), context)
         try:
             texts = [_called(tools, name, arguments, place) for name, arguments in CALLS]
         finally:

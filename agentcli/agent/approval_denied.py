@@ -15,7 +15,6 @@ from agentcli.events.observations import (
     FileEditObservation,
     FileWriteObservation,
     IPythonRunCellObservation,
-    MCPObservation,
     ToolResultObservation,
 )
 
@@ -24,7 +23,6 @@ _CHANGES = (
     IPythonRunCellObservation,
     FileEditObservation,
     FileWriteObservation,
-    MCPObservation,
     ToolResultObservation,
 )
 """Results of doing something; reading files is not that."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +60,8 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.system import programs
 from agentcli.tools.base import Tool, ToolContext
-from agentcli.tools.collection import ToolCollection, built_in_tools
+from agentcli.tools.collection import TOOLS, ToolCollection
 
-_SWITCHES = {
-    "bash": "enable_cmd",
-    "python": "enable_jupyter",
-    "todo": "enable_plan",
-    "think": "enable_think",
-    "finish": "enable_finish",
-    "recall": "enable_recall",
-}
-_FILE_TOOLS_SWITCH = "enable_editor"
 AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], Approver]
 """Makes what asks a person, given the rule that a lasting answer to an action would save, and what
 the file of a path holds now."""
@@ -397,12 +389,14 @@ class AgentBuilder:
         return context
 
     def _enabled_tools(self) -> Iterator[Tool[Any]]:
-        for tool in built_in_tools():
-            switch = knowledge.enabled(self.settings, tool.name)
-            if switch is None:
-                switch = getattr(self.settings.tools, _SWITCHES.get(tool.name, _FILE_TOOLS_SWITCH))
-            if switch:
-                yield tool
+        """Raises ConfigError for a tool whose switch is no setting."""
+        for tool in TOOLS.all().values():
+            try:
+                if not tool.switch or attrgetter(tool.switch)(self.settings):
+                    yield tool
+            except AttributeError as error:
+                told = f"the switch of the tool {tool.name} is no setting: {tool.switch}"
+                raise ConfigError(told) from error
 
     def _started(
         self,

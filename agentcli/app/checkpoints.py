@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.checkpoints.checkpointer import Checkpointer, checkpoints_of
 from agentcli.events import Action
-from agentcli.events.actions import CmdRunAction, FileEditAction, FileWriteAction, MemoryAction
+from agentcli.events.actions import CmdRunAction, MemoryAction, path_of
 from agentcli.tools.base import Effect, ToolContext
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ def make_checkpointer(
         return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
 
     def touched(action: Action) -> Iterable[Path]:
-        if isinstance(action, FileWriteAction | FileEditAction):
-            return [context.files.locate(action.path)]
-        return named(action)
+        path = path_of(action) if tools.effect(action) is Effect.WRITE else None
+        return named(action) if path is None else [context.files.locate(path)]
 
     def open_store() -> Checkpoints:
         return checkpoints_of(session.folder, str(context.workspace))

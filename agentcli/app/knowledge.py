@@ -29,15 +29,6 @@ SMALL_WINDOW_TOKENS = 16_384
 """A model that is set to hold no more is given a shorter system text."""
 
 
-def enabled(settings: Settings, tool: str) -> bool | None:
-    """Whether a tool of this module's is offered; None for the tools of others."""
-    switches = {
-        "memory": settings.agent.notes,
-        "session_search": settings.knowledge.session_search,
-    }
-    return switches.get(tool)
-
-
 def equip(
     context: ToolContext,
     session: Session,

@@ -15,6 +15,7 @@ from agentcli.app.config import user_file
 from agentcli.events import Action, Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.git.repository_files import begin
+from agentcli.tools.collection import rule_patterns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
     if not _saved_file(environ).exists():
         return []
     saved = _saved_rules(environ)
-    saved.load(workspace)
+    saved.load(workspace, rule_patterns())
     return saved.notices
 
 
@@ -113,11 +114,13 @@ class SessionPolicy:
             mode=settings.agent.approval,
             contained=self.sandbox.contains,
             scope=scope,
-            rules=(*_rules(self.settings), *self._saved.load(self.workspace)),
+            rules=(*_rules(self.settings), *self._saved.load(self.workspace, rule_patterns())),
             effect_of=self.tools.effect,
             locate=self.context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
-            blocked=HardBlocks(scope, self._cwd, self.environ, self.sandbox.contains),
+            blocked=HardBlocks(
+                scope, self._cwd, self.environ, self.tools.effect, self.sandbox.contains
+            ),
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,
@@ -156,9 +159,9 @@ def _rules(settings: Settings) -> Iterator[Rule]:
     }
     for decision, texts in lists.items():
         for text in texts:
-            from agentcli.security.policy.rules import parse_rule
+            from agentcli.security.policy.rules import check_rule, parse_rule
 
-            yield parse_rule(text, decision, f"security.{decision}")
+            yield check_rule(parse_rule(text, decision, f"security.{decision}"), rule_patterns())
 
 
 def _saved_file(environ: Mapping[str, str]) -> Path:

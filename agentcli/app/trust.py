@@ -92,10 +92,11 @@ def _wants_trust(found: Fingerprint) -> bool:
 
 def _rule_fault(text: str) -> str:
     """Why a rule of a project is none; "" if it is one."""
-    from agentcli.security.policy.rules import parse_rule
+    from agentcli.security.policy.rules import check_rule, parse_rule
+    from agentcli.tools.collection import rule_patterns
 
     try:
-        parse_rule(text, "deny", "its rule")
+        check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())
     except ConfigError as error:
         return error.message
     return ""

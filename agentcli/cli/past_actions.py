@@ -13,6 +13,7 @@ import typer
 from agentcli.cli.session_common import here, home
 from agentcli.errors import SessionError
 from agentcli.events import Action, Event
+from agentcli.events.actions import tool_name
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.files.access_scope import AccessScope
@@ -23,6 +24,8 @@ from agentcli.sessions.search.finder import find, session_states
 from agentcli.sessions.session import read_session
 from agentcli.system.homes import user_home
 from agentcli.system.programs import person_environ
+from agentcli.tools.base import Effect
+from agentcli.tools.collection import TOOLS
 
 Against = Annotated[
     list[str] | None,
@@ -64,13 +67,10 @@ def policy_of(rules: tuple[Rule, ...], workspace: Path) -> Policy:
     )
 
 
-_READING = ("read", "grep", "glob", "think", "finish", "task_tracking", "recall", "ask")
-
-
 def _effect(action: Action) -> str:
-    if action.kind in _READING:
-        return "read"
-    return "write" if action.kind in ("write", "edit") else "execute"
+    """Of the tool that carries out `action`; of one that is not here any more, the most."""
+    tool = TOOLS.get(tool_name(action))
+    return tool.effect if tool else Effect.EXECUTE
 
 
 def past_actions(against: list[str] | None) -> Iterator[Past]:

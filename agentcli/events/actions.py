@@ -54,6 +54,7 @@ class CmdRunAction(Action):
     than the sandbox gives, for the `reason` that stands beside them."""
 
     kind: ClassVar[str] = "run"
+    tool: ClassVar[str] = "bash"
     runnable: ClassVar[bool] = True
     command: str
     thought: str = ""
@@ -76,6 +77,7 @@ class CmdRunAction(Action):
 
 class IPythonRunCellAction(Action):
     kind: ClassVar[str] = "run_ipython"
+    tool: ClassVar[str] = "python"
     runnable: ClassVar[bool] = True
     code: str
     thought: str = ""
@@ -159,32 +161,6 @@ class GlobAction(Action):
         return f"glob {self.pattern} in {self.path}"
 
 
-class BrowseURLAction(Action):
-    kind: ClassVar[str] = "browse"
-    runnable: ClassVar[bool] = True
-    url: str
-    thought: str = ""
-
-
-class BrowseInteractiveAction(Action):
-    kind: ClassVar[str] = "browse_interactive"
-    runnable: ClassVar[bool] = True
-    steps: tuple[dict[str, Any], ...]
-    thought: str = ""
-
-
-class MCPAction(Action):
-    kind: ClassVar[str] = "call_tool_mcp"
-    runnable: ClassVar[bool] = True
-    server: str
-    name: str
-    arguments: dict[str, Any] = {}
-
-    @property
-    def message(self) -> str:
-        return f"{self.server}: {self.name}"
-
-
 class AgentThinkAction(Action):
     kind: ClassVar[str] = "think"
     runnable: ClassVar[bool] = True
@@ -210,20 +186,6 @@ class AgentFinishAction(Action):
         return f"finished ({self.status}): {_first_line(self.final_thought)}"
 
 
-class AgentRejectAction(Action):
-    kind: ClassVar[str] = "reject"
-    reason: str
-    outputs: dict[str, Any] = {}
-
-
-class AgentDelegateAction(Action):
-    kind: ClassVar[str] = "delegate"
-    runnable: ClassVar[bool] = True
-    agent: str
-    inputs: dict[str, Any]
-    thought: str = ""
-
-
 class RecallAction(Action):
     kind: ClassVar[str] = "recall"
     runnable: ClassVar[bool] = True
@@ -247,6 +209,7 @@ class TaskTrackingAction(Action):
     """`task_list` items: id, title, status (todo, in_progress, done, cancelled), notes."""
 
     kind: ClassVar[str] = "task_tracking"
+    tool: ClassVar[str] = "todo"
     runnable: ClassVar[bool] = True
     command: Literal["view", "plan"]
     task_list: tuple[dict[str, str], ...] = ()
@@ -255,18 +218,6 @@ class TaskTrackingAction(Action):
     def message(self) -> str:
         done = sum(item.get("status") == "done" for item in self.task_list)
         return f"todo: {done}/{len(self.task_list)} done" if self.task_list else "todo"
-
-
-class AskUserAction(Action):
-    kind: ClassVar[str] = "ask"
-    runnable: ClassVar[bool] = True
-    question: str
-    options: tuple[str, ...] = ()
-
-
-class ChangeAgentStateAction(Action):
-    kind: ClassVar[str] = "change_agent_state"
-    agent_state: str
 
 
 class CondensationRequestAction(Action):
@@ -341,22 +292,21 @@ class RenameAction(Action):
 
 
 class ToolCallAction(Action):
-    """A call of a tool without an Action class of its own, or one that could not be parsed."""
+    """A call of a tool without an Action class of its own, or one that could not be parsed. `path`
+    and `url`: what it is about, if rules for its tool have patterns of paths or of sites."""
 
     kind: ClassVar[str] = "tool_call"
     runnable: ClassVar[bool] = True
     name: str
     raw_arguments: str
+    path: str | None = None
+    url: str | None = None
     error: str | None = None
     """Why the call can't be run, when it can't."""
 
     @property
     def message(self) -> str:
         return f"{self.name} {_first_line(self.raw_arguments)}"
-
-
-class NullAction(Action):
-    kind: ClassVar[str] = "null"
 
 
 register(
@@ -369,22 +319,25 @@ register(
     FileEditAction,
     SearchAction,
     GlobAction,
-    BrowseURLAction,
-    BrowseInteractiveAction,
-    MCPAction,
     AgentThinkAction,
     AgentFinishAction,
-    AgentRejectAction,
-    AgentDelegateAction,
     RecallAction,
     MemoryAction,
     TaskTrackingAction,
-    AskUserAction,
-    ChangeAgentStateAction,
     CondensationRequestAction,
     CondensationAction,
     RewindAction,
     RenameAction,
     ToolCallAction,
-    NullAction,
 )
+
+
+def tool_name(action: Action) -> str:
+    """What rules call the tool of `action`."""
+    return action.name if isinstance(action, ToolCallAction) else action.tool or action.kind
+
+
+def path_of(action: Action) -> str | None:
+    """The path that a file tool was given."""
+    path: str | None = getattr(action, "path", None)
+    return path

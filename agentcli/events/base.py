@@ -121,6 +121,8 @@ class Action(Event):
     """An intent. `runnable` ones are carried out by a tool and answered by an Observation."""
 
     runnable: ClassVar[bool] = False
+    tool: ClassVar[str] = ""
+    """The tool that carries it out, where that has another name than `kind`."""
     source: Source = Source.AGENT
 
 

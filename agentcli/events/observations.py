@@ -113,20 +113,6 @@ class BrowserOutputObservation(Observation):
     error: bool = False
 
 
-class MCPObservation(Observation):
-    kind: ClassVar[str] = "mcp"
-    server: str
-    name: str
-    result: dict[str, Any] = {}
-    error: bool = False
-
-
-class AgentDelegateObservation(Observation):
-    kind: ClassVar[str] = "delegate"
-    session_id: str
-    outputs: dict[str, Any] = {}
-
-
 class RecallObservation(Observation):
     kind: ClassVar[str] = "recall"
     recall_type: str = ""
@@ -167,12 +153,6 @@ class ToolResultObservation(Observation):
     error: bool = False
     image_urls: tuple[str, ...] = ()
     data: dict[str, Any] = {}
-
-
-class AgentCondensationObservation(Observation):
-    kind: ClassVar[str] = "condense"
-    tokens_before: int = 0
-    tokens_after: int = 0
 
 
 class AgentStateChangedObservation(Observation):
@@ -386,6 +366,8 @@ class SuccessObservation(Observation):
 
 
 class NullObservation(Observation):
+    """In place of an event that an import left out."""
+
     kind: ClassVar[str] = "null"
 
 
@@ -397,14 +379,11 @@ register(
     FileEditObservation,
     SearchObservation,
     BrowserOutputObservation,
-    MCPObservation,
-    AgentDelegateObservation,
     RecallObservation,
     AgentThinkObservation,
     TaskTrackingObservation,
     MemoryObservation,
     ToolResultObservation,
-    AgentCondensationObservation,
     AgentStateChangedObservation,
     SessionStartedObservation,
     CheckpointObservation,

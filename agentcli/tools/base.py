@@ -1,4 +1,5 @@
-"""What a tool is. Each file in this folder that defines `TOOL` is one, named as the file."""
+"""What a tool is. Each file in this folder that defines `TOOL` is one, named as the file; so is
+what outside packages enter in the group `agentcli.tools`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ToolSchema
+from agentcli.security.policy.rule import Pattern
 
 if TYPE_CHECKING:
     from agentcli.files.tracking import FileTracker
@@ -147,16 +149,16 @@ class Tool(Generic[A]):
     run: Callable[[A, ToolContext], ToolResult]
     to_action: Callable[[A], Action] | None = None
     to_observation: Callable[[A, ToolResult], Observation] | None = None
-    interactive: bool = False
-    """Talks to the person, so it never runs beside another call."""
+    switch: str = ""
+    """The setting that says whether it is offered, as in tools.enable_editor; "": it always is."""
+    rules: Pattern = ""
+    """What the pattern of a rule for it is about: its argument of this name."""
+    parallel: bool = True
+    """Its calls may run beside others, if it only reads."""
 
     @property
     def description(self) -> str:
         return " ".join((self.arguments.__doc__ or "").split())
-
-    @property
-    def read_only(self) -> bool:
-        return self.effect is Effect.READ and not self.interactive
 
     def schema(self) -> ToolSchema:
         parameters = _plain_schema(self.arguments.model_json_schema())
@@ -166,7 +168,8 @@ class Tool(Generic[A]):
     def action(self, arguments: A, raw_arguments: str) -> Action:
         if self.to_action is not None:
             return self.to_action(arguments)
-        return ToolCallAction(name=self.name, raw_arguments=raw_arguments)
+        about = {self.rules: getattr(arguments, self.rules)} if self.rules else {}
+        return ToolCallAction(name=self.name, raw_arguments=raw_arguments, **about)
 
     def observation(self, arguments: A, result: ToolResult) -> Observation:
         if self.to_observation is not None:

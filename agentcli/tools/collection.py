@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
-import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-import agentcli.tools
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
+from agentcli.extensions import ExtensionPoint
 from agentcli.messages import ToolCall, ToolSchema
+from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_PARALLEL_CALLS = 8
@@ -29,12 +29,13 @@ LONG_CHARS = 10_000
 log = logging.getLogger(__name__)
 
 
-def built_in_tools() -> Iterator[Tool[Any]]:
-    """Every tool that a file of this package defines, by name."""
-    for module in sorted(pkgutil.iter_modules(agentcli.tools.__path__), key=lambda m: m.name):
-        tool = getattr(importlib.import_module(f"agentcli.tools.{module.name}"), "TOOL", None)
-        if tool is not None:
-            yield tool
+TOOLS: ExtensionPoint[Tool[Any]] = ExtensionPoint("agentcli.tools", "TOOL", "agentcli.tools", Tool)
+
+
+@cache
+def rule_patterns() -> Mapping[str, Pattern]:
+    """What patterns of rules are about, by the name of the tool."""
+    return {name: tool.rules for name, tool in TOOLS.all().items()}
 
 
 class ToolCollection:
@@ -174,7 +175,8 @@ class ToolCollection:
 
     def runs_beside_others(self, action: Action) -> bool:
         tool = self._tool_of(action)
-        return tool is not None and tool.read_only and not _is_faulty(action)
+        reads = self.effect(action) is Effect.READ and not _is_faulty(action)
+        return tool is not None and tool.parallel and reads
 
     def _tool_of(self, action: Action) -> Tool[Any] | None:
         metadata = action.tool_call_metadata

@@ -307,4 +307,13 @@ def _to_observation(args: Edit, result: ToolResult) -> FileEditObservation:
     return FileEditObservation(content=result.output, **result.data)
 
 
-TOOL = Tool("edit", Edit, Effect.WRITE, run, _to_action, _to_observation)
+TOOL = Tool(
+    "edit",
+    Edit,
+    Effect.WRITE,
+    run,
+    _to_action,
+    _to_observation,
+    switch="tools.enable_editor",
+    rules="path",
+)

@@ -24,6 +24,7 @@ TOOL = Tool(
     name="finish",
     arguments=Arguments,
     effect=Effect.READ,
+    switch="tools.enable_finish",
     run=run,
     to_action=lambda a: AgentFinishAction(status=a.status, final_thought=a.answer),
     to_observation=lambda a, result: SuccessObservation(content=result.output),

@@ -98,4 +98,13 @@ def _to_observation(args: Glob, result: ToolResult) -> SearchObservation:
     return SearchObservation(content=result.output, **result.data)
 
 
-TOOL = Tool("glob", Glob, Effect.READ, run, _to_action, _to_observation)
+TOOL = Tool(
+    "glob",
+    Glob,
+    Effect.READ,
+    run,
+    _to_action,
+    _to_observation,
+    switch="tools.enable_editor",
+    rules="path",
+)

@@ -376,4 +376,13 @@ def _to_observation(args: Grep, result: ToolResult) -> SearchObservation:
     return SearchObservation(content=result.output, **result.data)
 
 
-TOOL = Tool("grep", Grep, Effect.READ, run, _to_action, _to_observation)
+TOOL = Tool(
+    "grep",
+    Grep,
+    Effect.READ,
+    run,
+    _to_action,
+    _to_observation,
+    switch="tools.enable_editor",
+    rules="path",
+)

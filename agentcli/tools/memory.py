@@ -48,4 +48,4 @@ def _to_observation(args: Memory, result: ToolResult) -> MemoryObservation:
 
 
 # A write, as a note goes on speaking in later sessions.
-TOOL = Tool("memory", Memory, Effect.WRITE, run, _to_action, _to_observation)
+TOOL = Tool("memory", Memory, Effect.WRITE, run, _to_action, _to_observation, switch="agent.notes")

@@ -56,6 +56,7 @@ TOOL = Tool(
     name="python",
     arguments=Arguments,
     effect=Effect.EXECUTE,
+    switch="tools.enable_jupyter",
     run=run,
     to_action=lambda a: IPythonRunCellAction(code=a.code, timeout=a.timeout),
     to_observation=lambda a, result: IPythonRunCellObservation(

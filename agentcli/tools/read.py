@@ -298,4 +298,13 @@ def _to_observation(args: Read, result: ToolResult) -> FileReadObservation:
     return FileReadObservation(content=result.output, image_urls=result.images, **result.data)
 
 
-TOOL = Tool("read", Read, Effect.READ, run, _to_action, _to_observation)
+TOOL = Tool(
+    "read",
+    Read,
+    Effect.READ,
+    run,
+    _to_action,
+    _to_observation,
+    switch="tools.enable_editor",
+    rules="path",
+)

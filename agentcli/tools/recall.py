@@ -165,6 +165,7 @@ TOOL = Tool(
     name="recall",
     arguments=Arguments,
     effect=Effect.READ,
+    switch="tools.enable_recall",
     run=run,
     to_action=_action,
     to_observation=_observation,

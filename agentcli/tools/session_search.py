@@ -27,6 +27,7 @@ TOOL = Tool(
     name="session_search",
     arguments=SessionSearch,
     effect=Effect.READ,
+    switch="knowledge.session_search",
     run=run,
     to_action=lambda a: RecallAction(recall_type="session", query=a.query),
     to_observation=lambda a, result: RecallObservation(

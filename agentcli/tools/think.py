@@ -21,6 +21,7 @@ TOOL = Tool(
     name="think",
     arguments=Arguments,
     effect=Effect.READ,
+    switch="tools.enable_think",
     run=run,
     to_action=lambda a: AgentThinkAction(thought=a.thought),
     to_observation=lambda a, result: AgentThinkObservation(content=result.output),

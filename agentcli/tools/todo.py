@@ -41,6 +41,7 @@ TOOL = Tool(
     name="todo",
     arguments=Arguments,
     effect=Effect.READ,
+    switch="tools.enable_plan",
     run=run,
     to_action=lambda a: TaskTrackingAction(command="plan", task_list=_items(a)),
     to_observation=lambda a, result: TaskTrackingObservation(

@@ -167,4 +167,13 @@ def _to_observation(args: Write, result: ToolResult) -> FileWriteObservation:
     return FileWriteObservation(content=result.output, **result.data)
 
 
-TOOL = Tool("write", Write, Effect.WRITE, run, _to_action, _to_observation)
+TOOL = Tool(
+    "write",
+    Write,
+    Effect.WRITE,
+    run,
+    _to_action,
+    _to_observation,
+    switch="tools.enable_editor",
+    rules="path",
+)

@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from agentcli.events import Action
 from agentcli.events.actions import (
-    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileWriteAction,
     IPythonRunCellAction,
-    MCPAction,
     ToolCallAction,
 )
 from agentcli.ui.literal import Text, texts
@@ -47,10 +45,6 @@ def asked(action: Action, current: str | None = None) -> Asked:
             return Asked(kind, [*texts(path), Text(""), *_diff(current, content)])
         case FileEditAction():
             return Asked("edit", _edit(action, current))
-        case BrowseURLAction(url=url):
-            return Asked("visit of a page", texts(url))
-        case MCPAction(server=server, name=name):
-            return Asked(f"call of {name} on {server}", texts(_arguments(action)))
         case ToolCallAction(name=name, raw_arguments=arguments):
             return Asked(f"call of {name}", texts(arguments))
     call = action.tool_call_metadata

@@ -10,27 +10,22 @@ from typing import Any
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
-    AgentDelegateAction,
     AgentFinishAction,
     AgentThinkAction,
-    AskUserAction,
-    BrowseInteractiveAction,
-    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileReadAction,
     FileWriteAction,
     GlobAction,
     IPythonRunCellAction,
-    MCPAction,
     MemoryAction,
     RecallAction,
     SearchAction,
     TaskTrackingAction,
     ToolCallAction,
+    tool_name,
 )
 from agentcli.events.observations import (
-    AgentDelegateObservation,
     BrowserOutputObservation,
     CmdMetadata,
     CmdOutputObservation,
@@ -39,7 +34,6 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
     IPythonRunCellObservation,
-    MCPObservation,
     MemoryObservation,
     RecallObservation,
     SearchObservation,
@@ -52,7 +46,6 @@ from agentcli.ui.sanitize import printable, settle
 from agentcli.ui.style import Line, Span, Style
 from agentcli.ui.summary import count, duration
 
-_NAMES = {"run": "bash", "run_ipython": "python", "task_tracking": "todo", "call_tool_mcp": "mcp"}
 _EXIT_LINE = re.compile(r"(?:\A|\n)\[exit \d+(?:, no output)?(?:; (now in [^\]\n]+))?\](?=\n\[|\Z)")
 """What the model is told at the end of an output; people read it on the line of the call."""
 
@@ -79,13 +72,7 @@ class Outcome:
 
 def call_name(action: Action) -> str:
     call = action.tool_call_metadata
-    if isinstance(action, ToolCallAction):
-        name = action.name
-    elif call is None or isinstance(action, MCPAction):
-        name = _NAMES.get(action.kind, action.kind)
-    else:
-        name = call.function_name
-    return printable(name, multiline=False)
+    return printable(call.function_name if call else tool_name(action), multiline=False)
 
 
 def call_text(action: Action) -> str:
@@ -95,7 +82,7 @@ def call_text(action: Action) -> str:
             return "restart the shell"
         case CmdRunAction(command=command, is_input=is_input, background=background):
             return ("< " if is_input else "$ ") + command + (" &" if background else "")
-        case IPythonRunCellAction(code=text) | AskUserAction(question=text):
+        case IPythonRunCellAction(code=text):
             return text
         case FileReadAction(path=path, start=start, end=end):
             return f"{path}:{start}-{end or ''}" if start != 1 or end else path
@@ -114,20 +101,12 @@ def call_text(action: Action) -> str:
 
 def _rarer_call_text(action: Action) -> str:
     match action:
-        case BrowseURLAction(url=url):
-            return url
-        case BrowseInteractiveAction(steps=steps):
-            return count(len(steps), "step")
-        case MCPAction(server=server, name=name, arguments=arguments):
-            return f"{server}.{name}{_arguments(arguments)}"
         case ToolCallAction(raw_arguments=raw):
             return raw
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
-        case AgentDelegateAction(agent=agent, inputs=inputs):
-            return f"{agent}{_arguments(inputs)}"
         case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
             return ""
     return action.message
@@ -181,11 +160,9 @@ def _other_outcome(observation: Observation, verbose: int) -> Outcome:
             return Outcome(status, failed=failed)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True)
-        case AgentDelegateObservation(session_id=session_id):
-            return Outcome([Span(session_id, "dim")], tail(observation.content, 3, verbose))
-        case MCPObservation() | ToolResultObservation() if failed:
+        case ToolResultObservation() if failed:
             return _failure(observation)
-        case MCPObservation() | ToolResultObservation():
+        case ToolResultObservation():
             return Outcome(lines=tail(observation.content, 3, verbose))
     return Outcome()
 

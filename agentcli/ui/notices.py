@@ -10,7 +10,6 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.observations import (
-    AgentCondensationObservation,
     AgentStateChangedObservation,
     CheckpointObservation,
     DecisionObservation,
@@ -51,8 +50,6 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _state(event, verbose)
         case SessionStartedObservation():
             return _dim(_session(event))
-        case AgentCondensationObservation(tokens_before=before, tokens_after=after) if before:
-            return _dim(f"context condensed: {quantity(before)} → {quantity(after)} tokens")
         case CondensationAction(summary=str()):
             return _dim(event.message)
         case (

@@ -10,11 +10,11 @@ from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.projection import project
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from agentcli.sessions.state import AgentState
-from agentcli.tools.collection import ToolCollection, built_in_tools
+from agentcli.tools.collection import TOOLS, ToolCollection
 
 
 def events_of(text="", finish=FinishReason.STOP, calls=()):
-    tools = ToolCollection(built_in_tools(), context=None)
+    tools = ToolCollection(TOOLS.all().values(), context=None)
     reply = Reply(text, tuple(calls), finish, Usage(), "m", "r1")
     return [e.model_copy(update={"id": n}) for n, e in enumerate(reply_events(reply, tools))]
 

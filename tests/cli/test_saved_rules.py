@@ -67,7 +67,7 @@ def test_many_writers_lose_no_rule(tmp_path):
     arguments = [sys.executable, "-c", program, str(path)]
     writers = [subprocess.Popen([*arguments, str(number)]) for number in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
-    assert len(SavedRules(path).load(Path("/a"))) == 80
+    assert len(SavedRules(path).load(Path("/a"), {"bash": "command"})) == 80
 
 
 def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
@@ -85,7 +85,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     places = ["", "fsync", "", "replace", "", "fchmod", "", "rename"]
     for number, place in enumerate(places):
         subprocess.run([sys.executable, "-c", program, str(path), str(number), place])
-    kept = {str(each) for each in SavedRules(path).load(Path("/a"))}
+    kept = {str(each) for each in SavedRules(path).load(Path("/a"), {"bash": "command"})}
     assert kept >= {f"bash(make {n})" for n, place in enumerate(places) if not place}
     assert sorted(p.name for p in tmp_path.iterdir()) in (
         [".rules.new", "rules", "rules.lock"],

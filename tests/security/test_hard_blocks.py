@@ -15,12 +15,15 @@ from agentcli.events.actions import (
     FileReadAction,
     FileWriteAction,
     IPythonRunCellAction,
-    MCPAction,
     ToolCallAction,
 )
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.policy.hard_blocks import HardBlocks
 from tests.tables import each_row
+
+
+def effect_of(action):
+    return "read" if isinstance(action, FileReadAction) else "write"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def blocked(place):
         own=(place / ".config/agentcli", state),
     )
     environ = {"HOME": str(place), "SYSTEM": "/usr", "PATH": "/usr/bin"}
-    return HardBlocks(scope, lambda: str(place / "project"), environ)
+    return HardBlocks(scope, lambda: str(place / "project"), environ, effect_of)
 
 
 DELETING = """
@@ -503,6 +506,7 @@ def test_paths_of_the_agent_in_python_are_blocked_by_their_full_name(blocked, pl
 def test_file_tools_are_held_too(blocked, path):
     assert blocked(FileWriteAction(path=path, content="x"))
     assert blocked(FileEditAction(path=path, old_str="a", new_str="b"))
+    assert blocked(call({}, path))
 
 
 @each_row("path", ["a", ".gitignore", "src/.git/config.py", "/tmp/x", "~/x"])
@@ -510,12 +514,16 @@ def test_file_tools_may_write_elsewhere(blocked, path):
     assert blocked(FileWriteAction(path=path, content="rm -rf /")) == ""
 
 
+def call(arguments, path=None):
+    return ToolCallAction(name="mcp__files__write", raw_arguments=json.dumps(arguments), path=path)
+
+
 def test_other_tools_may_not_name_places_of_the_agent(blocked, place):
     arguments = {"files": [{"path": "~/.config/agentcli/rules"}]}
-    assert blocked(MCPAction(server="files", name="write", arguments=arguments))
+    assert blocked(call(arguments))
     raw = json.dumps({"path": str(place / ".config/agentcli/rules")})
     assert blocked(ToolCallAction(name="x", raw_arguments=raw))
-    assert not blocked(MCPAction(server="files", name="write", arguments={"path": "/tmp/x"}))
+    assert not blocked(call({"path": "/tmp/x"}))
     assert not blocked(FileReadAction(path="a"))
 
 
@@ -528,7 +536,7 @@ def test_what_is_said_names_the_place(blocked):
 def test_the_folder_that_commands_run_in_counts(place):
     scope = AccessScope(workspace=place / "project", home=place, writable=())
     folder = ["/"]
-    blocks = HardBlocks(scope, lambda: folder[0], {})
+    blocks = HardBlocks(scope, lambda: folder[0], {}, effect_of)
     assert blocks(CmdRunAction(command="rm -rf etc"))
     folder[0] = "/tmp"
     assert not blocks(CmdRunAction(command="rm -rf etc"))
@@ -537,7 +545,7 @@ def test_the_folder_that_commands_run_in_counts(place):
 def test_the_root_of_a_repository_above_the_workspace_is_held(place):
     root = place / "project"
     scope = AccessScope(workspace=root / "src", home=place, writable=(root,))
-    blocks = HardBlocks(scope, lambda: str(root / "src"), {})
+    blocks = HardBlocks(scope, lambda: str(root / "src"), {}, effect_of)
     assert blocks(CmdRunAction(command="rm -rf ../.git"))
 
 
@@ -583,11 +591,8 @@ def test_what_the_parser_does_not_bear_is_blocked(blocked, command, why):
 
 
 def test_arguments_nested_too_deeply_are_blocked(blocked):
-    nested: object = "a"
-    for _ in range(950):
-        nested = [nested]
-    action = MCPAction(server="s", name="n", arguments={"a": nested})
-    assert "nested too deeply" in blocked(action)
+    nested = "[" * 950 + "]" * 950
+    assert "nested too deeply" in blocked(ToolCallAction(name="x", raw_arguments=nested))
 
 
 TEXT_ONLY = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,15 +10,14 @@ import pytest
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import (
-    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileReadAction,
     FileWriteAction,
     IPythonRunCellAction,
-    MCPAction,
     MemoryAction,
     SearchAction,
+    ToolCallAction,
 )
 from agentcli.events.base import Risk
 from agentcli.files.access_scope import AccessScope, Kept
@@ -32,8 +32,9 @@ EFFECTS = {
     "grep": "read",
     "write": "write",
     "edit": "write",
-    "browse": "network",
-    "call_tool_mcp": "execute",
+    "fetch": "network",
+    "mcp__db__drop": "execute",
+    "reformat": "write",
     "memory": "write",
 }
 MODES = {
@@ -64,7 +65,7 @@ class World:
         return self.workspace / text
 
     def rate(self, action: object) -> tuple[Risk, str]:
-        text = getattr(action, "command", "") + getattr(action, "path", "")
+        text = getattr(action, "command", "") + (getattr(action, "path", "") or "")
         self.rated.append(text)
         return (Risk.HIGH, "it is dangerous") if "danger" in text else (Risk.MEDIUM, "")
 
@@ -87,7 +88,7 @@ class World:
                 hidden=(self.home / ".ssh",),
             ),
             rules=tuple(parsed),
-            effect_of=lambda action: EFFECTS[action.kind],
+            effect_of=lambda action: EFFECTS[getattr(action, "name", action.kind)],
             locate=self.locate,
             rate=self.rate,
             blocked=lambda a: "it ends the system" if "halt" in getattr(a, "command", "") else "",
@@ -111,6 +112,10 @@ def run(command: str, **fields: object) -> CmdRunAction:
     return CmdRunAction(command=command, **fields)
 
 
+def call(name: str, **about: str) -> ToolCallAction:
+    return ToolCallAction(name=name, raw_arguments=json.dumps(about), **about)
+
+
 ACTIONS = {
     "read": FileReadAction(path="src/x"),
     "search": SearchAction(pattern="x"),
@@ -125,10 +130,10 @@ ACTIONS = {
     "input": run("yes", is_input=True),
     "network": run("make", network=True, reason="to fetch"),
     "unsandboxed": run("make", unsandboxed=True),
-    "page": BrowseURLAction(url="https://example.org"),
+    "page": call("fetch", url="https://example.org"),
     "note": MemoryAction(command="add", target="memory", text="x"),
     "note on the user": MemoryAction(command="add", target="user", text="x"),
-    "other tool": MCPAction(server="db", name="drop"),
+    "other tool": call("mcp__db__drop"),
     "high risk": run("danger"),
     "high risk edit": FileEditAction(path="src/danger"),
     "status of a job": run("status", job="1"),
@@ -483,8 +488,8 @@ def test_the_grant_is_the_narrowest_that_makes_sense(world, command, grant):
     [
         (FileEditAction(path="src/a.py"), "edit(src/**)"),
         (FileEditAction(path="/etc/[x]"), "edit(/etc/[[]x])"),
-        (BrowseURLAction(url="https://docs.example.org/x"), "fetch(domain:docs.example.org)"),
-        (MCPAction(server="db", name="drop"), "mcp__db__drop"),
+        (call("fetch", url="https://docs.example.org/x"), "fetch(domain:docs.example.org)"),
+        (call("mcp__db__drop"), "mcp__db__drop"),
         (IPythonRunCellAction(code="1"), ""),
         (run("yes", is_input=True), ""),
     ],

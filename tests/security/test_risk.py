@@ -11,8 +11,8 @@ from agentcli.events.actions import (
     FileReadAction,
     FileWriteAction,
     IPythonRunCellAction,
-    MCPAction,
     SearchAction,
+    ToolCallAction,
 )
 from agentcli.events.base import Risk
 from agentcli.files.access_scope import AccessScope
@@ -417,7 +417,7 @@ def test_going_beyond_the_sandbox_is_never_low(rate):
         (FileWriteAction(path="~/.bashrc", content="y"), Risk.HIGH),
         (FileWriteAction(path="/etc/hosts", content="y"), Risk.HIGH),
         (FileEditAction(path=".git/hooks/pre-commit", new_str="x"), Risk.HIGH),
-        (MCPAction(server="x", name="y"), Risk.MEDIUM),
+        (ToolCallAction(name="mcp__x__y", raw_arguments="{}"), Risk.MEDIUM),
         (CmdRunAction(command="status", job="1"), Risk.LOW),
         (CmdRunAction(command="rm -rf src", is_input=True), Risk.HIGH),
         (IPythonRunCellAction(code="print(1)"), Risk.MEDIUM),

@@ -11,24 +11,32 @@ from hypothesis import strategies as st
 
 from agentcli.errors import ConfigError
 from agentcli.events.actions import (
-    BrowseURLAction,
     FileEditAction,
     FileReadAction,
     FileWriteAction,
-    MCPAction,
     SearchAction,
+    ToolCallAction,
 )
 from agentcli.security.commands.reading import parse_script
 from agentcli.security.policy.command_rules import Setting, allowing, forbidding, possible
-from agentcli.security.policy.rules import matches, parse_grants, parse_rule, split_grants
+from agentcli.security.policy.rules import (
+    check_rule,
+    matches,
+    parse_grants,
+    parse_rule,
+    split_grants,
+)
 from agentcli.security.policy.saved_rules import SavedRules
+from agentcli.tools.collection import rule_patterns
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
 from tests.security.escapes import KNOWN, UNKNOWN
 from tests.tables import each_row
 
+TOOLS = rule_patterns()
+
 
 def rule(text: str, decision="allow"):
-    return parse_rule(text, decision, "here")
+    return check_rule(parse_rule(text, decision, "here"), TOOLS)
 
 
 def runs(text: str, *rules: str, contained: bool = False) -> bool:
@@ -285,20 +293,29 @@ def workspace(tmp_path):
 def test_files_are_judged_by_where_they_lead(workspace, tmp_path, text, path, found):
     path = path.format(home=tmp_path)
     action = FileEditAction(path=path)
-    assert matches(rule(text), action, workspace.joinpath, workspace, tmp_path) == found
+    place = (workspace.joinpath, workspace, tmp_path)
+    assert matches(rule(text), action, "write", *place) == found
 
 
 def test_edit_is_about_write_and_read_about_searches(workspace, tmp_path):
-    def fits(text, action):
-        return matches(rule(text, "deny"), action, workspace.joinpath, workspace, tmp_path)
+    def fits(text, effect, action):
+        place = (workspace.joinpath, workspace, tmp_path)
+        return matches(rule(text, "deny"), action, effect, *place)
 
-    assert fits("edit(src/**)", FileWriteAction(path="src/x", content=""))
-    assert fits("read(src/**)", SearchAction(pattern="x", path="src"))
-    assert not fits("read(src/**)", FileEditAction(path="src/x"))
-    assert fits("read(inner/**)", FileReadAction(path="inner/x"))
-    assert fits("mcp__db__*", MCPAction(server="db", name="drop"))
-    assert fits("mcp__db__drop", MCPAction(server="db", name="drop"))
-    assert not fits("mcp__db__*", MCPAction(server="dbx", name="drop"))
+    def call(name, path=None):
+        return ToolCallAction(name=name, raw_arguments="{}", path=path)
+
+    assert fits("edit(src/**)", "write", FileWriteAction(path="src/x", content=""))
+    assert fits("read(src/**)", "read", SearchAction(pattern="x", path="src"))
+    assert not fits("read(src/**)", "write", FileEditAction(path="src/x"))
+    assert fits("read(inner/**)", "read", FileReadAction(path="inner/x"))
+    assert fits("read(src/**)", "read", call("outline", "src/x"))
+    assert not fits("edit(src/**)", "read", call("outline", "src/x"))
+    assert fits("edit(src/**)", "write", call("reformat", "src/x"))
+    assert not fits("edit", "write", call("remember"))
+    assert fits("mcp__db__*", "execute", call("mcp__db__drop"))
+    assert fits("mcp__db__drop", "execute", call("mcp__db__drop"))
+    assert not fits("mcp__db__*", "execute", call("mcp__dbx__drop"))
 
 
 @each_row(
@@ -315,8 +332,22 @@ def test_edit_is_about_write_and_read_about_searches(workspace, tmp_path):
     ],
 )
 def test_a_domain_is_the_host_and_what_is_below(url, found):
-    action = BrowseURLAction(url=url)
-    assert matches(rule("fetch(domain:example.org)"), action, Path, Path(), Path()) == found
+    action = ToolCallAction(name="fetch", raw_arguments="{}", url=url)
+    asked = rule("fetch(domain:example.org)")
+    assert matches(asked, action, "network", Path, Path(), Path()) == found
+
+
+def test_patterns_are_what_the_tools_say():
+    tools = {"outline": "path", "visit": "url", "count": ""}
+    for text in ("outline(src/**)", "visit(domain:example.org)", "count", "mcp__db__drop"):
+        assert str(check_rule(parse_rule(text, "ask", "here"), tools)) == text
+    for text, told in [
+        ("visit(src/**)", "names no site"),
+        ("count(src/**)", "count takes no pattern"),
+        ("outlines", "is for a tool that doesn't exist"),
+    ]:
+        with pytest.raises(ConfigError, match=told):
+            check_rule(parse_rule(text, "ask", "here"), tools)
 
 
 def test_grants_are_split_outside_of_quotes():
@@ -330,8 +361,11 @@ def test_saved_rules_hold_for_their_workspace_only(tmp_path):
     saved.add(Path("/a"), [rule("bash(git push:*)"), rule("edit(src/**)")])
     saved.add(Path("/b in /a"), [rule("bash(ls in /a)")])
     saved.add(Path("/a"), [rule("edit(src/**)")])
-    assert [str(each) for each in saved.load(Path("/a"))] == ["bash(git push:*)", "edit(src/**)"]
-    assert [str(each) for each in saved.load(Path("/c"))] == []
+    assert [str(each) for each in saved.load(Path("/a"), TOOLS)] == [
+        "bash(git push:*)",
+        "edit(src/**)",
+    ]
+    assert [str(each) for each in saved.load(Path("/c"), TOOLS)] == []
     assert saved.path.stat().st_mode & 0o777 == 0o600
     assert saved.path.read_text().count("\n") == 3
 
@@ -342,7 +376,7 @@ def test_damaged_lines_of_saved_rules_are_named_and_left_out(tmp_path):
         "allow bash(git push:*) in /a\nallow bash( in /a\nnonsense\n# a comment\n"
     )
     saved.path.chmod(0o600)
-    assert len(saved.load(Path("/a"))) == 1
+    assert len(saved.load(Path("/a"), TOOLS)) == 1
     assert len(saved.notices) == 2
     assert ":3" in saved.notices[1]
 
@@ -351,5 +385,5 @@ def test_saved_rules_that_others_could_have_written_do_not_count(tmp_path):
     saved = SavedRules(tmp_path / "rules")
     saved.add(Path("/a"), [rule("bash(git push:*)")])
     saved.path.chmod(0o666)
-    assert saved.load(Path("/a")) == ()
+    assert saved.load(Path("/a"), TOOLS) == ()
     assert "others may write" in saved.notices[0]

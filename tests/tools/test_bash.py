@@ -14,7 +14,7 @@ from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import ToolCollection, built_in_tools
+from agentcli.tools.collection import TOOLS, ToolCollection
 from tests.sandbox.sandboxes import LAYERS, make_place
 
 
@@ -32,7 +32,7 @@ def call(tmp_path):
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
         python=PythonInterpreter(workspace=tmp_path / "work", scratch=tmp_path / "python", **place),
     )
-    tools = ToolCollection(built_in_tools(), context)
+    tools = ToolCollection(TOOLS.all().values(), context)
 
     def call(tool: str, **arguments):
         return tools.execute(tools.parse(ToolCall("c", tool, json.dumps(arguments)))).content
@@ -135,7 +135,7 @@ def inside(tmp_path):
         ),
         sandbox=place.sandbox,
     )
-    tools = ToolCollection(built_in_tools(), context)
+    tools = ToolCollection(TOOLS.all().values(), context)
 
     def call(tool: str, **arguments):
         action = tools.parse(ToolCall("c", tool, json.dumps(arguments)))

@@ -18,11 +18,10 @@ import pytest
 import agentcli.ui.approver as approver_module
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import (
-    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileWriteAction,
-    MCPAction,
+    ToolCallAction,
 )
 from agentcli.events.base import Risk
 from agentcli.ui.approver import Approval, TerminalApprover
@@ -198,8 +197,7 @@ def test_nothing_in_a_command_hides(person):
             FileEditAction(path="/etc/x", old_str="old", new_str="new"),
             ["this edit?", "/etc/x", "- old", "+ new"],
         ),
-        (MCPAction(server="github", name="push"), ["this call of push on github?"]),
-        (BrowseURLAction(url="https://example.org"), ["https://example.org"]),
+        (ToolCallAction(name="push", raw_arguments='{"to": "x"}'), ["call of push?", '"to"']),
     ],
 )
 def test_other_actions_are_shown_whole(person, action, parts):

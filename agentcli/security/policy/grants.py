@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentcli.events import Action
-from agentcli.events.actions import BrowseURLAction, CmdRunAction, IPythonRunCellAction
+from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of, tool_name
 from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.script import SimpleCommand
@@ -17,7 +17,7 @@ from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.wrappers import HARMLESS, command_name, is_of_the_system
 from agentcli.security.policy.command_rules import Setting, allowing, allows_words, only_reads_alone
 from agentcli.security.policy.file_patterns import escaped
-from agentcli.security.policy.rules import parse_grants, path_of, tool_name
+from agentcli.security.policy.rules import parse_grants
 
 _LONGEST = 300
 
@@ -29,15 +29,17 @@ def grant_for(action: Action, locate: Callable[[str], Path], setting: Setting) -
         return _for_command(action, setting)
     if isinstance(action, IPythonRunCellAction):
         return ""
-    if isinstance(action, BrowseURLAction):
+    name = tool_name(action)
+    if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII):
+        return ""
+    if url := getattr(action, "url", None):
         try:
-            host = urlsplit(action.url).hostname
+            host = urlsplit(url).hostname
         except ValueError:
             return ""
-        return f"fetch(domain:{host})" if host and re.fullmatch(r"[\w.-]+", host) else ""
-    name = tool_name(action)
+        return f"{name}(domain:{host})" if host and re.fullmatch(r"[\w.-]+", host) else ""
     if path_of(action) is None:
-        return name if re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII) else ""
+        return name
     return _for_file(name, path_of(action) or "", locate, Path(setting.workspace))
 
 

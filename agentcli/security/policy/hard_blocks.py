@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import unicodedata
@@ -11,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.events import Action
-from agentcli.events.actions import (
-    CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
-    IPythonRunCellAction,
-    MCPAction,
-    ToolCallAction,
-)
+from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, ToolCallAction, path_of
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, name_of
 from agentcli.security.commands.python_code import read_python
@@ -93,6 +87,8 @@ class HardBlocks:
     scope: AccessScope
     cwd: Callable[[], str]
     environ: Mapping[str, str]
+    effect_of: Callable[[Action], str]
+    """The declared effect of an action's tool."""
     contained: bool = False
     _patience: TimeLimit = field(default_factory=lambda: TimeLimit(_LONGEST_S), init=False)
 
@@ -114,13 +110,17 @@ class HardBlocks:
                 return self._shell(command)
             case IPythonRunCellAction(code=code):
                 return self._python(code)
-            case FileWriteAction(path=path) | FileEditAction(path=path):
-                return self._file(path)
-            case MCPAction(arguments=arguments):
-                return self._named(arguments)
-            case ToolCallAction(raw_arguments=arguments):
-                return self._mentioned(arguments)
-        return ""
+        writes = path_of(action) if self.effect_of(action) == "write" else None
+        if writes is not None and (reason := self._file(writes)):
+            return reason
+        return self._named_in(action.raw_arguments) if isinstance(action, ToolCallAction) else ""
+
+    def _named_in(self, arguments: str) -> str:
+        try:
+            reason = self._named(json.loads(arguments))
+        except ValueError:
+            reason = ""
+        return reason or self._mentioned(arguments)
 
     @property
     def _expander(self) -> Expander:

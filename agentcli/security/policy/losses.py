@@ -16,12 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from agentcli.events import Action
-from agentcli.events.actions import (
-    CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
-    IPythonRunCellAction,
-)
+from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
 from agentcli.files.access_scope import AccessScope, Kept
 from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
 from agentcli.security.commands.python_code import read_python
@@ -45,8 +40,9 @@ class Losses:
     keepable: list[Path] = field(default_factory=list)
 
 
-def losses(action: Action, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
-    """`scope` as commands see them, `cwd` the folder that they run in."""
+def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
+    """`effect` is that of the action's tool, `scope` as commands see it, `cwd` the folder that they
+    run in."""
     found = _Reader(scope, kept)
     expander = Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
     match action:
@@ -54,7 +50,7 @@ def losses(action: Action, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
             found.of_script(command, expander)
         case IPythonRunCellAction(code=code):
             found.of_python(code, expander)
-        case FileWriteAction(path=path) | FileEditAction(path=path):
+        case _ if effect == "write" and (path := path_of(action)) is not None:
             found.of_effect(Effect("write", expander.literal(path)), path)
     return found.losses
 

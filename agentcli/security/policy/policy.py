@@ -14,10 +14,10 @@ from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import (
     CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
     IPythonRunCellAction,
     MemoryAction,
+    path_of,
+    tool_name,
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
@@ -41,9 +41,7 @@ from agentcli.security.policy.rules import (
     first,
     matches,
     parse_grants,
-    path_of,
     split_grants,
-    tool_name,
 )
 
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
@@ -108,7 +106,7 @@ class Policy:
         reason = answer.reason
         if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
             reason += f"; it would run in {folder}"
-        writes = isinstance(action, FileWriteAction | FileEditAction)
+        writes = place is not None and self.effect_of(action) == "write"
         outside = writes and place is not None and not self.scope.may_write(place)
         return DecisionObservation(
             cause=action.id,
@@ -225,7 +223,8 @@ class Policy:
         return isinstance(action, CmdRunAction) and action.unsandboxed and self.contained
 
     def _matches(self, rule: Rule, action: Action) -> bool:
-        return matches(rule, action, self.locate, self.scope.workspace, self.scope.home)
+        effect, scope = self.effect_of(action), self.scope
+        return matches(rule, action, effect, self.locate, scope.workspace, scope.home)
 
     def _planned(self, action: Action, reads: bool, doubt: Callable[[], str]) -> _Answer | None:
         if reads:
@@ -364,7 +363,8 @@ class Policy:
 
     def losses(self, action: Action, kept: Kept) -> Losses:
         """What `action` names of what no checkpoint holds."""
-        return losses(action, self.scope, self.cwd() or str(self.scope.workspace), kept)
+        cwd = self.cwd() or str(self.scope.workspace)
+        return losses(action, self.effect_of(action), self.scope, cwd, kept)
 
     def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
         """Why a git command that looks as if it read is not taken to."""
@@ -375,8 +375,8 @@ class Policy:
     def _needs(self, action: Action, place: Path | None) -> str:
         """What of `action` goes beyond what runs unasked; "" when nothing does."""
         effect = self.effect_of(action)
-        if isinstance(action, FileWriteAction | FileEditAction):
-            if place is None or not self.scope.may_write(place):
+        if effect == "write" and place is not None:
+            if not self.scope.may_write(place):
                 return "the file is outside of what may be written"
             return self._of_edits()
         if isinstance(action, MemoryAction):

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Decision = Literal["allow", "ask", "deny"]
+Pattern = Literal["", "command", "path", "url"]
+"""What the brackets of `tool(pattern)` hold: nothing, the words of a command, globs for paths, or a
+site as domain:name. It is held against the argument of a call that has this name."""
 
 
 @dataclass(frozen=True)

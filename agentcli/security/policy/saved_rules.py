@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
 from agentcli.files.private import locked, own_fault, read_regular, replace_durably
-from agentcli.security.policy.rule import Rule
-from agentcli.security.policy.rules import parse_rule
+from agentcli.security.policy.rule import Pattern, Rule
+from agentcli.security.policy.rules import check_rule, parse_rule
 
 _LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")
 _MAX_BYTES = 1_000_000
@@ -25,9 +25,9 @@ class SavedRules:
     path: Path
     notices: list[str] = field(default_factory=list)
 
-    def load(self, workspace: Path) -> tuple[Rule, ...]:
-        """The rules of this workspace. A line that is none is named in `notices`; so is a file
-        that can't be read, or that others could have written."""
+    def load(self, workspace: Path, tools: Mapping[str, Pattern]) -> tuple[Rule, ...]:
+        """The rules of this workspace for `tools` (see `check_rule`). A line that is none is named
+        in `notices`; so is a file that can't be read, or that others could have written."""
         self.notices = []
         found: list[Rule] = []
         for number, line in enumerate(self._lines(), 1):
@@ -42,7 +42,8 @@ class SavedRules:
                 continue
             try:
                 origin = f"{self.path}:{number}"
-                found.append(parse_rule(text, decision, origin, here=True))  # type: ignore[arg-type]
+                rule = parse_rule(text, decision, origin, here=True)  # type: ignore[arg-type]
+                found.append(check_rule(rule, tools))
             except ConfigError as error:
                 self.notices.append(f"{error.message}; left out")
         return tuple(found)

@@ -12,9 +12,7 @@ from pathlib import Path
 from agentcli.events import Action
 from agentcli.events.actions import (
     AgentFinishAction,
-    AgentRejectAction,
     AgentThinkAction,
-    AskUserAction,
     CmdRunAction,
     FileEditAction,
     FileReadAction,
@@ -41,7 +39,7 @@ from agentcli.security.risk import categories as table
 Rating = tuple[Risk, str]
 
 _READING = (
-    *(AgentFinishAction, AgentRejectAction, AgentThinkAction, AskUserAction, MessageAction),
+    *(AgentFinishAction, AgentThinkAction, MessageAction),
     *(RecallAction, SearchAction, GlobAction, TaskTrackingAction),
 )
 _ROOT = {"sudo", "doas", "su", "pkexec", "run0"}

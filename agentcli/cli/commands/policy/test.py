@@ -15,7 +15,8 @@ from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError, UsageError
 from agentcli.files.toml_text import load_toml
 from agentcli.security.policy.rule import Rule
-from agentcli.security.policy.rules import parse_rule
+from agentcli.security.policy.rules import check_rule, parse_rule
+from agentcli.tools.collection import rule_patterns
 from agentcli.ui.sanitize import printable
 
 _ORDER = ("allow", "ask", "deny")
@@ -81,7 +82,7 @@ def _rules_of(texts: Sequence[str]) -> tuple[Rule, ...]:
             found.append(parse_rule(rest, first, "the command line"))  # type: ignore[arg-type]
         else:
             found.append(parse_rule(text, "allow", "the command line"))
-    return tuple(found)
+    return tuple(check_rule(rule, rule_patterns()) for rule in found)
 
 
 def _rules_in_file(path: Path) -> Iterator[Rule]:
