@@ -1,7 +1,4 @@
-"""The index of a repository, read without git: what it says of files, and whether two say the same.
-
-No git reads the repository: neither its configuration nor anything that it names has any effect.
-"""
+"""What the index of a repository says of files, and whether two say the same."""
 
 from __future__ import annotations
 
@@ -12,17 +9,13 @@ import stat
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from agentcli.checkpoints.scan import REPOSITORY, UNCERTAIN_NS, Facts, time_text
 from agentcli.checkpoints.trees import Entry, entry_mode
+from agentcli.git.index import IndexEntry, entries
 
-_HEADER = struct.Struct(">4sII")
-_STAT = struct.Struct(">10I")
-_FLAGS = struct.Struct(">H")
 _VERSIONS = (2, 3, 4)
-_EXTENDED = 0x4000
-_NOT_PLAIN = 0x8000 | _EXTENDED | 0x3000
+_NOT_PLAIN = 0x8000 | 0x4000 | 0x3000
 """Flags of an entry: assumed valid, extended, in conflict."""
 _MEANT = 0x8000 | 0x3000
 _MEANT_EXTENDED = 0x6000
@@ -31,24 +24,16 @@ _CONVERTS = re.compile(rb"autocrlf|\beol\b|attributesfile|include|worktreeconfig
 _LARGEST_INDEX = 100_000_000
 
 
-class _Item(NamedTuple):
-    facts: tuple[int, ...]
-    oid: bytes
-    flags: int
-    extended: int
-    path: bytes
-
-
 def meaning(data: bytes) -> bytes | None:
     """A digest of what an index says of each path: mode, content, stage and what people set. The
     facts of files, which git notes again whenever it looks at them, are not in it. None for what
     can't be told, such as an index whose entries are partly in another file."""
     try:
         digest = hashlib.sha256()
-        for item in _items(data):
+        for item in _entries(data):
             flags = (item.flags & _MEANT, item.extended & _MEANT_EXTENDED)
             digest.update(
-                b"%o %s %d %d %s\0" % (item.facts[6], item.oid.hex().encode(), *flags, item.path)
+                b"%o %s %d %d %s\0" % (item.mode, item.oid.hex().encode(), *flags, item.path)
             )
         return digest.digest()
     except (struct.error, ValueError, IndexError):
@@ -73,36 +58,12 @@ def known_ids(workspace: Path, files: Mapping[bytes, Facts]) -> dict[bytes, Entr
         return {}
 
 
-def _items(data: bytes) -> Iterator[_Item]:
+def _entries(data: bytes) -> Iterator[IndexEntry]:
     """Raises ValueError or struct.error for what is no index, or not the whole of one."""
-    signature, version, count = _HEADER.unpack_from(data)
     size = _oid_size(data)
-    if signature != b"DIRC" or version not in _VERSIONS:
+    if int.from_bytes(data[4:8], "big") not in _VERSIONS:
         raise ValueError("no index")
-    at = _HEADER.size
-    path = b""
-    for _ in range(count):
-        start = at
-        facts = _STAT.unpack_from(data, at)
-        at += _STAT.size
-        oid = data[at : at + size]
-        [flags] = _FLAGS.unpack_from(data, at + size)
-        at += size + _FLAGS.size
-        extended = 0
-        if flags & _EXTENDED:
-            [extended] = _FLAGS.unpack_from(data, at)
-            at += _FLAGS.size
-        if version == 4:
-            cut, at = _length(data, at)
-            end = data.index(b"\0", at)
-            path = path[: len(path) - cut] + data[at:end]
-            at = end + 1
-        else:
-            end = data.index(b"\0", at)
-            path = data[at:end]
-            # Entries are padded with one to eight NULs to a multiple of eight bytes.
-            at = start + (end - start + 8 & ~7)
-        yield _Item(facts, oid, flags, extended, path)
+    at = yield from entries(data, size)
     # An extension with a small letter changes what the entries mean.
     while at < len(data) - size:
         if data[at] >= ord("a"):
@@ -118,15 +79,6 @@ def _oid_size(data: bytes) -> int:
         if data.endswith(digest.digest()):
             return digest.digest_size
     raise ValueError("damaged")
-
-
-def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable width, as in packs, and where it ends."""
-    value = data[at] & 127
-    while data[at] & 128:
-        at += 1
-        value = (value + 1 << 7) | data[at] & 127
-    return value, at + 1
 
 
 def _may_convert(repository: Path, files: Mapping[bytes, Facts]) -> bool:
@@ -161,7 +113,7 @@ def _matching(
     data: bytes, files: Mapping[bytes, Facts], written_ns: int
 ) -> Iterator[tuple[bytes, Entry]]:
     found = []
-    for item in _items(data):
+    for item in _entries(data):
         if item.path.endswith(b".gitattributes") or len(item.oid) != 20:
             return
         now = files.get(item.path)
@@ -171,7 +123,7 @@ def _matching(
     yield from found
 
 
-def _is_same(item: _Item, now: Facts, written_ns: int) -> bool:
+def _is_same(item: IndexEntry, now: Facts, written_ns: int) -> bool:
     changed_s, changed_ns, modified_s, modified_ns, _, inode, mode, _, _, size = item.facts
     kind = {b"f": stat.S_IFREG, b"l": stat.S_IFLNK}.get(now.kind)
     changed = changed_s * 1_000_000_000 + changed_ns

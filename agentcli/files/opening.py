@@ -75,14 +75,34 @@ def open_folder(path: Path, *, make: bool) -> int:
     return handle
 
 
-def open_to_list(path: Path) -> int:
+@contextlib.contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
     """A handle on the folder at the resolved `path` by which its entries can be listed. Raises
     OSError, also where a part of the path is a symlink by now."""
     place = open_folder(path, make=False)
     try:
-        return os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
+        handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
     finally:
         os.close(place)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def opened_below(folder: int, place: str) -> Iterator[int]:
+    """A handle on the folder at `place`, "" for `folder` itself, by which its entries can be
+    listed; links are not followed. Raises OSError."""
+    handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=folder)
+    try:
+        for part in filter(None, place.split("/")):
+            inner = os.open(part, _FOLDER | os.O_RDONLY, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def open_within(folder: int, name: str) -> BinaryIO:
@@ -113,15 +133,12 @@ def list_folder(path: Path, judge: Judge | None = None) -> tuple[Path, list[Entr
         if judge is not None:
             judge(target)
         try:
-            handle = open_to_list(target)
+            with opened_folder(target) as handle:
+                return target, sorted(_entries(handle), key=lambda entry: entry.name)
         except OSError as error:
             if error.errno in _SWAPPED and path.is_dir():
                 continue
             raise
-        try:
-            return target, sorted(_entries(handle), key=lambda entry: entry.name)
-        finally:
-            os.close(handle)
     raise _restless(path)
 
 

@@ -58,11 +58,11 @@ def read_regular(
         return file.read(limit), status
 
 
-def read_private(path: Path, limit: int = 1 << 16) -> bytes | None:
-    """What a command has written there, at most `limit` bytes; None unless it is a file that is
-    no link."""
+def read_private(path: Path, limit: int = 1 << 16, *, follow: bool = False) -> bytes | None:
+    """What others have written there, at most `limit` bytes; None where no regular file can be
+    read, and for a link without `follow`."""
     try:
-        return read_regular(path, limit)[0]
+        return read_regular(path, limit, follow=follow)[0]
     except OSError:
         return None
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import ToolError
-from agentcli.files.opening import open_to_list, open_within
+from agentcli.files.opening import open_within, opened_folder
 from agentcli.files.tracking import FileTracker, display_path
 
 NEVER_SEARCHED = ".git"
@@ -80,7 +80,7 @@ def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
     while waiting:
         path, rules = waiting.pop()
         # What can't be opened, went away or became a link meanwhile, has nothing to show.
-        with contextlib.suppress(OSError), _opened(top / path) as handle:
+        with contextlib.suppress(OSError), opened_folder(top / path) as handle:
             with os.scandir(handle) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
             rules = _with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
@@ -92,15 +92,6 @@ def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
             ]
             waiting += [each for each in reversed(inner) if len(each[0]) < _LONGEST_PATH]
             yield folder
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    handle = open_to_list(folder)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 # --- ignore files -------------------------------------------------------------------------------
@@ -152,7 +143,7 @@ def _rules_above(top: Path) -> tuple[_Rules, ...]:
     root = next(roots, len(above) - 1)
     rules: tuple[_Rules, ...] = ()
     for inner, folder in reversed(list(itertools.pairwise(above[: root + 1]))):
-        with contextlib.suppress(OSError), _opened(folder) as handle:
+        with contextlib.suppress(OSError), opened_folder(folder) as handle:
             rules = _with_rules_of(handle, folder, rules, {".git", ".gitignore", ".ignore"})
         if _is_ignored(str(inner), True, rules):
             return ()

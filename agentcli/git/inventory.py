@@ -17,11 +17,12 @@ from pathlib import Path
 
 from agentcli.files.git_layout import DATA_FOLDERS, GIT, MODULES, WORKTREES
 from agentcli.files.names import display_path
-from agentcli.files.opening import open_folder
+from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import Setting, is_harmless, parse, reduced
+from agentcli.git.index import gitlinks
 from agentcli.git.looking import MOST_NAMES
-from agentcli.git.quarantine import Identity, Quarantine, content, identity, open_below
-from agentcli.git.repositories import gitlinks, index_of, is_git_folder, is_worktree_folder
+from agentcli.git.quarantine import Identity, Quarantine, content, identity
+from agentcli.git.repositories import index_of, is_git_folder, is_worktree_folder
 from agentcli.git.seal import Finding, why
 
 _MOST_ENTRIES = 50_000
@@ -140,7 +141,7 @@ class Search:
         if path in self._seen:
             return
         self._seen.add(path)
-        with contextlib.suppress(OSError), _opened(path) as handle:
+        with contextlib.suppress(OSError), opened_folder(path) as handle:
             self._controls(path, handle)
         self._data(path)
         for name in (MODULES, WORKTREES):
@@ -177,7 +178,7 @@ class Search:
 
     def _pointer(self, found: Path) -> None:
         """A `.git` that commands made, and that is no folder."""
-        with contextlib.suppress(OSError), _opened(found.parent) as handle:
+        with contextlib.suppress(OSError), opened_folder(found.parent) as handle:
             target = None
             with contextlib.suppress(OSError):
                 text = content(handle, GIT) or b""
@@ -214,7 +215,7 @@ class Search:
                 self._take(path, handle, name)
 
     def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
-        with _within(handle, "hooks") as folder:
+        with opened_below(handle, "hooks") as folder:
             for name in _names(folder):
                 info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
@@ -254,13 +255,13 @@ class Search:
     # --- what git's daily work reads ------------------------------------------------------------
 
     def _data(self, path: Path) -> None:
-        with contextlib.suppress(OSError), _opened(path) as handle:
+        with contextlib.suppress(OSError), opened_folder(path) as handle:
             for name in ("logs", "refs"):
                 self._links(path, handle, name)
-            with contextlib.suppress(OSError), _within(handle, "rebase-merge") as rebase:
+            with contextlib.suppress(OSError), opened_below(handle, "rebase-merge") as rebase:
                 self._todo(path, rebase)
                 self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
-            with contextlib.suppress(OSError), _within(handle, "sequencer") as sequencer:
+            with contextlib.suppress(OSError), opened_below(handle, "sequencer") as sequencer:
                 self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
 
     def _links(self, path: Path, handle: int, name: str) -> None:
@@ -269,7 +270,7 @@ class Search:
         left = _MOST_LINKS_SEARCHED
         while waiting and left > 0:
             place = waiting.pop()
-            with contextlib.suppress(OSError), _within(handle, place) as folder:
+            with contextlib.suppress(OSError), opened_below(handle, place) as folder:
                 with os.scandir(folder) as found:
                     entries = list(islice(found, left))
                 left -= len(entries)
@@ -327,7 +328,7 @@ def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
     """What the lists of work in these git folders run, by their paths."""
     found = {}
     for path in folders:
-        with contextlib.suppress(OSError), _opened(path / "rebase-merge") as rebase:
+        with contextlib.suppress(OSError), opened_folder(path / "rebase-merge") as rebase:
             data = content(rebase, _TODO.rpartition("/")[2])
             found[str(path / _TODO)] = exec_lines(data or b"")
     return found
@@ -355,25 +356,3 @@ def _below(top: Path) -> Iterator[Path]:
             yield path
             names.clear()
         names[:] = [name for name in names if name not in DATA_FOLDERS]
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    place = open_folder(path, make=False)
-    try:
-        handle = open_below(place, "")
-    finally:
-        os.close(place)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _within(folder: int, place: str) -> Iterator[int]:
-    handle = open_below(folder, place)
-    try:
-        yield handle
-    finally:
-        os.close(handle)

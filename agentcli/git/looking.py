@@ -24,7 +24,8 @@ from agentcli.files.git_layout import (
     is_daily_file,
     is_daily_info,
 )
-from agentcli.git.quarantine import SETTLED_NS, open_below
+from agentcli.files.opening import opened_below
+from agentcli.git.quarantine import SETTLED_NS
 
 MOST_NAMES = 5_000
 _MOST_FOUND = 500
@@ -132,7 +133,7 @@ class Look:
         with contextlib.suppress(*_GONE):
             above, _, name = place.rpartition("/")
             if above:
-                with below(handle, above) as folder:
+                with opened_below(handle, above) as folder:
                     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
             else:
                 info = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -158,7 +159,7 @@ class Look:
                 if not (skip(entry.name) and entry.is_file(follow_symlinks=False))
             )
 
-        with contextlib.suppress(OSError), below(handle, place) as folder:
+        with contextlib.suppress(OSError), opened_below(handle, place) as folder:
             for name in self._inner.get(folder, place, names):
                 if len(found) < _MOST_FOUND:
                     self._add(found, handle, f"{place}/{name}")
@@ -177,23 +178,13 @@ class Look:
             if not waiting:
                 return
             place = waiting.pop()
-            with contextlib.suppress(OSError), below(handle, place) as folder:
+            with contextlib.suppress(OSError), opened_below(handle, place) as folder:
                 if place != top and (top == WORKTREES or is_one(_entries(folder))):
                     yield place
                 else:
                     inner = self._inner.get(folder, place, folders)
                     waiting += [f"{place}/{name}" for name in inner]
         raise Overfull
-
-
-@contextlib.contextmanager
-def below(handle: int, place: str) -> Iterator[int]:
-    """A descriptor of the folder at `place`. Raises OSError."""
-    folder = open_below(handle, place)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
 
 
 def _is_sample(name: str) -> bool:

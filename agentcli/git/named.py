@@ -51,7 +51,7 @@ class _Search:
             if file in seen:
                 continue
             seen.add(file)
-            data = _read(file)
+            data = read_private(file, _LARGEST_FILE, follow=True) or b""
             if mentions_places(data):
                 waiting += self._take(file, data)
         return self._places
@@ -102,8 +102,3 @@ def _files_of_the_person(home: Path, environ: Mapping[str, str]) -> Iterator[Pat
         yield home / ".gitconfig"
         yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "git/config"
     yield Path(environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig")
-
-
-def _read(file: Path) -> bytes:
-    # A link may lead to what never ends.
-    return read_private(Path(os.path.realpath(file)), _LARGEST_FILE) or b""

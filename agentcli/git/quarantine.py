@@ -16,7 +16,6 @@ from pathlib import Path
 from agentcli.files.git_layout import ASIDE
 from agentcli.files.private import read_regular
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LARGEST_KNOWN = 262_144
 """Bytes of a file that are kept to put it back."""
 _MOST_KEPT = 200
@@ -77,19 +76,6 @@ def content(folder: int, name: str) -> bytes | None:
     """Of a regular file; None for a large one. Raises OSError for anything else."""
     data, _ = read_regular(name, LARGEST_KNOWN + 1, folder=folder)
     return data if len(data) <= LARGEST_KNOWN else None
-
-
-def open_below(folder: int, relative: str) -> int:
-    """A descriptor of the folder at `relative`, "" for `folder` itself; links are not followed.
-    Raises OSError."""
-    handle = os.open(".", FOLDER_FLAGS, dir_fd=folder)
-    for part in filter(None, relative.split("/")):
-        try:
-            inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = inner
-    return handle
 
 
 class Quarantine:

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.git.repository_files import folders_of, hooks_in, news_of, top_of
+from agentcli.git.running import Questions
 from agentcli.system.programs import find_on, find_program
 
 _LIMIT_S = 2.0
-_MOST_BYTES = 1_000_000
-_MOST_FILES = 200
 _MOST_SUBMODULES = 20
 _SUBMODULE_DEPTH = 3
 _OF_REPOSITORY = ("local", "worktree", "command", "submodule")
@@ -229,16 +228,16 @@ class _Answers:
         }
         self._git = git
         self._folder = folder
-        self._deadline = time.monotonic() + _LIMIT_S
+        self._questions = Questions(folder, time.monotonic() + _LIMIT_S)
         shown = ("--includes", "--show-scope", "--show-origin", "-z")
         settings = self._start("config", "--list", *shown)
         places = self._start("rev-parse", "--absolute-git-dir", "--git-path", "hooks")
         index = self._start("-c", "core.fsmonitor=false", "ls-files", "--full-name", "-sz", ":/")
-        self.settings = _parsed(self._answer(settings))
-        git_dir, hooks = os.fsdecode(self._answer(places)).split("\n")[:2]
+        self.settings = _parsed(self._questions.answer(settings))
+        git_dir, hooks = os.fsdecode(self._questions.answer(places)).split("\n")[:2]
         self.git_dir = Path(git_dir)
         self.hooks = folder / Path(hooks)
-        self._index = self._answer(index)
+        self._index = self._questions.answer(index)
 
     def submodules(self) -> list[Path]:
         """Where they would be, of those in the index."""
@@ -255,30 +254,11 @@ class _Answers:
         asked = ("remote", "get-url", "--all")
         found = []
         for words in ((*asked, "--", remote), (*asked, "--push", "--", remote)):
-            found += os.fsdecode(self._answer(self._start(*words))).splitlines()
+            found += os.fsdecode(self._questions.answer(self._start(*words))).splitlines()
         return found
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [self._git, *arguments],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def _answer(self, process: subprocess.Popen[bytes]) -> bytes:
-        try:
-            out, _ = process.communicate(timeout=max(self._deadline - time.monotonic(), 0.01))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, "git")
-        return out
+        return self._questions.start([self._git, *arguments], self._environment)
 
 
 def _parsed(listing: bytes) -> list[_Setting]:

@@ -7,7 +7,6 @@ believed only as far as the place it names confirms it.
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,11 @@ from agentcli.files.git_layout import (
     is_daily_info,
 )
 from agentcli.files.names import GENERATED
+from agentcli.files.private import read_private
 from agentcli.git.config_files import parse
+from agentcli.git.index import gitlinks
 
 _MAX_FILE_BYTES = 65_536
-_MAX_INDEX_BYTES = 64_000_000
 _MOST_FOLDERS = 400
 _MOST_ENTRIES = 100
 _MOST_LOOKED_AT = 2_000
@@ -140,55 +140,6 @@ def index_of(root: Path) -> Path | None:
     return None
 
 
-def gitlinks(index: Path) -> list[bytes]:
-    """The paths that an index has as repositories of their own. None for one that is damaged."""
-    data = _read(index, _MAX_INDEX_BYTES)
-    # Going through all entries takes long, so first it is seen whether any could be one.
-    if data[:4] != b"DIRC" or _GITLINK not in data:
-        return []
-    for id_bytes in (20, 32):
-        try:
-            return list(_gitlinks(data, id_bytes))
-        except (struct.error, ValueError, IndexError):
-            continue
-    return []
-
-
-_GITLINK = b"\0\0\xe0\0"
-_NAME_AT = 42
-"""Where an entry's name begins, but for the bytes of its id."""
-
-
-def _gitlinks(data: bytes, id_bytes: int) -> Iterator[bytes]:
-    version, count = struct.unpack_from(">II", data, 4)
-    at, name = 12, b""
-    for _ in range(count):
-        mode = data[at + 24 : at + 28]
-        start = at + _NAME_AT + id_bytes
-        if data[start - 2] & 0x40:
-            start += 2
-        if version == 4:
-            strip, start = _varint(data, start)
-            end = data.index(b"\0", start)
-            name = name[: len(name) - strip] + data[start:end]
-            at = end + 1
-        else:
-            end = data.index(b"\0", start)
-            name = data[start:end]
-            at += (end - at + 8) & ~7
-        if mode == _GITLINK:
-            yield name
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """As git writes the offsets of packs: a number and where it ends."""
-    value = data[at] & 0x7F
-    while data[at] & 0x80:
-        at += 1
-        value = (value + 1) << 7 | data[at] & 0x7F
-    return value, at + 1
-
-
 def _near(root: Path) -> Iterator[Path]:
     """Folders within `root` that may hold a `.git`."""
     index = index_of(root)
@@ -288,9 +239,5 @@ def _resolved(base: Path, text: bytes) -> Path:
     return (base / os.fsdecode(text.strip())).resolve()
 
 
-def _read(path: Path, most: int = _MAX_FILE_BYTES) -> bytes:
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            return file.read(most)
-    except OSError:
-        return b""
+def _read(path: Path) -> bytes:
+    return read_private(path, _MAX_FILE_BYTES, follow=True) or b""

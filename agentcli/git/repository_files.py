@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from agentcli.files.private import read_private
 
 _MOST_BYTES = 1_000_000
 _MOST_FILES = 200
@@ -95,14 +96,7 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 
 def _whole(path: Path) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                return file.read(_MOST_BYTES)
-    except OSError:
-        pass
-    return b""
+    return read_private(path, _MOST_BYTES, follow=True) or b""
 
 
 def _lines(path: Path) -> list[bytes]:

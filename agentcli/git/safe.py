@@ -20,6 +20,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.git.repository_files import top_of
+from agentcli.git.running import Questions
+
 SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -88,7 +91,7 @@ def look(
 ) -> Look | None:
     """What the repository around `workspace` is like; None if there is none, if it, or any part
     of it, is where resolved paths may not be read, or if it can't be told in `limit_s` seconds."""
-    top = next((f for f in (workspace, *workspace.parents) if os.path.lexists(f / ".git")), None)
+    top = top_of(workspace)
     if top is None:
         return None
     try:
@@ -103,7 +106,7 @@ class _Repository:
     ) -> None:
         self._top = top
         self._git = git
-        self._deadline = deadline
+        self._questions = Questions(top, deadline)
         self._may_read = may_read
 
     def look(self) -> Look | None:
@@ -159,27 +162,11 @@ class _Repository:
         home = {
             name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ
         }
-        return subprocess.Popen(
-            command(self._git, *arguments),
-            cwd=self._top,
-            env={**home, **ENVIRONMENT, **where},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        settings = {**home, **ENVIRONMENT, **where}
+        return self._questions.start(command(self._git, *arguments), settings)
 
     def _answer(self, process: subprocess.Popen[bytes], ok: int = 0) -> str:
-        """What git printed. Raises SubprocessError where it failed or took too long."""
-        try:
-            out, _ = process.communicate(timeout=max(self._deadline - time.monotonic(), 0.01))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
-        if process.returncode not in (0, ok):
-            raise subprocess.CalledProcessError(process.returncode, "git")
-        return out.decode(errors="backslashreplace")
+        return self._questions.answer(process, ok).decode(errors="backslashreplace")
 
 
 def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -> None:

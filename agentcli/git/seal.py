@@ -18,11 +18,10 @@ from agentcli.files.git_layout import (
     GIT,
     INFO,
 )
-from agentcli.files.opening import open_folder
+from agentcli.files.opening import open_folder, opened_below
 from agentcli.git.config_files import adds_only_harmless, parse
-from agentcli.git.looking import Infos, Look, Overfull, below
+from agentcli.git.looking import Infos, Look, Overfull
 from agentcli.git.quarantine import (
-    FOLDER_FLAGS,
     Identity,
     Known,
     Quarantine,
@@ -32,7 +31,7 @@ from agentcli.git.quarantine import (
 )
 from agentcli.git.repositories import is_worktree_folder
 
-_ANCHOR_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER_FLAGS
+_ANCHOR_FLAGS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SETTINGS = ("config", "config.worktree")
 _ITS_OWN = (*DATA_FOLDERS, "HEAD", "index")
 _BY_TEMPLATE = ("description", "info/exclude", "hooks", "branches")
@@ -176,7 +175,7 @@ class Seal:
         place = self._anchor if self._is_anchored() else None
         top = open_folder(self.path, make=False) if place is None else place
         try:
-            with below(top, "") as handle:
+            with opened_below(top, "") as handle:
                 yield handle
         finally:
             if place is None:
@@ -322,7 +321,7 @@ def _differs(one: Known | None, other: Known | None) -> bool:
 @contextlib.contextmanager
 def _folder_of(handle: int, place: str) -> Iterator[tuple[int, str]]:
     above, _, name = place.rpartition("/")
-    with below(handle, above) as folder:
+    with opened_below(handle, above) as folder:
         yield folder, name
 
 
