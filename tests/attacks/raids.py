@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
@@ -209,31 +210,53 @@ class Run:
 
 @contextmanager
 def make_arena(layer: str, user: str = "self", *, preloaded: bool = False) -> Iterator[Arena]:
+    pattern = _pattern()
     with tempfile.TemporaryDirectory(prefix="agent-attacks-", dir=_base()) as name:
         base = Path(name).resolve()
         base.chmod(0o755)
-        for folder in ("home/.ssh", "home/.aws", "home/.config/agent", "outside"):
-            (base / folder).mkdir(parents=True)
+        shutil.copytree(pattern, base, symlinks=True, dirs_exist_ok=True)
+        for told in _NAME_THEIR_PLACE:
+            path = base / told
+            path.write_text(path.read_text().replace(str(pattern), str(base)))
         agent = Attacked(base / "home", base / "work", user=user)
         agent.preloaded = preloaded
         arena = Arena(base, agent, layer)
-        (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
-        (base / "home/.aws/credentials").write_text("the cloud key\n")
-        for name in ("full", "movable", "removable"):
-            (base / "outside" / name).write_text("precious\n")
-        for path in arena.private:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("" if path.suffix == ".toml" else "# ours\n")
-        (arena.private[2]).write_text('{"folders": {}}')
-        make_repository(arena.workspace)
-        make_repository(base / "part")
-        git(arena.workspace, "submodule", "add", "-q", str(base / "part"), "part")
-        git(arena.workspace, "worktree", "add", "-q", str(base / "side"))
-        (arena.workspace / ".git/hooks").mkdir(exist_ok=True)
-        no_cache = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(_ATTEMPTS, arena.workspace / "attempts", ignore=no_cache)
         arena.hand_over()
         yield arena
+
+
+_NAME_THEIR_PLACE = (
+    *("work/.git/config", "work/.git/modules/part/config", "work/.git/worktrees/side/gitdir"),
+    "side/.git",
+)
+
+
+@functools.cache
+def _pattern() -> Path:
+    """A folder as each arena begins, made once by a process: git takes its time."""
+    folder = tempfile.mkdtemp(prefix="agent-attacks-", dir=_base())
+    atexit.register(shutil.rmtree, folder)
+    base = Path(folder).resolve()
+    base.chmod(0o755)
+    for name in ("home/.ssh", "home/.aws", "home/.config/agent", "outside"):
+        (base / name).mkdir(parents=True)
+    (base / "home/.ssh/id_ed25519").write_text("the ssh key\n")
+    (base / "home/.aws/credentials").write_text("the cloud key\n")
+    for name in ("full", "movable", "removable"):
+        (base / "outside" / name).write_text("precious\n")
+    arena = Arena(base, Attacked(base / "home", base / "work"), "none")
+    for path in arena.private:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("" if path.suffix == ".toml" else "# ours\n")
+    (arena.private[2]).write_text('{"folders": {}}')
+    make_repository(arena.workspace)
+    make_repository(base / "part")
+    git(arena.workspace, "submodule", "add", "-q", "../part", "part")
+    git(arena.workspace, "worktree", "add", "-q", str(base / "side"))
+    (arena.workspace / ".git/hooks").mkdir(exist_ok=True)
+    no_cache = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(_ATTEMPTS, arena.workspace / "attempts", ignore=no_cache)
+    return base
 
 
 def _base() -> str:
@@ -407,10 +430,3 @@ def _is_running_session(name: str) -> bool:
     if name in ("home", "home/state", "home/state/sessions", "home/state/sandbox.json"):
         return True
     return name.startswith("home/state/") and "earlier" not in name and "planted" not in name
-
-
-@functools.cache
-def raid_of(layer: str, user: str) -> Raid:
-    """All attempts by a command, made once for the tests of a process."""
-    with make_arena(layer, user) as arena:
-        return raid(arena)

@@ -14,8 +14,6 @@ from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
-pytestmark = pytest.mark.own_start
-
 SIDES = [*LAYERS, "none"]
 every_side = pytest.mark.parametrize("layer", SIDES)
 SECRETS = {
@@ -33,6 +31,7 @@ def flags(layer: str) -> list[str]:
     return ["--yolo", *(["--no-sandbox"] if layer == "none" else [])]
 
 
+@pytest.mark.own_start
 @every_side
 def test_keys_are_in_no_environment(arena, layer):
     """Written down in the workspace, where no mask would hide them."""
@@ -137,7 +136,7 @@ def test_a_person_approves_and_just_that_runs(poisoned):
         )
         # The poison itself runs unasked, in the sandbox.
         child.expect("python3 -c 'print")
-        child.expect("> $")
+        child.expect(r"instead\r\n> ")
         assert "it would run in /" in " ".join(child.before.split())
         child.sendline("y")
         child.expect(pexpect.EOF)

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import LAYERS_ALONE, NOBODY, Arena, Run, every_side, in_turn
+from tests.attacks.raids import (
+    LAYERS_ALONE,
+    NOBODY,
+    Arena,
+    Run,
+    every_side,
+    in_turn,
+    one_by_one,
+)
 from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
@@ -203,34 +211,24 @@ def test_the_traps_are_real(trapped):
 # --- the file tools -----------------------------------------------------------------------------
 
 
-@in_turn(
-    "path",
-    [
-        *(".git/commondir", ".git/hooks/pre-commit", ".git/config.worktree", ".git/COMMONDIR"),
-        *(
-            ".GIT/commondir",
-            ".git/info/attributes",
-            ".git/unheard-of",
-            ".git/modules/part/commondir",
-        ),
-        *(
-            ".git/worktrees/side/commondir",
-            ".git/modules/new/config",
-            "sub/.git",
-            "sub/.git/config",
-        ),
-        *("named.inc", "linked/commondir", ".git/objects/../commondir"),
-    ],
-    LAYERS_ALONE,
-)
-def test_the_file_tools_write_nothing_that_git_believes(trapped, layer, path):
+BELIEVED = """
+.git/commondir .git/hooks/pre-commit .git/config.worktree .git/COMMONDIR .GIT/commondir
+.git/info/attributes .git/unheard-of .git/modules/part/commondir .git/worktrees/side/commondir
+.git/modules/new/config sub/.git sub/.git/config named.inc linked/commondir
+.git/objects/../commondir
+""".split()  # noqa: SIM905
+
+
+@every_layer
+def test_the_file_tools_write_nothing_that_git_believes(trapped, layer):
     place = trapped(layer)
     (place.workspace / "linked").symlink_to(".git")
-    call = Call("write", {"path": path, "content": "../elsewhere\n"})
-    run = place.run([Reply("", [call]), Reply("Done.")])
-    assert "Created" not in run.told[0], run.told
-    target = place.workspace / path
-    assert not target.exists() or "elsewhere" not in target.read_text()
+    calls = [Call("write", {"path": path, "content": "../elsewhere\n"}) for path in BELIEVED]
+    run = place.run([*one_by_one(calls), Reply("Done.")])
+    written = [path for path, told in zip(BELIEVED, run.told, strict=True) if "Created" in told]
+    assert written == []
+    there = [path for path in BELIEVED if (place.workspace / path).exists()]
+    assert [p for p in there if "elsewhere" in (place.workspace / p).read_text()] == []
 
 
 # --- what lasts, and what is told ---------------------------------------------------------------

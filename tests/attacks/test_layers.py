@@ -19,12 +19,14 @@ from tests.attacks.groups import (
     FILES,
     GIT,
     HARMLESS_WITHOUT_SANDBOX,
+    NETWORK,
+    OWN,
     SECRETS,
     SHARED,
     in_reach,
 )
 from tests.attacks.leftovers import LEAVE, gone, processes_with
-from tests.attacks.raids import NOBODY, Raid, every_side, one_by_one, raid, raid_of
+from tests.attacks.raids import NOBODY, SIDES, Raid, one_by_one, raid
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
@@ -42,31 +44,21 @@ def gained(found: Raid, names: list[str]) -> dict[str, str]:
     return {name: said for name, said in answers.items() if said is not None and name not in known}
 
 
-@every_side
-@pytest.mark.parametrize(
-    "names",
-    [FILES, GIT, SECRETS, ESCAPES, SHARED],
-    ids=["files", "git", "secrets", "escapes", "shared"],
-)
-def test_nothing_is_gained_by_commands(layer, user, names):
-    assert gained(raid_of(layer, user), names) == {}
-
-
-@every_side
-def test_nothing_outside_the_workspace_is_changed(layer, user):
-    changed = raid_of(layer, user).changed
+@pytest.mark.parametrize(("layer", "user"), SIDES)
+def test_nothing_is_gained_by_commands(arena, layer, user):
+    """One raid of all attempts on each side."""
+    found = raid(arena(layer, user))
+    known = in_reach(layer, root=found.root)
+    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES, *SHARED, *OWN, *NETWORK]) == {}
+    assert found.arrived == ({"unix"} if "unix_by_path" in known else set())
+    assert {name for name in found.changed if name.startswith("home/")} == set()
+    changed = found.changed
     if layer == "landlock":
         # Modes can be changed, and what git runs lies in a folder that is writable as a whole.
         changed = {name for name in changed if ".git/" not in name} - {"outside/full"}
-    assert changed == set()
-
-
-@every_side
-def test_what_is_said_to_be_in_reach_is(layer, user):
-    """No warning that isn't true: docs/safety.md names these."""
-    found = raid_of(layer, user)
-    known = in_reach(layer, root=found.root)
-    assert {name for name in known if found.found[name] is None} == set()
+    assert changed == set(), "outside the workspace"
+    untrue = {name for name in known if found.found[name] is None}
+    assert untrue == set(), "docs/safety.md names these: no warning that isn't true"
 
 
 @every_layer

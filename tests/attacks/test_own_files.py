@@ -1,5 +1,5 @@
 """The agent's settings, saved rules, trust and sessions are nothing for what it runs: not to be
-read, not to be changed, in no mode."""
+read, not to be changed, in no mode. (By commands that is tried in test_layers.py.)"""
 
 from __future__ import annotations
 
@@ -8,20 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.groups import OWN, in_reach
-from tests.attacks.raids import Arena, every_side, one_by_one, raid_of
+from tests.attacks.raids import Arena, every_side, one_by_one
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start
-
-
-@every_side
-def test_commands_can_neither_read_nor_change_them(layer, user):
-    found = raid_of(layer, user)
-    known = in_reach(layer, root=found.root)
-    assert {name for name in OWN if found.found[name] is not None} - known == set()
-    assert {name for name in found.changed if name.startswith("home/")} == set()
 
 
 def own(place: Arena) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,6 @@ from tests.attacks.raids import NOBODY, Arena, in_turn, one_by_one
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
-
-pytestmark = pytest.mark.own_start
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
@@ -34,27 +33,35 @@ WAYS: dict[str, Callable[[Arena], str]] = {
 }
 
 
-def left_by_commands(place: Arena, layer: str) -> Call:
+def leaving_programs(place: Arena) -> str:
     """A command that leaves programs in all these places; each does what the real one does, and
     leaves a trace where only commands with all rights can."""
     folders = f"{place.workspace}/.venv/bin {place.workspace} {place.base}/added/bin"
     trace = f"(: >{place.outside}/ran-%s) 2>/dev/null"
     program = f'#!/bin/sh\\n{trace}\\nexec /usr/bin/%s \\"\\$@\\"\\n'
-    return Call(
-        "bash",
-        {
-            "command": f"for f in {folders}; do mkdir -p $f; for n in {PROGRAMS}; do "
-            f'printf "{program}" $n $n > $f/$n && chmod 755 $f/$n; done; done'
-        },
+    return (
+        f"for f in {folders}; do mkdir -p $f; for n in {PROGRAMS}; do "
+        f'printf "{program}" $n $n > $f/$n && chmod 755 $f/$n; done; done'
     )
 
 
-def prepared(place: Arena) -> None:
+def prepared(place: Arena, *, by_session: bool = False) -> None:
+    """After a session whose commands have left programs in the workspace: a real one, or just that
+    command."""
     (place.base / "added").mkdir()
     (place.outside / "link").symlink_to(place.workspace / ".venv/bin")
     (place.outside / "way").symlink_to(place.workspace / ".venv")
+    rights = {}
     if place.agent.user == "nobody":
         shutil.chown(place.base / "added", NOBODY, NOBODY)
+        rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    command = leaving_programs(place)
+    if by_session:
+        reply = Reply("", [Call("bash", {"command": command})])
+        place.run([reply, Reply("Done.")], "--add-dir", f"{place.base}/added")
+    else:
+        subprocess.run(["sh", "-c", command], cwd=place.workspace, check=True, **rights)
+    assert (place.workspace / ".venv/bin/uname").exists()
 
 
 def traces(place: Arena) -> set[str]:
@@ -64,10 +71,8 @@ def traces(place: Arena) -> set[str]:
 @in_turn("way", WAYS)
 def test_what_one_session_leaves_on_path_the_next_does_not_run(arena, layer, user, way):
     place = arena(layer, user)
-    prepared(place)
+    prepared(place, by_session=way == next(iter(WAYS)))
     added = ("--add-dir", f"{place.base}/added")
-    place.run([Reply("", [left_by_commands(place, layer)]), Reply("Done.")], *added)
-    assert (place.workspace / ".venv/bin/uname").exists()
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
     place.agent.env["VIRTUAL_ENV"] = f"{place.workspace}/.venv"
     calls = [
@@ -91,8 +96,7 @@ def test_what_one_session_leaves_on_path_the_next_does_not_run(arena, layer, use
 def test_what_was_left_in_one_workspace_is_not_run_when_working_in_another(arena, layer):
     """The environment of the first is still active."""
     place = arena(layer)
-    prepared(place)
-    place.run([Reply("", [left_by_commands(place, layer)]), Reply("Done.")])
+    prepared(place, by_session=True)
     place.agent.env["PATH"] = f"{place.workspace}/.venv/bin:{os.environ['PATH']}"
     other = place.base / "other"
     other.mkdir()
@@ -104,21 +108,19 @@ def test_what_was_left_in_one_workspace_is_not_run_when_working_in_another(arena
 
 
 @pytest.mark.parametrize("way", ["a virtual environment", "a relative folder"])
-@pytest.mark.parametrize("command", [["doctor"], ["models"], ["demo"], ["context", "--last"]])
-def test_no_other_command_runs_them_either(arena, way, command):
-    layer = LAYERS[0] if LAYERS else "none"
-    place = arena(layer)
-    prepared(place)
+def test_no_other_command_runs_them_either(arena, way):
+    place = arena(LAYERS[0] if LAYERS else "none")
+    prepared(place, by_session=True)
     (place.workspace / ".git").rename(place.workspace / "no-repository")
-    place.run([Reply("", [left_by_commands(place, layer)]), Reply("Done.")])
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
     place.agent.env["AGENT_CONFIG"] = str(place.base / "settings.toml")
     (place.base / "settings.toml").write_text(
         '[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\napi_key_command = "pass show key"\n'
         '[model]\nname = "mine/one"\n'
     )
-    place.agent(*command)
-    assert traces(place) == set()
+    for command in (["doctor"], ["models"], ["demo"], ["context", "--last"]):
+        place.agent(*command)
+        assert traces(place) == set(), command
 
 
 @pytest.mark.parametrize("way", ["a virtual environment", "a relative folder", "an empty entry"])
@@ -126,7 +128,6 @@ def test_without_a_sandbox_commands_do_not_run_them_by_name(arena, way):
     """What only reads runs unasked there."""
     place = arena(LAYERS[0] if LAYERS else "none")
     prepared(place)
-    place.run([Reply("", [left_by_commands(place, place.layer)]), Reply("Done.")])
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
     place.layer = "none"
     call = Call("bash", {"command": "ls; git status --short"})
@@ -141,7 +142,6 @@ def test_without_a_sandbox_commands_do_not_run_them_by_name(arena, way):
 def test_a_key_command_is_no_program_of_the_workspace(arena, layer):
     place = arena(layer)
     prepared(place)
-    place.run([Reply("", [left_by_commands(place, layer)]), Reply("Done.")])
     (place.base / "settings.toml").write_text('[providers.openai-chat]\napi_key_command = "KEY"\n')
     place.agent.env["AGENT_CONFIG"] = str(place.base / "settings.toml")
     for command in ("pass", f"{place.workspace}/.venv/bin/pass", ".venv/bin/pass"):
@@ -156,6 +156,7 @@ def test_a_key_command_is_no_program_of_the_workspace(arena, layer):
     assert traces(place) == set()
 
 
+@pytest.mark.own_start
 @needs_bubblewrap
 def test_no_library_of_the_workspace_is_loaded_around_the_sandbox(arena):
     """A library that is none keeps a program from starting, so whoever starts did not load it."""
@@ -191,6 +192,7 @@ def planted_modules(place: Arena) -> None:
         (place.workspace / f"{name}.py").write_text(f"{trace}raise ImportError('planted')\n")
 
 
+@pytest.mark.own_start
 @pytest.mark.parametrize("start", ["module", "script"])
 def test_no_module_of_the_workspace_is_imported(arena, start):
     place = arena(LAYERS[0] if LAYERS else "none")
@@ -245,6 +247,7 @@ def installed_inside(arena) -> Callable[[str], Arena]:
     return make
 
 
+@pytest.mark.own_start
 def test_an_agent_that_is_linked_from_the_workspace_imports_nothing_else_there(installed_inside):
     place = installed_inside(LAYERS[0] if LAYERS else "none")
     planted_modules(place)
@@ -252,6 +255,7 @@ def test_an_agent_that_is_linked_from_the_workspace_imports_nothing_else_there(i
     assert traces(place) == set()
 
 
+@pytest.mark.own_start
 @every_layer
 def test_an_agent_in_the_workspace_is_kept_from_commands_or_says_that_it_is_not(
     installed_inside, layer
