@@ -100,7 +100,7 @@ class LeftOut:
         ] * bool(self._parts)
 
 
-def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -> list[str]:
+def differences(withheld: Sequence[str], inside: Sandbox, command: str) -> list[str]:
     """Notes for a command that runs outside: what is not there as it is `inside`."""
     notes = []
     if withheld:
@@ -108,7 +108,7 @@ def differences(withheld: Sequence[str], inside: Sandbox | None, command: str) -
             f"not passed on to an unsandboxed command: {', '.join(withheld)}; "
             "set in the command itself what it needs of them"
         )
-    for place, source in inside.scope.mounts.items() if inside is not None else ():
-        if inside is not None and inside.real_path(str(place)) != place and f"{place}/" in command:
+    for place, source in inside.scope.mounts.items():
+        if inside.real_path(str(place)) != place and f"{place}/" in command:
             notes.append(f"outside the sandbox, {place} is another folder; yours is {source}")
     return notes

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Ways
-from agentcli.shell.exchange import SECOND_WAY, Exchange, Outcome, Watch, stop
+from agentcli.shell.exchange import Exchange, Outcome, Watch, stop
 from agentcli.shell.output import Capture, Live, clean
 from agentcli.shell.terminal import Terminal
 from agentcli.shell.variables import ExportWatch
@@ -59,15 +59,7 @@ class Bash:
         self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
         bash = find_program("bash") or "/bin/bash"
         command = (bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
-        argv, environment = options.launch(command, env)
-        self.terminal = Terminal(
-            argv,
-            folder=folder,
-            cwd=options.cwd,
-            env=environment,
-            preexec=options.preexec,
-            reaper=options.reaper,
-        )
+        self.terminal = Terminal(options, command, folder=folder, env=env)
         self.cwd = cwd
         self.status = 0
         self.flags = ""
@@ -104,8 +96,8 @@ class Bash:
         if self._ready:
             return
         exchange = self._exchange(capture)
-        self._ask_report(exchange)
-        outcome = exchange.wait(_READY_S, on_report=self._end_request(exchange))
+        exchange.ask_again()
+        outcome = exchange.wait(_READY_S)
         if outcome is not Outcome.DONE:
             said = clean(exchange.before).strip()
             why = f"the shell did not start: {said or outcome.value}"
@@ -137,21 +129,11 @@ class Bash:
         return exchange
 
     def follow(self, exchange: Exchange, seconds: float, *, live: Live, stdin: bool) -> Outcome:
-        return exchange.wait(
-            seconds,
-            live=live,
-            watch=self._watch(exchange, stdin=stdin),
-            on_report=self._end_request(exchange),
-        )
+        return exchange.wait(seconds, live=live, watch=self._watch(exchange, stdin=stdin))
 
     def stop(self, exchange: Exchange) -> Outcome:
         """Ends what runs, within 5 s."""
-        outcome = stop(
-            exchange,
-            self._leader,
-            ask_again=lambda: self._ask_report(exchange),
-            on_report=self._end_request(exchange),
-        )
+        outcome = stop(exchange, self._leader)
         if outcome is Outcome.DONE:
             self._end_strays(exchange)
         return outcome
@@ -172,7 +154,7 @@ class Bash:
     def ask(self, script: bytes, capture: Capture) -> Outcome:
         """Runs a script of ours; the next command won't see that."""
         exchange = self.begin(script, capture, stdin=False)
-        outcome = exchange.wait(_ASK_S, on_report=self._end_request(exchange))
+        outcome = exchange.wait(_ASK_S)
         self._take_state(exchange)
         return outcome
 
@@ -249,23 +231,13 @@ class Bash:
 
     def _exchange(self, capture: Capture) -> Exchange:
         self._counter += 1
+        nonce = f"{self._token}{self._counter}"
         return Exchange(
             self.terminal,
-            f"{self._token}{self._counter}",
+            nonce,
             capture,
             is_report=lambda text: bash_lines.parse_report(text) is not None,
             before=self.late,
+            ask_again=bash_lines.report_lines(nonce, self._ways),
+            ask_end=bash_lines.end_line(nonce, self._ways),
         )
-
-    def _ask_report(self, exchange: Exchange) -> None:
-        line = bash_lines.report_lines(exchange.nonce, self._ways)
-        self.terminal.send_line(line)
-
-    def _end_request(self, exchange: Exchange) -> Callable[[str], None]:
-        """A report of the second kind comes without an end mark."""
-
-        def ask(letter: str) -> None:
-            if letter == SECOND_WAY:
-                self.terminal.send_line(bash_lines.end_line(exchange.nonce, self._ways))
-
-        return ask

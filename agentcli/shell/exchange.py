@@ -66,14 +66,20 @@ class Exchange:
         *,
         is_report: Callable[[str], bool],
         before: tuple[bytes, bytes] = (b"", b""),
+        ask_again: bytes = b"",
+        ask_end: bytes = b"",
     ) -> None:
-        """`before`: what followed the exchange before this one, of each stream."""
+        """`before`: what followed the exchange before this one, of each stream. `ask_again`: the
+        lines that ask for the report once more, for an interrupt can cost it; `ask_end`: those that
+        ask for the end mark after a report of the second kind. Empty: such are not sent."""
         self.terminal = terminal
         self.nonce = nonce
         self.capture = capture
         self.report: tuple[str, str] | None = None
         """(letter, text) once the request has come to its end."""
         self.listing: bytes | None = None
+        self._ask_again = ask_again
+        self._ask_end = ask_end
         begin, end = (f"{MARK}{letter}{nonce}{MARK}".encode() for letter in "BE")
         self._streams = tuple(Between(begin, end, before=late) for late in before)
         self.started_ticks = processes.ticks_now()
@@ -115,12 +121,8 @@ class Exchange:
         *,
         live: Live = _SILENT,
         watch: Watch | None = None,
-        on_report: Callable[[str], None] | None = None,
     ) -> Outcome:
-        """Follows the request until it ends, but at most `seconds`.
-
-        `on_report` gets the report's letter when it comes and may ask for the end mark.
-        """
+        """Follows the request until it ends, but at most `seconds`."""
         deadline = time.monotonic() + seconds
         looks = _Looks(watch)
         while not self.finished:
@@ -141,8 +143,8 @@ class Exchange:
             waits = (deadline - now, live.due_in(now), looks.due_in(now), self._end_patience(now))
             had_report = self.report is not None
             self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
-            if on_report and self.report and not had_report:
-                on_report(self.report[0])
+            if self.report and not had_report and self.report[0] == SECOND_WAY and self._ask_end:
+                self.terminal.send_line(self._ask_end)
         live.flush()
         for stream in self._streams:
             self.capture.feed(stream.release())
@@ -150,6 +152,10 @@ class Exchange:
             # Nothing could be marked there.
             self.capture.feed(self._streams[1].take_before())
         return Outcome.DONE if self.report else Outcome.DIED
+
+    def ask_again(self) -> None:
+        if self._ask_again:
+            self.terminal.send_line(self._ask_again)
 
     def _end_patience(self, now: float) -> float | None:
         if self.report is None:
@@ -249,26 +255,19 @@ class _Looks:
         return None
 
 
-def stop(
-    exchange: Exchange,
-    leader: ProcessHandle | None,
-    *,
-    ask_again: Callable[[], None],
-    on_report: Callable[[str], None] | None = None,
-) -> Outcome:
+def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
     """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself. What
     only reads what others write is spared at first: with them gone it prints what it has.
 
-    Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known;
-    `ask_again` makes it report once more, for a report can be lost to an interrupt.
+    Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known.
     """
     terminal = exchange.terminal
     terminal.interrupt_key()
     for number, (signum, patience) in enumerate(((signal.SIGINT, _FIRST_PATIENCE_S), *_LADDER)):
         if number or not _spare_readers(terminal, leader):
             _apply(terminal, signum, leader)
-        ask_again()
-        outcome = _insist(exchange, signum, patience, leader, on_report)
+        exchange.ask_again()
+        outcome = _insist(exchange, signum, patience, leader)
         if outcome is not Outcome.TIMEOUT:
             return outcome
     terminal.kill()
@@ -276,17 +275,13 @@ def stop(
 
 
 def _insist(
-    exchange: Exchange,
-    signum: signal.Signals,
-    patience: float,
-    leader: ProcessHandle | None,
-    on_report: Callable[[str], None] | None,
+    exchange: Exchange, signum: signal.Signals, patience: float, leader: ProcessHandle | None
 ) -> Outcome:
     """Repeats the signal when a script goes on with its next command."""
     deadline = time.monotonic() + patience
     group = exchange.terminal.foreground()
     while (left := deadline - time.monotonic()) > 0:
-        outcome = exchange.wait(min(_SLICE_S, left), on_report=on_report)
+        outcome = exchange.wait(min(_SLICE_S, left))
         if outcome is not Outcome.TIMEOUT:
             return outcome
         now_in_front = exchange.terminal.foreground()

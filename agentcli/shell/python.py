@@ -9,21 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.images import ImageFault, data_url
-from agentcli.files.names import OUTPUTS_VARIABLE
-from agentcli.files.private import (
-    private_folder,
-    read_private,
-    write_private,
-)
+from agentcli.files.private import read_private, write_private
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import Sandbox, SpawnOptions
+from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
-from agentcli.shell.folders import existing_folder
-from agentcli.shell.output import Capture, Live, clean, replace_surrogates
+from agentcli.shell.interpreter import STARTS, Interpreter, OnOutput, Running
+from agentcli.shell.output import Live, clean, replace_surrogates
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
@@ -31,13 +26,10 @@ from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalW
 from agentcli.system.programs import find_on
 
 _READY_S = 30.0
-_LATE_CHARS = 2000
 _LARGEST_FIGURE = 50_000_000
 _MOST_FIGURES = 8
 """As the driver saves them."""
 _FIGURE = re.compile(r"figure-\d+\.png", re.ASCII)
-
-OnOutput = Callable[[str], None] | None
 
 
 @dataclass(frozen=True)
@@ -68,18 +60,10 @@ def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
     return find_on("python3", path) or find_on("python", path) or sys.executable
 
 
-@dataclass
-class _Running:
-    exchange: Exchange
-    limit: int
-    notes: list[str] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
+class PythonInterpreter(Interpreter[Running, CellResult]):
+    """Runs in `cwd`, which is the `workspace` unless another one is given."""
 
-
-class PythonInterpreter:
-    """Synchronous, for one thread; exceptions that come while code runs interrupt it and are
-    raised again, with `last_result` holding what there is. `env`, `scratch`, `outputs` and
-    `sandbox` are as for a Shell."""
+    _KIND = "python"
 
     def __init__(
         self,
@@ -93,50 +77,33 @@ class PythonInterpreter:
         sandbox: Sandbox | None = None,
         identity: str = "",
     ) -> None:
-        self.last_result: CellResult | None = None
+        super().__init__(
+            cwd=cwd or str(workspace),
+            env=env,
+            scratch=scratch,
+            outputs=outputs,
+            sandbox=sandbox,
+            max_chars=max_chars,
+            identity=identity,
+        )
         self.interpreter = find_interpreter(workspace, env)
-        self.identity = identity or os.urandom(8).hex()
-        """Marks all processes of this interpreter, as AGENT_SHELL_ID in their environment."""
-        self._env = {
-            **env,
-            ENVIRONMENT_MARK: self.identity,
-            OUTPUTS_VARIABLE: str(outputs.path),
-        }
-        self._cwd = cwd or str(workspace)
-        self._scratch = scratch
-        self._outputs = outputs
-        self._max_chars = max_chars
-        self._sandbox = sandbox
         self._terminal: Terminal | None = None
         self._is_ready = False
         self._leader: ProcessHandle | None = None
         self._late = (b"", b"")
-        self._counter = 0
 
     def start(self) -> None:
         """Spawns the interpreter and returns at once. Raises OSError if it can't be started."""
         if self._terminal is not None:
             return
-        folder = private_folder(self._scratch, f"python-{self.identity}-{self._next()}")
+        folder = self._new_folder()
         # A copy, because our own package need not be visible where the interpreter runs.
         source = Path(__file__).with_name("python_driver.py").read_bytes()
         driver = write_private(folder / "driver.py", source)
-        cwd = existing_folder(self._cwd, self._sandbox)
-        options = SpawnOptions(cwd)
-        if self._sandbox is not None:
-            options = self._sandbox.spawn_options(cwd, (folder,))
-        argv, environment = options.launch(
-            (self.interpreter, str(driver), str(folder / "report")), self._env
-        )
+        options = self.sandbox.spawn_options(self._existing_folder(), (folder,))
+        command = (self.interpreter, str(driver), str(folder / "report"))
         with shield():
-            self._terminal = Terminal(
-                argv,
-                folder=folder,
-                cwd=options.cwd,
-                env=environment,
-                preexec=options.preexec,
-                reaper=options.reaper,
-            )
+            self._terminal = Terminal(options, command, folder=folder, env=self._env)
 
     def run(
         self,
@@ -157,7 +124,7 @@ class PythonInterpreter:
         path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
         figures = str(terminal.folder / "figure-")
         exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
-        return self._follow(_Running(exchange, limit, notes), timeout, on_output)
+        return self._follow(Running(exchange, limit, notes), timeout, on_output)
 
     def condemn(self) -> None:
         """Ends the code that runs, with the interpreter, as soon as may be. For any thread."""
@@ -176,10 +143,6 @@ class PythonInterpreter:
         if was_started:
             processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
 
-    def _next(self) -> int:
-        self._counter += 1
-        return self._counter
-
     def _ready(self) -> tuple[Terminal, list[str]]:
         notes = []
         if self._terminal is not None and not self._terminal.alive:
@@ -187,11 +150,9 @@ class PythonInterpreter:
         if self._terminal is not None and not self._terminal.report_path.exists():
             self.restart()
             notes.append("the interpreter had lost its files and was restarted")
-        # What was to be covered in a sandbox may have gone before that was done.
-        terminal = self._answering(once_more=True)
-        return terminal, notes
+        return self._answering(), notes
 
-    def _answering(self, *, once_more: bool) -> Terminal:
+    def _answering(self, starts: int = STARTS) -> Terminal:
         self.start()
         assert self._terminal is not None
         if self._is_ready:
@@ -203,20 +164,17 @@ class PythonInterpreter:
             self._leader = self._terminal.foreground_leader()
             return self._terminal
         self._drop()
-        if outcome is Outcome.DIED and once_more:
-            return self._answering(once_more=False)
+        if outcome is Outcome.DIED and starts > 1:
+            return self._answering(starts - 1)
         said = clean(exchange.before).strip()
         raise OSError(f"{self.interpreter} did not start: {said or outcome.value}")
 
     def _request(self, terminal: Terminal, *, keep: int = 0, **fields: str) -> Exchange:
-        number = self._next()
-        nonce = f"{self.identity}x{number}"
-        path = self._outputs.path / f"python-{self.identity[:6]}-{number}.txt"
-        capture = Capture(path, keep=keep, folder=self._outputs)
+        nonce = f"{self.identity}x{self._next()}"
         exchange = Exchange(
             terminal,
             nonce,
-            capture,
+            self._capture(keep),
             is_report=lambda text: _parse_report(text) is not None,
             before=self._late,
         )
@@ -238,22 +196,17 @@ class PythonInterpreter:
         self.restart()
         return f"the interpreter ended (status {code}) and was restarted; its variables are lost"
 
-    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CellResult:
+    def _await(self, running: Running, timeout: float, live: Live) -> tuple[Outcome, bool]:
         exchange = running.exchange
-        try:
-            outcome = exchange.wait(timeout, live=Live(on_output), watch=self._watch(exchange))
-            timed_out = outcome is Outcome.TIMEOUT
-            if timed_out:
-                running.notes.append(f"interrupted after {timeout:g} s")
-            if outcome is Outcome.WAITING:
-                running.notes.append("interrupted: it waited for someone to type, which nobody can")
-            if outcome not in (Outcome.DONE, Outcome.DIED):
-                outcome = self._stop(exchange)
-        except BaseException:
-            self._abandon(running)
-            raise
-        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
-        return self.last_result
+        outcome = exchange.wait(timeout, live=live, watch=self._watch(exchange))
+        timed_out = outcome is Outcome.TIMEOUT
+        if timed_out:
+            running.notes.append(f"interrupted after {timeout:g} s")
+        if outcome is Outcome.WAITING:
+            running.notes.append("interrupted: it waited for someone to type, which nobody can")
+        if outcome not in (Outcome.DONE, Outcome.DIED):
+            outcome = self._stop(running)
+        return outcome, timed_out
 
     def _watch(self, exchange: Exchange) -> Callable[[float], Outcome | None]:
         def look(quiet: float) -> Outcome | None:
@@ -263,27 +216,13 @@ class PythonInterpreter:
 
         return look
 
-    def _stop(self, exchange: Exchange) -> Outcome:
-        return stop(exchange, self._leader, ask_again=lambda: None)
+    def _stop(self, running: Running) -> Outcome:
+        return stop(running.exchange, self._leader)
 
-    def _abandon(self, running: _Running) -> None:
-        """Interrupts the code for an exception; kills it if another one comes meanwhile."""
-        outcome = Outcome.DIED
-        running.notes.append("interrupted")
-        try:
-            outcome = self._stop(running.exchange)
-        except BaseException:
-            running.exchange.terminal.kill()
-            raise
-        finally:
-            self.last_result = self._conclude(running, outcome, timed_out=False)
-
-    def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
+    def _conclude(self, running: Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
         exchange = running.exchange
         rendered = exchange.capture.render(running.limit)
-        late = clean(exchange.take_before()).strip()
-        if exchange.begun and late:
-            running.notes.append(f"written since the last cell:\n{late[-_LATE_CHARS:]}")
+        self._note_late_output(running, "written since the last cell")
         self._late = exchange.after
         error = True
         images: tuple[str, ...] = ()

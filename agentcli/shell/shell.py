@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.files.names import OUTPUTS_VARIABLE
-from agentcli.files.private import (
-    private_folder,
-    remove_tree,
-    reserve,
-)
+from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import NO_LAYER, Sandbox, SpawnOptions
+from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.hints import LeftOut, differences
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult
-from agentcli.shell.exchange import Exchange, Outcome
-from agentcli.shell.folders import existing_folder
+from agentcli.shell.exchange import Outcome
+from agentcli.shell.interpreter import STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
-from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean, replace_surrogates
+from agentcli.shell.output import Live, replace_surrogates
 from agentcli.shell.outputs import DISK_BYTES, OutputFolder
 from agentcli.shell.parts import head_share, marked, parts_of
 from agentcli.shell.stopping import stopped
@@ -33,44 +27,31 @@ from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
 
 _LONGEST_TYPED_LINE = 4000
-_LATE_CHARS = 2000
-_STARTS = 3
-"""So often a shell is tried: places that the sandbox covers come and go."""
 _JOB_CHARS = 4000
 """Of a job's log in a result: it may be asked for again and again."""
 
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
-OnOutput = Callable[[str], None] | None
 
-
-@dataclass
-class _Running:
+@dataclass(kw_only=True)
+class _Running(Running):
     bash: Bash
-    exchange: Exchange
-    limit: int
-    stdin: bool
-    quiet_shell: bool
     layer: str
-    notes: list[str] = field(default_factory=list)
+    stdin: bool = False
+    quiet_shell: bool = True
     parts: Sequence[str] = ()
     apart: bool = False
     """In a bash of its own, beside the session's."""
-    started: float = field(default_factory=time.monotonic)
 
 
-class Shell:
-    """Synchronous, for one thread. An exception that comes while a command runs (from a signal
-    handler, from `on_output`) stops the command and is raised again; what there is of a result
-    is in `last_result` then.
-
-    `env` is the whole environment, `full_env` that of commands which `run_wider` lets out of the
-    `sandbox`, without what is `left_out` there, by variable. The shell makes folders in `scratch`
-    and has the sandbox show them; `outputs` the sandbox shows by itself. `exports`: what earlier
-    commands made of the exported variables; bash, and each that replaces it, starts with what of
-    that may come into its sandbox, and with what its own commands changed. `first_notes` go into
-    the first result.
+class Shell(Interpreter[_Running, CommandResult]):
+    """`full_env` is the whole environment of commands which `run_wider` lets out of the `sandbox`,
+    without what is `left_out` there, by variable. `exports`: what earlier commands made of the
+    exported variables; bash, and each that replaces it, starts with what of that may come into its
+    sandbox, and with what its own commands changed. `first_notes` go into the first result.
     """
+
+    _KIND = "bash"
 
     def __init__(
         self,
@@ -87,23 +68,21 @@ class Shell:
         exports: Exports | None = None,
         first_notes: Sequence[str] = (),
     ) -> None:
-        self.last_result: CommandResult | None = None
-        self.identity = identity or os.urandom(8).hex()
-        """Marks all processes of this shell, as AGENT_SHELL_ID in their environment."""
-        self._mark = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
-        self._env = {**env, **self._mark}
-        self._full_env = {**(full_env or env), **self._mark}
-        self._cwd = cwd
-        self._scratch = scratch
-        self._outputs = outputs
-        self._max_chars = max_chars
-        self.sandbox = sandbox
+        super().__init__(
+            cwd=cwd,
+            env=env,
+            scratch=scratch,
+            outputs=outputs,
+            sandbox=sandbox,
+            max_chars=max_chars,
+            identity=identity,
+        )
+        self._full_env = {**(full_env or env), **self._marks}
         self._left_out = LeftOut(left_out or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
         self._followed: Bash | None = None
         self._running: _Running | None = None
-        self._counter = 0
         self._exports = exports or Exports()
         self._first_notes = tuple(first_notes)
         self._new_exports: dict[str, str | None] = {}
@@ -148,14 +127,23 @@ class Shell:
         script = bash_lines.encode_command(command)
         self.last_result = None
         bash, notes = self._ready()
-        layer, quiet_shell = _layer(self.sandbox), not bash_lines.NOISY_FLAGS & set(bash.flags)
+        quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
         if (parts := parts_of(command)) and quiet_shell:
             script = bash_lines.encode_command(marked(parts))
-        if layer == NO_LAYER:
+        if not self.sandbox.contains:
             notes += self._left_out.notes(command)
         limit = self._max_chars if output_limit is None else output_limit
         exchange = bash.begin(script, self._capture(limit, head_share(command)), stdin=stdin)
-        running = _Running(bash, exchange, limit, stdin, quiet_shell, layer, notes, parts)
+        running = _Running(
+            exchange,
+            limit,
+            notes,
+            bash=bash,
+            layer=self.sandbox.layer,
+            stdin=stdin,
+            quiet_shell=quiet_shell,
+            parts=parts,
+        )
         return self._follow(running, timeout, on_output)
 
     def run_wider(
@@ -196,7 +184,7 @@ class Shell:
                 bash.await_ready(self._capture())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
             running = _Running(
-                bash, exchange, self._max_chars, False, True, sandbox.layer, notes, apart=True
+                exchange, self._max_chars, notes, bash=bash, layer=sandbox.layer, apart=True
             )
             result = self._follow(running, timeout, on_output)
         finally:
@@ -290,7 +278,7 @@ class Shell:
         remove_tree(self._job_folder)
 
     def _spawn(self) -> Bash:
-        self._cwd = existing_folder(self._cwd, self.sandbox)
+        self._cwd = self._existing_folder()
         # A process that was started must be known here before an interrupt can strike.
         with shield():
             self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
@@ -298,19 +286,16 @@ class Shell:
 
     def _own_exports(self) -> dict[str, str | None]:
         """Those of the session's own bash."""
-        return self._exports.inside(_layer(self.sandbox), self._env)
+        return self._exports.inside(self.sandbox.layer, self._env)
 
     def _real_cwd(self) -> str:
-        return self._cwd if self.sandbox is None else str(self.sandbox.real_path(self._cwd))
+        return str(self.sandbox.real_path(self._cwd))
 
-    def _new_bash(self, sandbox: Sandbox | None, env: Mapping[str, str], cwd: str) -> Bash:
-        self._counter += 1
+    def _new_bash(self, sandbox: Sandbox, env: Mapping[str, str], cwd: str) -> Bash:
         self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = private_folder(self._scratch, f"bash-{self.identity}-{self._counter}")
-        options = SpawnOptions(cwd)
-        if sandbox is not None:
-            options = sandbox.spawn_options(cwd, (folder, self._job_folder))
-        exports = self._exports.inside(_layer(sandbox), env)
+        folder = self._new_folder()
+        options = sandbox.spawn_options(cwd, (folder, self._job_folder))
+        exports = self._exports.inside(sandbox.layer, env)
         return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
 
     def _drop(self) -> None:
@@ -336,7 +321,7 @@ class Shell:
             self._drop()
             raise
 
-    def _answering(self, starts: int = _STARTS) -> Bash:
+    def _answering(self, starts: int = STARTS) -> Bash:
         """A bash that has said that it is there."""
         try:
             bash = self._bash or self._spawn()
@@ -355,46 +340,29 @@ class Shell:
             "are kept, other variables and functions are lost"
         )
 
-    def _capture(self, limit: int = 0, head_share: float = HEAD_SHARE) -> Capture:
-        self._counter += 1
-        path = self._outputs.path / f"bash-{self.identity[:6]}-{self._counter}.txt"
-        return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
-
-    def _follow(self, running: _Running, timeout: float, on_output: OnOutput) -> CommandResult:
+    def _await(self, running: _Running, timeout: float, live: Live) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
         self._running, self._followed = None, bash
-        try:
-            outcome = bash.follow(exchange, timeout, live=Live(on_output), stdin=running.stdin)
-            timed_out = outcome is Outcome.TIMEOUT
-            if timed_out:
-                outcome, note = stopped(bash, exchange, timeout, running.parts, running.apart)
-                running.notes.append(note)
-            elif outcome is Outcome.WAITING and running.apart:
-                running.notes.append("stopped: it waited for input, which can't be given here")
-                outcome = bash.stop(exchange)
-        except BaseException:
-            self._abandon(running)
-            raise
-        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
-        return self.last_result
+        outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
+        timed_out = outcome is Outcome.TIMEOUT
+        if timed_out:
+            outcome, note = stopped(bash, exchange, timeout, running.parts, running.apart)
+            running.notes.append(note)
+        elif outcome is Outcome.WAITING and running.apart:
+            running.notes.append("stopped: it waited for input, which can't be given here")
+            outcome = bash.stop(exchange)
+        return outcome, timed_out
 
-    def _abandon(self, running: _Running) -> None:
-        """Stops the command for an exception; at once if another one comes meanwhile."""
-        outcome = Outcome.DIED
-        running.notes.append("interrupted")
-        try:
-            outcome = running.bash.stop(running.exchange)
-        except BaseException:
-            running.bash.terminal.kill()
-            raise
-        finally:
-            self.last_result = self._conclude(running, outcome, timed_out=False)
+    def _stop(self, running: _Running) -> Outcome:
+        return running.bash.stop(running.exchange)
 
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
         bash, exchange = running.bash, running.exchange
         rendered = exchange.capture.render(running.limit, bash.script_text)
         waiting = outcome is Outcome.WAITING
-        self._add_late_output(running)
+        if running.quiet_shell:
+            told = "written by background processes since the last command"
+            self._note_late_output(running, told, bash_lines.strip_job_notices)
         if waiting:
             exchange.capture = self._capture(running.limit)
             self._running = running
@@ -402,7 +370,7 @@ class Shell:
         notes, running.notes = tuple(running.notes), []
         exports, self._new_exports = storable(self._new_exports), {}
         layers, self._new_layers = self._new_layers, set()
-        own_layer = _layer(self.sandbox) if layers else ""
+        own_layer = self.sandbox.layer if layers else ""
         return CommandResult(
             output=rendered.text,
             exit_code=code,
@@ -443,15 +411,6 @@ class Shell:
             running.notes.append(self._replace(reason))
         return code
 
-    def _add_late_output(self, running: _Running) -> None:
-        """What processes of earlier commands wrote between the commands."""
-        if not running.quiet_shell or not running.exchange.begun:
-            return
-        late = bash_lines.strip_job_notices(clean(running.exchange.take_before())).strip()
-        if late:
-            tail = late[-_LATE_CHARS:]
-            running.notes.append(f"written by background processes since the last command:\n{tail}")
-
     def _job(self, job_id: str) -> Job:
         if job_id not in self._jobs:
             known = ", ".join(self._jobs) or "none"
@@ -472,10 +431,6 @@ class Shell:
             job_id=job.job_id,
             notes=tuple(notes),
         )
-
-
-def _layer(sandbox: Sandbox | None) -> str:
-    return NO_LAYER if sandbox is None else sandbox.layer
 
 
 def _end(bash: Bash) -> list[str]:

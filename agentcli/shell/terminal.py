@@ -9,6 +9,7 @@ those that talk to a person find the terminal at /dev/tty.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import select
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.files.private import remove_tree
+from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
@@ -40,20 +42,9 @@ class Terminal:
     """`folder` holds the pipes and whatever the owner puts there; `close` removes it."""
 
     def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        folder: Path,
-        cwd: str,
-        env: Mapping[str, str],
-        preexec: Callable[[], None] | None = None,
-        reaper: bool = False,
+        self, options: SpawnOptions, command: Sequence[str], *, folder: Path, env: Mapping[str, str]
     ) -> None:
-        """`preexec` is called in the new process, before the program is. `reaper`: what the program
-        starts is to end with it, and would not by itself.
-
-        Raises OSError if the program can't be started.
-        """
+        """Starts `command` as `options` say. Raises OSError if it can't be started."""
         self.folder = folder
         self.report_path = folder / "report"
         self.output_path = folder / "output"
@@ -65,17 +56,24 @@ class Terminal:
         self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
         # Of output there is an end: when all who could write it are gone.
         self._output = os.open(self.output_path, os.O_RDONLY | os.O_NONBLOCK)
-        stay_behind = reaper_installer() if reaper else None
+        stay_behind = reaper_installer() if options.reaper else None
         self._has_reaper = stay_behind is not None
-        before = [step for step in (stay_behind, preexec) if step is not None]
+        before = [step for step in (stay_behind, options.preexec) if step is not None]
+        argv, environment = options.launch(command, env)
         streams = (lines_path, self.output_path)
         try:
-            self._child = _spawn(argv, cwd=cwd, env=env, streams=streams, before=before)
+            self._child = _spawn(
+                argv, cwd=options.cwd, env=environment, streams=streams, before=before
+            )
         except OSError:
             for descriptor in (self._reports, self._lines, self._output):
                 os.close(descriptor)
             remove_tree(folder)
             raise
+        self._attend()
+
+    def _attend(self) -> None:
+        """To what comes from the process, and what is to be sent to it."""
         self.pid: int = self._child.pid
         """Of what we started: it leads the session of the terminal, and all else is below it."""
         self._master: int = self._child.child_fd
@@ -356,8 +354,6 @@ def _spawn(
 
 
 def _other_end(master: int) -> int:
-    import ctypes
-
     name = ctypes.CDLL(None).ptsname
     name.restype = ctypes.c_char_p
     return os.open(name(master), os.O_RDWR | os.O_NOCTTY)

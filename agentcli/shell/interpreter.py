@@ -1,0 +1,135 @@
+"""What the session's bash and its Python have in common: they are followed, stopped and told of in
+one way."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.names import OUTPUTS_VARIABLE
+from agentcli.files.private import private_folder
+from agentcli.sandbox.choosing import NO_LAYER, Sandbox
+from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean
+from agentcli.shell.outputs import OutputFolder
+from agentcli.system.processes import ENVIRONMENT_MARK
+
+STARTS = 3
+"""So often a start is tried: places that the sandbox covers come and go."""
+_LATE_CHARS = 2000
+
+OnOutput = Callable[[str], None] | None
+
+
+@dataclass
+class Running:
+    """What is followed, and the notes for its result."""
+
+    exchange: Exchange
+    limit: int
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+
+RunningT = TypeVar("RunningT", bound=Running)
+ResultT = TypeVar("ResultT")
+
+
+class Interpreter(ABC, Generic[RunningT, ResultT]):
+    """Synchronous, for one thread. An exception that comes while something runs (from a signal
+    handler, from `on_output`) stops it and is raised again; what there is of a result is in
+    `last_result` then.
+
+    `env` is the whole environment. The folders for its pipes are made in `scratch`, and the sandbox
+    is told to show them; `outputs` it shows by itself.
+    """
+
+    _KIND: ClassVar[str]
+    """The beginning of names of files."""
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        scratch: Path,
+        outputs: OutputFolder,
+        max_chars: int,
+        sandbox: Sandbox | None,
+        identity: str,
+    ) -> None:
+        self.last_result: ResultT | None = None
+        self.identity = identity or os.urandom(8).hex()
+        """Marks all its processes, as AGENT_SHELL_ID in their environment."""
+        self.sandbox = sandbox or Sandbox(NO_LAYER, AccessScope(Path(cwd), Path(cwd), ()))
+        self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
+        self._env = {**env, **self._marks}
+        self._cwd = cwd
+        self._scratch = scratch
+        self._outputs = outputs
+        self._max_chars = max_chars
+        self._counter = 0
+
+    @abstractmethod
+    def _await(self, running: RunningT, timeout: float, live: Live) -> tuple[Outcome, bool]:
+        """How it went, and whether it was stopped at the time limit."""
+
+    @abstractmethod
+    def _stop(self, running: RunningT) -> Outcome: ...
+
+    @abstractmethod
+    def _conclude(self, running: RunningT, outcome: Outcome, *, timed_out: bool) -> ResultT: ...
+
+    def _follow(self, running: RunningT, timeout: float, on_output: OnOutput) -> ResultT:
+        try:
+            outcome, timed_out = self._await(running, timeout, Live(on_output))
+        except BaseException:
+            self._abandon(running)
+            raise
+        self.last_result = self._conclude(running, outcome, timed_out=timed_out)
+        return self.last_result
+
+    def _abandon(self, running: RunningT) -> None:
+        """Stops what runs for an exception; kills it if another one comes meanwhile."""
+        outcome = Outcome.DIED
+        running.notes.append("interrupted")
+        try:
+            outcome = self._stop(running)
+        except BaseException:
+            running.exchange.terminal.kill()
+            raise
+        finally:
+            self.last_result = self._conclude(running, outcome, timed_out=False)
+
+    def _note_late_output(
+        self, running: RunningT, told: str, rewrite: Callable[[str], str] = str
+    ) -> None:
+        """What was written between the one before and this one."""
+        if not running.exchange.begun:
+            return
+        if late := rewrite(clean(running.exchange.take_before())).strip():
+            running.notes.append(f"{told}:\n{late[-_LATE_CHARS:]}")
+
+    def _next(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    def _new_folder(self) -> Path:
+        return private_folder(self._scratch, f"{self._KIND}-{self.identity}-{self._next()}")
+
+    def _capture(self, limit: int = 0, head_share: float = HEAD_SHARE) -> Capture:
+        path = self._outputs.path / f"{self._KIND}-{self.identity[:6]}-{self._next()}.txt"
+        return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
+
+    def _existing_folder(self) -> str:
+        """Where it was, as commands see it, or the nearest folder above that is still there."""
+        for place in (Path(self._cwd), *Path(self._cwd).parents):
+            if self.sandbox.real_path(str(place)).is_dir():
+                return str(place)
+        return "/"
