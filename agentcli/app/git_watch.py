@@ -18,8 +18,8 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
     shell, python = context.shell, context.python
 
     def stop() -> None:
-        shell.condemn()
-        python.condemn()
+        shell.kill_soon()
+        python.kill_soon()
 
     def end_all() -> None:
         shell.end_all()

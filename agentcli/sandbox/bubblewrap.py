@@ -1,6 +1,6 @@
 """Layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
 
-Everything is read-only but what the borders make writable; what they hide is covered by an empty
+Everything is read-only but what the scope makes writable; what it hides is covered by an empty
 file or folder. Only what exists is covered, for covering creates what is missing, on the real
 disk. Mounts go from the root downwards, so a place within another is mounted after it.
 """
@@ -57,8 +57,8 @@ def bubblewrap_options(
 ) -> tuple[tuple[str, ...], Callable[[], None]]:
     """What to put before a command, and what the child must call before it becomes bwrap.
 
-    `families`: of sockets that may be made. `folders` are writable beside the borders: those that
-    the agent and the command talk through.
+    `families`: of sockets that may be made. `folders` are writable too: the
+    agent and the command talk through them.
     Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
     none, since only what exists can be protected.
     """

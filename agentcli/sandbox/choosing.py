@@ -136,8 +136,8 @@ class Sandbox:
         return internet if self.once else {AF_UNIX, *internet}
 
     def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
-        """`folders` are writable beside the borders: those through which a command is given its
-        input and reports. Raises OSError for what the layer can't prepare."""
+        """`folders` are writable too: a command is given its input and reports through them.
+        Raises OSError for what the layer can't prepare."""
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit, reaper=self.once)
@@ -168,7 +168,7 @@ class Sandbox:
 
     @property
     def view(self) -> AccessScope:
-        """The borders as paths that commands name are to be read: only bubblewrap shows folders
+        """The scope as paths that commands name are to be read: only bubblewrap shows folders
         in other places."""
         if self.layer == BUBBLEWRAP:
             return self.scope

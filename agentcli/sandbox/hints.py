@@ -71,7 +71,7 @@ def _again(from_python: bool) -> str:
 
 
 def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
-    """Whether a failed right is about a place that the borders close."""
+    """Whether a failed right is about a place that the scope closes."""
     closed = [*scope.hidden, *scope.protected]
     return any(str(path) in line for line in lines for path in closed)
 

@@ -71,8 +71,8 @@ def landlock_installer(
 ) -> Callable[[], None]:
     """What restricts the calling process for good, to be made before a fork; raises OSError.
 
-    `families`: of sockets that may be made. `folders` are writable beside the borders: those that
-    the agent and the command talk through.
+    `families`: of sockets that may be made. `folders` are writable too: the
+    agent and the command talk through them.
     """
     version = landlock_version()
     handled = _handled(version)

@@ -38,7 +38,7 @@ _NO_NETWORK = """\
 
 def seatbelt_profile(scope: AccessScope, *, network: bool, folders: Sequence[Path] = ()) -> str:
     """The last matching rule counts, so what is hidden and protected comes after what is allowed
-    and the exceptions come last. `folders` are writable beside the borders."""
+    and the exceptions come last. `folders` are writable too."""
     # A missing file is protected as well: a rule is on a name.
     parts = [
         _HEAD,

@@ -11,7 +11,7 @@ from pathlib import Path
 from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.shell import bash_lines
-from agentcli.shell.bash_lines import Ways
+from agentcli.shell.bash_lines import Pipes
 from agentcli.shell.exchange import Exchange, Outcome, Watch, stop
 from agentcli.shell.output import Capture, Live, clean
 from agentcli.shell.terminal import Terminal
@@ -80,11 +80,11 @@ class Bash:
     @property
     def reachable(self) -> bool:
         """False once a command has removed one of the pipes."""
-        return all(path.exists() for path in self._ways)
+        return all(path.exists() for path in self._pipes)
 
     @property
-    def _ways(self) -> Ways:
-        return Ways(self.terminal.output_path, self.terminal.report_path)
+    def _pipes(self) -> Pipes:
+        return Pipes(self.terminal.output_path, self.terminal.report_path)
 
     @property
     def leader(self) -> int:
@@ -119,7 +119,7 @@ class Bash:
         line = bash_lines.run_lines(
             exchange.nonce,
             path,
-            self._ways,
+            self._pipes,
             status=self.status,
             stdin=stdin,
             exports=exports,
@@ -238,6 +238,6 @@ class Bash:
             capture,
             is_report=lambda text: bash_lines.parse_report(text) is not None,
             before=self.late,
-            ask_again=bash_lines.report_lines(nonce, self._ways),
-            ask_end=bash_lines.end_line(nonce, self._ways),
+            ask_again=bash_lines.report_lines(nonce, self._pipes),
+            ask_end=bash_lines.end_line(nonce, self._pipes),
         )

@@ -42,7 +42,7 @@ _REPORT = re.compile(r"([0-9]{0,3}):([A-Za-z0-9%]*):(.*)", re.DOTALL)
 _LONGEST_PATH = 4096
 
 
-class Ways(NamedTuple):
+class Pipes(NamedTuple):
     """The pipes that bash finds by their paths."""
 
     output: Path
@@ -92,7 +92,7 @@ def _export_lines(exports: Mapping[str, str | None]) -> bytes:
 def run_lines(
     nonce: str,
     script: Path,
-    ways: Ways,
+    pipes: Pipes,
     *,
     status: int,
     stdin: bool,
@@ -106,21 +106,21 @@ def run_lines(
     restore = rf"(\exit {status})&&\:;" if status else ""
     reset = f" {parts.VARIABLE}=" if in_parts else ""
     begin = (
-        rf"{{ {_marks('B', nonce, ways)}"
+        rf"{{ {_marks('B', nonce, pipes)}"
         rf"_agent_status=130 _agent_reported={reset}; {restore} }} >/dev/null 2>&1"
     )
-    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, ways, '$?', exports)}"
-    return line.encode() + b"\n" + report_lines(nonce, ways)
+    line = rf"{begin}; \. {_quote(script)} <{source}; {_report(nonce, pipes, '$?', exports)}"
+    return line.encode() + b"\n" + report_lines(nonce, pipes)
 
 
-def report_lines(nonce: str, ways: Ways) -> bytes:
+def report_lines(nonce: str, pipes: Pipes) -> bytes:
     """Report unless that was done: after an interrupt, then in the way nothing can take over.
 
     The last way ends a shell with `set -e`, so it must not be taken without need.
     """
     text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
-    again = _report(nonce, ways, "$_agent_status", exports=True)
-    report = _quote(ways.report)
+    again = _report(nonce, pipes, "$_agent_status", exports=True)
+    report = _quote(pipes.report)
     unless = "[[ ${_agent_reported-} ]] >/dev/null 2>&1 ||"
     listing = rf"POSIXLY_CORRECT=1; \unset -f printf; \printf {_listing_mark(nonce)}; \export -p"
     return (
@@ -130,7 +130,7 @@ def report_lines(nonce: str, ways: Ways) -> bytes:
     ).encode()
 
 
-def _report(nonce: str, ways: Ways, status: str, exports: bool) -> str:
+def _report(nonce: str, pipes: Pipes, status: str, exports: bool) -> str:
     """The report and the end marks. Only the real printf can set `_agent_reported`."""
     flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
     listing = (
@@ -140,23 +140,23 @@ def _report(nonce: str, ways: Ways, status: str, exports: bool) -> str:
     return (
         rf"{{ _agent_status={status}; {{ {listing if exports else ''}"
         rf"\builtin printf '\036R%s:%s:%s:%s\036' {nonce} "
-        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(ways.report)}; '
-        rf"\builtin printf -v _agent_reported 1; {_marks('E', nonce, ways)}}} >/dev/null 2>&1"
+        rf'"$_agent_status" {flags} "${{PWD-}}"; }} 1<>{_quote(pipes.report)}; '
+        rf"\builtin printf -v _agent_reported 1; {_marks('E', nonce, pipes)}}} >/dev/null 2>&1"
     )
 
 
-def _marks(letter: str, nonce: str, ways: Ways) -> str:
+def _marks(letter: str, nonce: str, pipes: Pipes) -> str:
     mark = rf"\builtin printf '\036{letter}%s\036' {nonce}"
-    return f"{mark} >/dev/tty; {mark} 1<>{_quote(ways.output)}; "
+    return f"{mark} >/dev/tty; {mark} 1<>{_quote(pipes.output)}; "
 
 
 def _listing_mark(nonce: str) -> str:
     return rf"'\036X%s\036' {nonce}"
 
 
-def end_line(nonce: str, ways: Ways) -> bytes:
-    """The end mark after a report of the second kind; to the pipe alone."""
-    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2<>{_quote(ways.output)}".encode()
+def end_line(nonce: str, pipes: Pipes) -> bytes:
+    """The end mark after a fallback report; to the pipe alone."""
+    return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2<>{_quote(pipes.output)}".encode()
 
 
 def parse_report(text: str) -> ShellReport | None:

@@ -28,7 +28,7 @@ _MOST_REPORTED = 4 << 20
 """Bytes kept of what comes as reports: commands can write there too, without end."""
 _LONGEST_REPORT = 65_536
 _SILENT = Live(None)
-SECOND_WAY = "F"
+FALLBACK = "F"
 """Letter of a report that was made where nothing of the shell's could be used: then only the end of
 the output is marked, not that of what was written to the terminal."""
 DROP_REST: signal.Signals | None = getattr(signal, "SIGRTMAX", None)
@@ -71,7 +71,7 @@ class Exchange:
     ) -> None:
         """`before`: what followed the exchange before this one, of each stream. `ask_again`: the
         lines that ask for the report once more, for an interrupt can cost it; `ask_end`: those that
-        ask for the end mark after a report of the second kind. Empty: such are not sent."""
+        ask for the end mark after a fallback report. Empty: such are not sent."""
         self.terminal = terminal
         self.nonce = nonce
         self.capture = capture
@@ -92,7 +92,7 @@ class Exchange:
             return False
         patience = self._last_activity + _END_MARK_PATIENCE_S
         output, on_terminal = self._streams
-        marked = output.ended and (on_terminal.ended or self.report[0] == SECOND_WAY)
+        marked = output.ended and (on_terminal.ended or self.report[0] == FALLBACK)
         return marked or time.monotonic() > patience
 
     @property
@@ -143,12 +143,12 @@ class Exchange:
             waits = (deadline - now, live.due_in(now), looks.due_in(now), self._end_patience(now))
             had_report = self.report is not None
             self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
-            if self.report and not had_report and self.report[0] == SECOND_WAY and self._ask_end:
+            if self.report and not had_report and self.report[0] == FALLBACK and self._ask_end:
                 self.terminal.send_line(self._ask_end)
         live.flush()
         for stream in self._streams:
             self.capture.feed(stream.release())
-        if self.report and self.report[0] == SECOND_WAY:
+        if self.report and self.report[0] == FALLBACK:
             # Nothing could be marked there.
             self.capture.feed(self._streams[1].take_before())
         return Outcome.DONE if self.report else Outcome.DIED
@@ -166,8 +166,7 @@ class Exchange:
         if output or on_terminal or reports:
             self._last_activity = time.monotonic()
         for stream, data in zip(self._streams, (output, on_terminal), strict=True):
-            # Only so many pieces are kept of what comes ahead of a mark: none may be empty.
-            inside = stream.feed(data) if data else b""
+            inside = stream.feed(data)
             self.capture.feed(inside)
             live.feed(inside)
         if reports and self.report is None:

@@ -18,6 +18,7 @@ from agentcli.sandbox.choosing import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean
 from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
 
 STARTS = 3
@@ -75,6 +76,12 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         self._outputs = outputs
         self._max_chars = max_chars
         self._counter = 0
+        self._followed: Terminal | None = None
+
+    def kill_soon(self) -> None:
+        """Ends what runs, with its interpreter. For any thread."""
+        if self._followed is not None:
+            self._followed.kill_soon()
 
     @abstractmethod
     def _await(self, running: RunningT, timeout: float, live: Live) -> tuple[Outcome, bool]:
@@ -87,6 +94,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
     def _conclude(self, running: RunningT, outcome: Outcome, *, timed_out: bool) -> ResultT: ...
 
     def _follow(self, running: RunningT, timeout: float, on_output: OnOutput) -> ResultT:
+        self._followed = running.exchange.terminal
         try:
             outcome, timed_out = self._await(running, timeout, Live(on_output))
         except BaseException:

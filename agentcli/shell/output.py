@@ -81,7 +81,7 @@ class Between:
         self._begin = begin
         self._end = end
         self._held = b""
-        self._before: deque[bytes] = deque([before], maxlen=8)
+        self._before = bytearray(before)
         self.begun = False
         self.ended = False
         self.after = b""
@@ -89,8 +89,8 @@ class Between:
 
     @property
     def before(self) -> bytes:
-        """What came before the first mark, the newest of it if it was much."""
-        return b"".join(self._before)
+        """What came before the first mark, the newest 256 kB of it."""
+        return bytes(self._before)
 
     def take_before(self) -> bytes:
         """`before`, once."""
@@ -129,14 +129,18 @@ class Between:
         found, mark, rest = data.partition(self._begin)
         if mark:
             self.begun = True
-            self._before.append(found)
+            self._add_before(found)
             return rest
         if self._end in data:
             self.begun = True
-            # Bash has ended the line of its last report, which was of the second kind.
+            # Bash has ended the line of its last report, which was a fallback.
             return (self.take_before() + data).removeprefix(b"\n")
-        self._before.append(self._hold_back(data))
+        self._add_before(self._hold_back(data))
         return b""
+
+    def _add_before(self, data: bytes) -> None:
+        self._before += data
+        del self._before[:-KEEP_BYTES]
 
     def _hold_back(self, data: bytes) -> bytes:
         """`data` less an end that could be the start of a mark."""
@@ -160,8 +164,7 @@ class Live:
     def __init__(self, callback: Callable[[str], None] | None) -> None:
         self._callback = callback
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending: deque[bytes] = deque()
-        self._size = 0
+        self._pending = bytearray()
         self._skipped = 0
         self._rest = ""
         self._last_call = 0.0
@@ -171,13 +174,10 @@ class Live:
         if self._callback is None or not data:
             return
         newest = data[-LIVE_BYTES:]
-        self._skipped += len(data) - len(newest)
-        self._pending.append(newest)
-        self._size += len(newest)
-        while self._size - len(self._pending[0]) >= LIVE_BYTES:
-            dropped = len(self._pending.popleft())
-            self._size -= dropped
-            self._skipped += dropped
+        self._pending += newest
+        over = max(0, len(self._pending) - LIVE_BYTES)
+        del self._pending[:over]
+        self._skipped += over + len(data) - len(newest)
 
     def due_in(self, now: float) -> float | None:
         """Seconds until `flush` should be called; None if nobody listens."""
@@ -203,10 +203,9 @@ class Live:
 
     def _take(self) -> str:
         """What has come since the last call, with a line for what is left out of it."""
-        data = b"".join(self._pending)
+        data = bytes(self._pending)
         skipped, self._skipped = self._skipped, 0
         self._pending.clear()
-        self._size = 0
         if not skipped:
             return self._rest + self._decoder.decode(data)
         self._decoder.reset()

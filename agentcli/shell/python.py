@@ -104,6 +104,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         command = (self.interpreter, str(driver), str(folder / "report"))
         with shield():
             self._terminal = Terminal(options, command, folder=folder, env=self._env)
+            self._followed = self._terminal
 
     def run(
         self,
@@ -125,11 +126,6 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         figures = str(terminal.folder / "figure-")
         exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
         return self._follow(Running(exchange, limit, notes), timeout, on_output)
-
-    def condemn(self) -> None:
-        """Ends the code that runs, with the interpreter, as soon as may be. For any thread."""
-        if (terminal := self._terminal) is not None:
-            terminal.condemn()
 
     def restart(self) -> None:
         """A fresh interpreter; all variables are lost."""

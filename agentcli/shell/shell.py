@@ -81,7 +81,6 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._left_out = LeftOut(left_out or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
-        self._followed: Bash | None = None
         self._running: _Running | None = None
         self._exports = exports or Exports()
         self._first_notes = tuple(first_notes)
@@ -249,11 +248,6 @@ class Shell(Interpreter[_Running, CommandResult]):
         notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
         return self._job_result(job, notes)
 
-    def condemn(self) -> None:
-        """Ends the command that runs, with its shell, as soon as may be. For any thread."""
-        if self._followed is not None:
-            self._followed.terminal.condemn()
-
     def restart(self) -> None:
         """A fresh shell in the same folder with the same exports. All that ran in the one before
         ends with it, background jobs too."""
@@ -342,7 +336,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _await(self, running: _Running, timeout: float, live: Live) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
-        self._running, self._followed = None, bash
+        self._running = None
         outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:

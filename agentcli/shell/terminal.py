@@ -87,8 +87,8 @@ class Terminal:
         os.set_blocking(self._master, False)
         self._modes = _plain_modes(self._master)
         self._poll = select.poll()
-        self._sentence, self._condemn = os.pipe()
-        for descriptor in (self._output, self._master, self._reports, self._sentence):
+        self._kill_request, self._kill_sender = os.pipe()
+        for descriptor in (self._output, self._master, self._reports, self._kill_request):
             self._poll.register(descriptor, select.POLLIN)
         self._pidfd = processes.open_pidfd(self.pid)
         if self._pidfd is not None:
@@ -181,8 +181,8 @@ class Terminal:
                 on_terminal = self._drain(descriptor)
             elif descriptor == self._reports:
                 reports = _read_most(self._reports, _MOST_REPORTS)
-            elif descriptor == self._sentence:
-                self._poll.unregister(self._sentence)
+            elif descriptor == self._kill_request:
+                self._poll.unregister(self._kill_request)
                 self.kill()
             else:
                 self.ended = True
@@ -230,18 +230,18 @@ class Terminal:
             self.signal_foreground(signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
 
-    def condemn(self) -> None:
+    def kill_soon(self) -> None:
         """Has whoever waits for the process kill it. For any thread."""
         with contextlib.suppress(OSError):
-            os.write(self._condemn, b"x")
+            os.write(self._kill_sender, b"x")
 
     def close(self) -> None:
         """Kills the process and removes its folder."""
         self.kill()
         self.reap()
         self._let_go()
-        condemn, self._condemn = self._condemn, -1
-        own = (self._reports, self._lines, self._output, self._pidfd, self._sentence, condemn)
+        sender, self._kill_sender = self._kill_sender, -1
+        own = (self._reports, self._lines, self._output, self._pidfd, self._kill_request, sender)
         for descriptor in own:
             if descriptor is not None:
                 os.close(descriptor)

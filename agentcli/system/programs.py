@@ -251,7 +251,7 @@ def _ours(entry: str) -> bool:
 
 
 def _repository(folder: str, home: str) -> str | None:
-    """The nearest folder around with a `.git`; as with the borders, none that holds the home."""
+    """The nearest folder around with a `.git`; as in the access scope, none that holds the home."""
     while folder != "/":
         if os.path.lexists(f"{folder}/.git"):
             return None if f"{home}/".startswith(f"{folder}/") else folder
