@@ -23,7 +23,7 @@ from agentcli.system.processes import ENVIRONMENT_MARK
 
 STARTS = 3
 """So often a start is tried: places that the sandbox covers come and go."""
-_LATE_CHARS = 2000
+LATE_CHARS = 2000
 
 OnOutput = Callable[[str], None] | None
 
@@ -33,7 +33,6 @@ class Running:
     """What is followed, and the notes for its result."""
 
     exchange: Exchange
-    limit: int
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
@@ -63,10 +62,9 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         outputs: OutputFolder,
         max_chars: int,
         sandbox: Sandbox | None,
-        identity: str,
     ) -> None:
         self.last_result: ResultT | None = None
-        self.identity = identity or os.urandom(8).hex()
+        self.identity = os.urandom(8).hex()
         """Marks all its processes, as AGENT_SHELL_ID in their environment."""
         self.sandbox = sandbox or Sandbox(NO_LAYER, AccessScope(Path(cwd), Path(cwd), ()))
         self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
@@ -115,14 +113,9 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         finally:
             self.last_result = self._conclude(running, outcome, timed_out=False)
 
-    def _note_late_output(
-        self, running: RunningT, told: str, rewrite: Callable[[str], str] = str
-    ) -> None:
+    def _late_output(self, running: RunningT) -> str:
         """What was written between the one before and this one."""
-        if not running.exchange.begun:
-            return
-        if late := rewrite(clean(running.exchange.take_before())).strip():
-            running.notes.append(f"{told}:\n{late[-_LATE_CHARS:]}")
+        return clean(running.exchange.take_before()) if running.exchange.begun else ""
 
     def _next(self) -> int:
         self._counter += 1

@@ -17,7 +17,7 @@ from agentcli.files.private import read_private, write_private
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
-from agentcli.shell.interpreter import STARTS, Interpreter, OnOutput, Running
+from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.output import Live, clean, replace_surrogates
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.terminal import Terminal
@@ -61,7 +61,7 @@ def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
 
 
 class PythonInterpreter(Interpreter[Running, CellResult]):
-    """Runs in `cwd`, which is the `workspace` unless another one is given."""
+    """Starts in the `workspace`."""
 
     _KIND = "python"
 
@@ -72,19 +72,16 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         env: Mapping[str, str],
         scratch: Path,
         outputs: OutputFolder,
-        cwd: str | None = None,
         max_chars: int = 30_000,
         sandbox: Sandbox | None = None,
-        identity: str = "",
     ) -> None:
         super().__init__(
-            cwd=cwd or str(workspace),
+            cwd=str(workspace),
             env=env,
             scratch=scratch,
             outputs=outputs,
             sandbox=sandbox,
             max_chars=max_chars,
-            identity=identity,
         )
         self.interpreter = find_interpreter(workspace, env)
         self._terminal: Terminal | None = None
@@ -111,7 +108,6 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         code: str,
         *,
         timeout: float = 120.0,
-        output_limit: int | None = None,
         on_output: OnOutput = None,
     ) -> CellResult:
         """Runs `code`, interrupting it after `timeout` seconds.
@@ -121,11 +117,10 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         self.last_result = None
         terminal, notes = self._ready()
         terminal.reset_modes()
-        limit = self._max_chars if output_limit is None else output_limit
         path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
         figures = str(terminal.folder / "figure-")
-        exchange = self._request(terminal, keep=limit, code=str(path), images=figures)
-        return self._follow(Running(exchange, limit, notes), timeout, on_output)
+        exchange = self._request(terminal, keep=self._max_chars, code=str(path), images=figures)
+        return self._follow(Running(exchange, notes), timeout, on_output)
 
     def restart(self) -> None:
         """A fresh interpreter; all variables are lost."""
@@ -217,8 +212,9 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
 
     def _conclude(self, running: Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
         exchange = running.exchange
-        rendered = exchange.capture.render(running.limit)
-        self._note_late_output(running, "written since the last cell")
+        rendered = exchange.capture.render(self._max_chars)
+        if late := self._late_output(running).strip():
+            running.notes.append(f"written since the last cell:\n{late[-LATE_CHARS:]}")
         self._late = exchange.after
         error = True
         images: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.exchange import Outcome
-from agentcli.shell.interpreter import STARTS, Interpreter, OnOutput, Running
+from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
 from agentcli.shell.output import Live, replace_surrogates
 from agentcli.shell.outputs import DISK_BYTES, OutputFolder
@@ -64,7 +64,6 @@ class Shell(Interpreter[_Running, CommandResult]):
         sandbox: Sandbox | None = None,
         full_env: Mapping[str, str] | None = None,
         left_out: Mapping[str, Sequence[str]] | None = None,
-        identity: str = "",
         exports: Exports | None = None,
         first_notes: Sequence[str] = (),
     ) -> None:
@@ -75,7 +74,6 @@ class Shell(Interpreter[_Running, CommandResult]):
             outputs=outputs,
             sandbox=sandbox,
             max_chars=max_chars,
-            identity=identity,
         )
         self._full_env = {**(full_env or env), **self._marks}
         self._left_out = LeftOut(left_out or {})
@@ -113,14 +111,12 @@ class Shell(Interpreter[_Running, CommandResult]):
         command: str,
         *,
         timeout: float = 120.0,
-        output_limit: int | None = None,
         stdin: bool = False,
         on_output: OnOutput = None,
     ) -> CommandResult:
         """Runs `command` and waits at most `timeout` seconds for its end.
 
         Its stdin is empty unless `stdin` connects it to the terminal, where `send_input` types.
-        `output_limit`: characters of output in the result, in place of `max_chars`.
         Raises ValueError for a command that no shell can take, OSError if bash can't be started.
         """
         script = bash_lines.encode_command(command)
@@ -131,11 +127,10 @@ class Shell(Interpreter[_Running, CommandResult]):
             script = bash_lines.encode_command(marked(parts))
         if not self.sandbox.contains:
             notes += self._left_out.notes(command)
-        limit = self._max_chars if output_limit is None else output_limit
-        exchange = bash.begin(script, self._capture(limit, head_share(command)), stdin=stdin)
+        capture = self._capture(self._max_chars, head_share(command))
+        exchange = bash.begin(script, capture, stdin=stdin)
         running = _Running(
             exchange,
-            limit,
             notes,
             bash=bash,
             layer=self.sandbox.layer,
@@ -182,9 +177,7 @@ class Shell(Interpreter[_Running, CommandResult]):
                     bash = self._new_bash(sandbox, env, cwd)
                 bash.await_ready(self._capture())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
-            running = _Running(
-                exchange, self._max_chars, notes, bash=bash, layer=sandbox.layer, apart=True
-            )
+            running = _Running(exchange, notes, bash=bash, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
             if bash is not None:
@@ -352,13 +345,14 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
         bash, exchange = running.bash, running.exchange
-        rendered = exchange.capture.render(running.limit, bash.script_text)
+        rendered = exchange.capture.render(self._max_chars, bash.script_text)
         waiting = outcome is Outcome.WAITING
-        if running.quiet_shell:
-            told = "written by background processes since the last command"
-            self._note_late_output(running, told, bash_lines.strip_job_notices)
+        late = self._late_output(running) if running.quiet_shell else ""
+        if late := bash_lines.strip_job_notices(late).strip():
+            tail = late[-LATE_CHARS:]
+            running.notes.append(f"written by background processes since the last command:\n{tail}")
         if waiting:
-            exchange.capture = self._capture(running.limit)
+            exchange.capture = self._capture(self._max_chars)
             self._running = running
         code = None if waiting else self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []

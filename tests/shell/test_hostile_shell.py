@@ -18,7 +18,7 @@ from agentcli.shell.exchange import MARK, _Reports
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.system import processes
-from tests.shell.shells import make_shell, needs_proc, sound, until
+from tests.shell.shells import is_alive, make_shell, needs_proc, sound, until
 
 FOLDER = '"${BASH_SOURCE%/*}"'
 """Where the script of a command or a job lies, with the pipes or the log beside it."""
@@ -155,7 +155,7 @@ def test_a_job_runs_until_it_has_ended_whatever_it_says(shell: Shell, how: str) 
     pid = shell.jobs[0].pid
     assert pid is not None
     shell.stop_job("job-1")
-    assert processes.process_stat(pid) is None
+    assert not is_alive(pid)
 
 
 @needs_proc

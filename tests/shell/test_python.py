@@ -107,8 +107,10 @@ def test_foreign_characters(python: PythonInterpreter) -> None:
     assert shown(python, r"print('\x1b[31mred\x1b[0m\a\x00')") == "red␀\n"
 
 
-def test_long_output_is_cut(python: PythonInterpreter) -> None:
-    result = python.run("for i in range(10000): print(i)", output_limit=1000)
+def test_long_output_is_cut(tmp_path: Path) -> None:
+    python = make_python(tmp_path, max_chars=1000)
+    result = python.run("for i in range(10000): print(i)")
+    python.close()
     assert result.truncated
     assert result.full_output_path is not None
     assert Path(result.full_output_path).read_text().count("\n") == 10_000

@@ -221,8 +221,10 @@ def test_live_output_is_complete_and_in_order(shell: Shell) -> None:
     assert "".join(pieces) == result.output == "".join(f"é {i}\n" for i in range(1, 501))
 
 
-def test_long_output_is_cut_on_lines_and_kept_on_disk(shell: Shell) -> None:
-    result = shell.run("seq 100000", output_limit=2000)
+def test_long_output_is_cut_on_lines_and_kept_on_disk(tmp_path: Path) -> None:
+    shell = make_shell(tmp_path, max_chars=2000)
+    result = shell.run("seq 100000")
+    shell.close()
     assert result.truncated
     assert result.full_output_path is not None
     lines = result.output.splitlines()
