@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from agentcli.sessions.log import read_log
-from agentcli.sessions.store import EventStore
+from agentcli.sessions.store import FileStore
 from benchmarks.bench import PROTOCOLS, Bench, agent_options
 from benchmarks.report import Figure, figure
 from benchmarks.startup import EXIT_MS
@@ -52,7 +52,7 @@ def _long_session(bench: Bench, model: str) -> Path:
     records = read_log(folder).records
     for path in [*(folder / "events").iterdir(), folder / "state.pkl"]:
         path.unlink()
-    store = EventStore(folder)
+    store = FileStore(folder)
     store.open()
     with mock.patch("os.fsync"):
         for event_id, record in enumerate(_grown(records)):

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "files": {"errors", "events"},
     "git": {"events", "files", "interrupts", "system"},
     "llm": {"errors", "events", "messages", "system"},
-    "sessions": {"errors", "events", "files", "interrupts", "messages"},
+    "sessions": {"errors", "extensions", "events", "files", "interrupts", "messages"},
     "memory": {"errors", "events", "messages"},
     "knowledge": {"errors", "events", "files", "git", "system"},
     "security": {"errors", "events", "files"},

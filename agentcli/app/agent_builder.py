@@ -53,7 +53,7 @@ from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
-from agentcli.sessions.store import writing_to
+from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.shell.outputs import OutputFolder
 from agentcli.shell.python import PythonInterpreter

@@ -220,13 +220,11 @@ def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[s
 def _as_now(folder: Path, kept: Checkpoints) -> str | None:
     """A snapshot of the workspace as it is; None while somebody else makes them."""
     try:
-        lock = SessionLock(folder / "session.lock")
+        lock = SessionLock(folder)
     except (UsageError, SessionError):
         return None
-    try:
+    with lock:
         return kept.take().tree
-    finally:
-        lock.release()
 
 
 def _others_work(

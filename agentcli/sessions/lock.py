@@ -9,21 +9,23 @@ import socket
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.sessions.store import writing_to
+from agentcli.sessions.write_faults import writing_to
 
 
 class SessionLock:
-    """Raises UsageError, naming the holder, when another process writes to the session,
-    SessionError when the file can't be opened to be locked.
+    """On the session in `folder`, until it is released or the block ends. Raises UsageError, naming
+    the holder, when another process writes to the session, SessionError when the file can't be
+    opened to be locked.
 
     The kernel frees it however its holder ends, so a file that a killed process left locks nobody
     out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
+        path = folder / "session.lock"
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             with writing_to(path):
@@ -39,9 +41,9 @@ class SessionLock:
             named = holder.keys() >= {"pid", "host", "since"}
             who = "process {pid} on {host} since {since}" if named else "another process"
             raise UsageError(
-                f"session {path.parent.name} is in use by {who.format_map(holder)}",
-                hint=f"agent sessions show {path.parent.name} shows it; agent fork "
-                f"{path.parent.name} works on a copy; agent tell {path.parent.name} talks to it",
+                f"session {folder.name} is in use by {who.format_map(holder)}",
+                hint=f"agent sessions show {folder.name} shows it; agent fork "
+                f"{folder.name} works on a copy; agent tell {folder.name} talks to it",
             ) from error
         holder = {
             "pid": os.getpid(),
@@ -55,6 +57,12 @@ class SessionLock:
 
     def release(self) -> None:
         os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 def _read_holder(fd: int) -> dict[str, Any]:

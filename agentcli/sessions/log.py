@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, overload
 
 from agentcli.errors import SessionError
-from agentcli.events import Event, event_from_dict
+from agentcli.events import Event
 from agentcli.files.private import read_regular
 from agentcli.sessions.pages import PAGE, read_page
 
@@ -88,16 +88,6 @@ def read_events(events: Path, ids: Sequence[int]) -> tuple[list[dict[str, Any]],
             return records, path
         records.append(record)
     return records, None
-
-
-def read_stretch(folder: Path, start: int) -> list[Event]:
-    """The events of the page that begins at `start`. Raises SessionError when they are gone."""
-    page = read_page(folder, start)
-    if page is None:
-        page, damaged = read_events(folder / "events", range(start, start + PAGE))
-        if damaged is not None:
-            raise SessionError(f"{damaged} was damaged while the session was in use")
-    return [event_from_dict(record) for record in page]
 
 
 def event_path(folder: Path, event_id: int) -> Path:

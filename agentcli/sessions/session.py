@@ -34,7 +34,7 @@ from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutp
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
 from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.log import EventLog, StoredLog, read_log, read_stretch
+from agentcli.sessions.log import EventLog, StoredLog, event_path, read_log
 from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
@@ -54,8 +54,9 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
-from agentcli.sessions.store import EventStore, encode, unwritable
+from agentcli.sessions.store import FileStore, encode
 from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
+from agentcli.sessions.write_faults import unwritable
 
 _SAVE_STATE_EVERY = 20
 
@@ -105,17 +106,17 @@ class Session:
         self.folder = folder
         self.outputs = folder / "outputs"
         self._lock = lock
-        self._store = EventStore(folder)
+        self._store = FileStore(folder)
         self._failed: SessionError | None = None
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
         self._held = StreamRedactor()
         self.redact: Redactor = NoSecrets()
         past = record.events if record else []
-        self.events = EventLog(past, lambda start: read_stretch(folder, start))
+        self.events = EventLog(past, self._page)
         self.state: State = record.state if record else State()
         self.outputs.mkdir(mode=0o700, exist_ok=True)
-        self._store.open(len(past), _bodies(past[len(past) // PAGE * PAGE :]))
+        self._store.open(_bodies(past[len(past) // PAGE * PAGE :]))
         for start in record.log.stale_pages if record else ():
             self._store.make_page(start, _bodies(past[start : start + PAGE]))
 
@@ -131,8 +132,7 @@ class Session:
             raise unwritable(folder.parent, error) from error
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
-            lock = SessionLock(folder / "session.lock")
-            undo.callback(lock.release)
+            lock = undo.enter_context(FileStore(folder).lock())
             try:
                 session = cls(folder, lock, None)
             except OSError as error:
@@ -148,8 +148,8 @@ class Session:
         UsageError when another process holds it.
         """
         require_own(folder)
-        lock = SessionLock(folder / "session.lock")
-        try:
+        with ExitStack() as undo:
+            lock = undo.enter_context(FileStore(folder).lock())
             record = read_session(folder)
             if record.log.fault:
                 raise SessionError(
@@ -165,14 +165,10 @@ class Session:
             if record.log.torn:
                 record.log.torn.rename(record.log.torn.with_suffix(".torn"))
             session = cls(folder, lock, record)
-        except BaseException:
-            lock.release()
-            raise
-        try:
+            undo.pop_all()
+            undo.enter_context(session)
             session._recover()
-        except BaseException:
-            session.close()
-            raise
+            undo.pop_all()
         return session
 
     def __enter__(self) -> Session:
@@ -330,6 +326,14 @@ class Session:
         self._store.close()
         self._lock.release()
 
+    def _page(self, start: int) -> list[Event]:
+        """The events of the page that begins at `start`, read again. Raises SessionError."""
+        records = self._store.read(range(start, start + PAGE))
+        if len(records) < PAGE:
+            path = event_path(self.folder, start + len(records))
+            raise SessionError(f"{path} was damaged while the session was in use")
+        return [event_from_dict(record) for record in records]
+
     def _recover(self) -> None:
         """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
         were open get an observation that says what is known of them, a running turn is paused, and
@@ -370,6 +374,7 @@ class Session:
             try:
                 getattr(subscriber, method)(what)
             except Exception:
+                # What a subscriber does is its own; the session goes on without it.
                 log.exception("a subscriber failed and is dropped: %r", subscriber)
                 self._subscribers.remove(subscriber)
 

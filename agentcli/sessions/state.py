@@ -32,6 +32,11 @@ ELSEWHERE = "elsewhere:"
 """Before the workspace of a session that was imported: no folder here, whatever its path."""
 _MAX_STATE_BYTES = 64 * 1024 * 1024
 _DIGEST_BYTES = 32
+_DAMAGED = (
+    *(pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, ImportError, LookupError),
+    *(MemoryError, RecursionError, TypeError, ValueError),
+)
+"""What the unpickler and the look at its values raise for what `save_state` didn't write."""
 
 
 class AgentState(StrEnum):
@@ -249,8 +254,7 @@ def load_state(path: Path) -> State | None:
         values["resume_state"] = AgentState(resume_state) if resume_state else None
         values["grants"] = tuple(values["grants"])
         return State(**values) if set(values) == {f.name for f in fields(State)} else None
-    except Exception:
-        # A pickle can raise anything; the answer is always the same.
+    except _DAMAGED:
         return None
 
 

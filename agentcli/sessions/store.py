@@ -6,31 +6,52 @@ folder is synced before anyone acts on it.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 from agentcli.errors import SessionError
-from agentcli.sessions.pages import PAGE, write_page
+from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.log import read_events, written_at
+from agentcli.sessions.pages import PAGE, read_page, write_page
+from agentcli.sessions.write_faults import NO_ROOM, unwritable
 
 RESERVE_BYTES = 128 * 1024
 """Set aside on the disk, so that when it is full what was going on can still be recorded."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_NO_WRITING = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.EFBIG)
 _PROC_FD = Path("/proc/self/fd")
 
 log = logging.getLogger(__name__)
 
 
-class EventStore:
-    """Appends to the events of one session folder; the caller holds the lock. Not `durable`: for
-    a folder that is synced and put in its place as a whole."""
+class Store(Protocol):
+    """The events of one session as JSON objects, numbered from 0. Each is there whole or not at
+    all, and never changes."""
+
+    def lock(self) -> SessionLock:
+        """For the one process that may append. Raises UsageError when another holds it."""
+
+    def list(self) -> Sequence[int]:
+        """The numbers of the events that there are, in order; one is missing only after damage."""
+
+    def read(self, ids: range) -> Sequence[dict[str, Any]]:
+        """These events, up to the first that is missing or damaged."""
+
+    def append(self, records: Sequence[tuple[int, bytes]], *, barrier: bool = True) -> None:
+        """Write events durably. Without `barrier` a crash of the computer may undo it until the
+        next append: right for observations, on which nobody acts before the next request is built.
+
+        Raises SessionError when they can't be written, or an id is taken.
+        """
+
+
+class FileStore(Store):
+    """A `Store` of one file per event in the folder of a session. Not `durable`: for a folder that
+    is synced and put in its place as a whole."""
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.exhausted: SessionError | None = None
@@ -44,20 +65,28 @@ class EventStore:
         self._page: list[bytes] = []
         self._unsynced_names = False
 
-    def open(self, next_id: int = 0, page: Sequence[bytes] = ()) -> None:
-        """Make ready to append event `next_id`; `page` holds the events of its page so far."""
+    def lock(self) -> SessionLock:
+        return SessionLock(self._folder)
+
+    def list(self) -> Sequence[int]:
+        return sorted(written_at(self._events))
+
+    def read(self, ids: range) -> Sequence[dict[str, Any]]:
+        if len(ids) == PAGE and (page := read_page(self._folder, ids.start)) is not None:
+            return page
+        return read_events(self._events, ids)[0]
+
+    def open(self, page: Sequence[bytes] = ()) -> Self:
+        """Make ready to append; `page` holds the events of the last page, if it is not full."""
         for folder in (self._events, self._pages):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder_fd = os.open(self._events, os.O_RDONLY | os.O_DIRECTORY)
         self._page = list(page)
         self._set_aside()
+        return self
 
     def append(self, records: Sequence[tuple[int, bytes]], *, barrier: bool = True) -> None:
-        """Write events durably. Without `barrier` their names are synced with the next append:
-        right for observations, on which nobody acts before the next request is built.
-
-        Raises SessionError when the disk is full or read-only, or an id is taken.
-        """
+        """Without `barrier` the names of the files are synced with the next append."""
         assert self._folder_fd is not None, "open() comes first"
         for event_id, body in records:
             try:
@@ -87,7 +116,7 @@ class EventStore:
         try:
             self._link_complete(name, body)
         except OSError as error:
-            if error.errno not in _NO_ROOM or not self._free_reserve():
+            if error.errno not in NO_ROOM or not self._free_reserve():
                 raise
             self.exhausted = unwritable(self._events, error)
             self._link_complete(name, body)
@@ -188,33 +217,3 @@ def _allocate(fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     else:
         os.write(fd, b"\0" * size)
-
-
-@contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
-    """Tells of a disk that takes nothing more, in a block that writes to `folder`, what
-    `unwritable` does."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _NO_WRITING:
-            raise
-        raise unwritable(folder, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> SessionError:
-    """What to tell of a session that can't be written at `path`, there or not: how much room there
-    is, and what to do."""
-    known = next(folder for folder in (path, *path.parents) if folder.exists())
-    try:
-        status = os.statvfs(known)
-        free = f"{status.f_bavail * status.f_frsize // 1024:,} kB free"
-        if status.f_files and not status.f_favail:
-            free += ", but no room for one more file"
-    except OSError:
-        free = "free space unknown"
-    return SessionError(
-        f"the session can't be written: {error.strerror} ({path}, {free})",
-        hint="make room or permissions there, or set AGENT_HOME to another folder for new "
-        "sessions; nothing recorded before is lost",
-    )

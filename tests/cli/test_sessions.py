@@ -227,7 +227,7 @@ def test_what_has_a_name_elsewhere_too_is_not_freed(agent, add, tmp_path):
 
 def test_a_session_in_use_stays(agent, add):
     folder = add("20260101-000000-aaaa", "one")
-    lock = SessionLock(folder / "session.lock")
+    lock = SessionLock(folder)
     try:
         done = agent("sessions", "rm", "20260101", "--yes")
         assert done.returncode == 2

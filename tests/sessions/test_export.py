@@ -21,7 +21,8 @@ from agentcli.events.actions import (
 from agentcli.events.observations import CmdOutputObservation, FileWriteObservation
 from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions.session import Session, SessionRecord, read_session
-from agentcli.sessions.transfer.export import Trajectory, format_named, formats, trajectory_of
+from agentcli.sessions.transfer.export import EXPORTERS, exporter
+from agentcli.sessions.transfer.export.base import Trajectory, trajectory_of
 from tests.sessions.test_index import FIRST, said, started
 from tests.strategies import histories
 
@@ -50,13 +51,13 @@ def recorded(home: Path, *events) -> SessionRecord:
 
 
 def exported(record: SessionRecord, form: str, redact=lambda data: data) -> str:
-    return "".join(format_named(form).write(trajectory_of(record, redact)))
+    return "".join(exporter(form)(trajectory_of(record, redact)))
 
 
 def test_formats_are_found_by_name():
-    assert {known.name for known in formats()} == {"json", "jsonl", "markdown"}
+    assert EXPORTERS.all().keys() == {"json", "jsonl", "markdown"}
     with pytest.raises(UsageError, match="pdf"):
-        format_named("pdf")
+        exporter("pdf")
 
 
 def test_json_and_json_lines_hold_every_event_and_what_the_session_is(tmp_path):
@@ -154,7 +155,7 @@ def test_an_output_never_gets_out_of_its_fence(text):
         "cost_usd": None,
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0},
     }
-    pieces = format_named("markdown").write(Trajectory(header, [event_to_dict(event)]))
+    pieces = exporter("markdown")(Trajectory(header, [event_to_dict(event)]))
     assert marker not in outside_of_fences("".join(pieces))
 
 
@@ -168,10 +169,10 @@ def test_any_history_has_every_form(history):
     raw = {"id": 7, "timestamp": "2026-01-01T00:00:00Z", "action": "dream", "source": "agent"}
     newer = OpaqueEvent(id=7, timestamp=raw["timestamp"], raw=raw, source=Source.AGENT)
     events = [event_to_dict(event) for event in [*history, newer]]
-    assert json.loads("".join(format_named("json").write(Trajectory(header, events)))) == {
+    assert json.loads("".join(exporter("json")(Trajectory(header, events)))) == {
         **header,
         "events": events,
     }
     assert "dream (from a newer version)" in "".join(
-        format_named("markdown").write(Trajectory(header, events))
+        exporter("markdown")(Trajectory(header, events))
     )

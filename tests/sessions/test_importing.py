@@ -36,7 +36,8 @@ from agentcli.sessions.manage.scrap import staging, sweep
 from agentcli.sessions.search.finder import newest
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.transfer import import_archives, import_sources, importing
-from agentcli.sessions.transfer.export import Trajectory, format_named
+from agentcli.sessions.transfer.export import exporter
+from agentcli.sessions.transfer.export.base import Trajectory
 from agentcli.sessions.transfer.importing import import_session
 from tests.sessions.test_export import exported, recorded
 from tests.sessions.test_index import SECOND, record, said, started
@@ -112,7 +113,7 @@ def test_any_history_survives_export_and_import(tmp_path_factory, history):
     header = {"format_version": 1}
     for form in ("json", "jsonl"):
         trajectory = Trajectory(header, [event_to_dict(event) for event in events])
-        (home / form).write_text("".join(format_named(form).write(trajectory)))
+        (home / form).write_text("".join(exporter(form)(trajectory)))
         assert taken_over(home, home / form).events == [unplaced(event) for event in events]
 
 

@@ -26,7 +26,7 @@ from agentcli.sessions.manage.retention import remove
 from agentcli.sessions.search.index import search
 from agentcli.sessions.search.search_query import full_text_expression
 from agentcli.sessions.session import Session
-from agentcli.sessions.store import EventStore
+from agentcli.sessions.store import FileStore
 from tests.strategies import EVENT_CLASSES, events_of
 
 FIRST, SECOND = "20260101-000000-aaaa", "20260102-000000-bbbb"
@@ -123,7 +123,7 @@ def test_of_like_hits_the_newer_comes_first(tmp_path):
     body = '{{"id":0,"timestamp":"{}","source":"user","action":"message","args":{{"content":"x"}}}}'
     now = datetime.now(UTC)
     for session_id, age in ((FIRST, 0), (SECOND, 400)):
-        store = EventStore(tmp_path / "sessions" / session_id)
+        store = FileStore(tmp_path / "sessions" / session_id)
         store.open()
         store.append([(0, body.format((now - timedelta(days=age)).isoformat()).encode())])
         store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.log import event_path
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
-from agentcli.sessions.store import EventStore, encode
+from agentcli.sessions.store import FileStore, encode
 
 
 def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event]) -> None:
@@ -28,12 +29,8 @@ def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event])
         for event_id in range(last + 1):
             _copy(event_path(original, event_id), event_path(copy, event_id))
         events = [*_pause(fold(read_session(copy).events)), *further]
-        store = EventStore(copy)
-        store.open(last + 1)
-        try:
+        with closing(FileStore(copy).open()) as store:
             store.append(list(_numbered(events, last + 1)))
-        finally:
-            store.close()
     except OSError as error:
         raise SessionError(f"{copy} can't be written: {error.strerror}") from error
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.errors import SessionError
-from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.log import EVENT_FILE, event_path
+from agentcli.sessions.log import event_path
 from agentcli.sessions.manage.ownership import require_own
 from agentcli.sessions.pages import PAGE, page_path, read_page
 from agentcli.sessions.session import read_session
-from agentcli.sessions.store import EventStore, encode
+from agentcli.sessions.store import FileStore, encode
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,11 @@ def repair(folder: Path, *, dry_run: bool = False) -> Repair:
     Raises SessionError when nothing of it can be read, UsageError when it is in use.
     """
     require_own(folder)
-    lock = SessionLock(folder / "session.lock")
-    try:
-        return _look(folder) if dry_run else _repair(folder)
-    except OSError as error:
-        raise SessionError(f"{folder} can't be repaired: {error.strerror}") from error
-    finally:
-        lock.release()
+    with FileStore(folder).lock():
+        try:
+            return _look(folder) if dry_run else _repair(folder)
+        except OSError as error:
+            raise SessionError(f"{folder} can't be repaired: {error.strerror}") from error
 
 
 def _look(folder: Path) -> Repair:
@@ -60,12 +58,8 @@ def _repair(folder: Path) -> Repair:
         if body is None or lost in restored:
             return Repair(first_fault, tuple(restored), _set_aside(folder, lost))
         _move_to_bad(folder, [lost])
-        store = EventStore(folder)
-        store.open()
-        try:
+        with closing(FileStore(folder).open()) as store:
             store.append([(lost, body)])
-        finally:
-            store.close()
         restored.append(lost)
     return Repair(first_fault, tuple(restored))
 
@@ -88,9 +82,7 @@ def _set_aside(folder: Path, first: int) -> tuple[int, ...]:
 
 
 def _events_from(folder: Path, first: int) -> tuple[int, ...]:
-    names = (path.name for path in (folder / "events").iterdir())
-    ids = sorted(int(name[:-5]) for name in names if EVENT_FILE.fullmatch(name))
-    return tuple(event_id for event_id in ids if event_id >= first)
+    return tuple(event_id for event_id in FileStore(folder).list() if event_id >= first)
 
 
 def _move_to_bad(folder: Path, ids: list[int]) -> None:

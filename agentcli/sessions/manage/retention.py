@@ -111,10 +111,7 @@ def remove(home: Path, folder: Path) -> None:
             return
         if lock_path.is_symlink():
             lock_path.unlink()
-        lock = SessionLock(lock_path)
-        try:
+        with SessionLock(folder):
             remove_tree(set_aside(home, folder))
-        finally:
-            lock.release()
     except OSError as error:
         raise SessionError(f"session {folder.name} can't be removed: {error}") from error

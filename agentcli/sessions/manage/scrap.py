@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -38,17 +38,12 @@ def staging(home: Path, session_id: str) -> Iterator[Path]:
     folder = _new_place(home, session_id)
     unlocked = folder.with_name(f"{_UNLOCKED}{secrets.token_hex(4)}")
     unlocked.mkdir(mode=0o700)
-    lock = SessionLock(unlocked / "session.lock")
-    try:
+    with SessionLock(unlocked), ExitStack() as undo:
         unlocked.rename(folder)
-        try:
-            yield folder
-            _publish(home, folder, session_id)
-        except BaseException:
-            remove_tree(folder)
-            raise
-    finally:
-        lock.release()
+        undo.callback(remove_tree, folder)
+        yield folder
+        _publish(home, folder, session_id)
+        undo.pop_all()
 
 
 @dataclass(frozen=True)
@@ -76,13 +71,12 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _note(staged, draft)
-        try:
+        with ExitStack() as undo:
+            undo.callback(remove_tree, Path(draft.folder))
             yield Path(draft.folder)
             _note(staged, replace(draft, whole=True))
             _put_in_place(draft)
-        except BaseException:
-            _remove_draft(draft)
-            raise
+            undo.pop_all()
     except OSError as error:
         raise SessionError(f"{target} can't be made: {error.strerror}") from error
 
@@ -96,12 +90,8 @@ def sweep(home: Path) -> list[str]:
         return []
     told: list[str] = []
     for entry in left:
-        with suppress(OSError, AgentError):
-            lock = SessionLock(entry / "session.lock")
-            try:
-                told += _swept(home, entry)
-            finally:
-                lock.release()
+        with suppress(OSError, AgentError), SessionLock(entry):
+            told += _swept(home, entry)
     return told
 
 
@@ -157,7 +147,7 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
         _publish(home, entry, named[1])
         yield f"the copy {named[1]}, which was cut off, is now whole; its files: {draft.target}"
     else:
-        _remove_draft(draft)
+        remove_tree(Path(draft.folder))
         remove_tree(entry)
         yield f"what a copy that was cut off had made of {draft.target} is removed"
 
@@ -193,7 +183,3 @@ def _can_be_put_in_place(draft: _Draft) -> bool:
     if draft.is_new:
         return not os.path.lexists(target)
     return not any(os.path.lexists(target / entry.name) for entry in folder.iterdir())
-
-
-def _remove_draft(draft: _Draft) -> None:
-    remove_tree(Path(draft.folder))

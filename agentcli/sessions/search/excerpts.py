@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.sessions.log import event_path, read_events
+from agentcli.sessions.log import event_path
 from agentcli.sessions.manage.ownership import require_own
 from agentcli.sessions.search.index import Hit, search
 from agentcli.sessions.search.searchable import searchable
+from agentcli.sessions.store import FileStore
 
 AROUND = 5
 """Messages before the hit, and after it."""
@@ -87,7 +88,7 @@ def _said(
     """The first so many events among `ids` that say something: id, who speaks, text."""
     said: list[tuple[int, str, str]] = []
     for event_id in ids[:_LOOKED_AT]:
-        records, _ = read_events(folder / "events", [event_id])
+        records = FileStore(folder).read(range(event_id, event_id + 1))
         found = searchable(records[0]) if records else None
         if found is not None and _name(records[0]) not in left_out:
             kind, text = found

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, event_from_dict
-from agentcli.sessions.log import event_path, read_events
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import State, fold, load_state
+from agentcli.sessions.store import FileStore
 
 _LOCK_BYTES = 4096
 
@@ -167,9 +167,7 @@ def _state_or_empty(folder: Path) -> State:
 
 def _events_after(folder: Path, event_id: int) -> Iterator[Event]:
     """What a process that was killed recorded after it last saved the state."""
-    if not event_path(folder, event_id + 1).exists():
-        return
-    records, _ = read_events(folder / "events", range(event_id + 1, sys.maxsize))
+    records = FileStore(folder).read(range(event_id + 1, sys.maxsize))
     with suppress(ValueError, TypeError, AttributeError):
         for record in records:
             yield event_from_dict(record)

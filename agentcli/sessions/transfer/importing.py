@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.scrap import staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
-from agentcli.sessions.store import EventStore, encode
+from agentcli.sessions.store import FileStore, encode
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
     EVENT_BYTES,
@@ -249,9 +250,7 @@ def _valid_unicode(record: Any) -> Any:
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     state = State()
-    store = EventStore(folder, durable=False)
-    store.open()
-    try:
+    with closing(FileStore(folder, durable=False).open()) as store:
         batch: list[tuple[int, bytes]] = []
         for event, body in events:
             state = apply(state, event)
@@ -261,8 +260,6 @@ def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
                 batch = []
         if batch:
             store.append(batch)
-    finally:
-        store.close()
     os.sync()
     count = state.end_id + 1
     if not count:

@@ -17,7 +17,8 @@ import typer
 from agentcli.cli.session_common import Last, OptionalSession, chosen, redactor
 from agentcli.errors import SessionError
 from agentcli.sessions.session import read_session
-from agentcli.sessions.transfer.export import format_named, trajectory_of
+from agentcli.sessions.transfer.export import exporter
+from agentcli.sessions.transfer.export.base import trajectory_of
 from agentcli.ui.sanitize import printable
 
 
@@ -32,9 +33,9 @@ def export(
     last: Last = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> int:
-    chosen_format = format_named("json" if as_json else form)
+    write = exporter("json" if as_json else form)
     record = read_session(chosen(session, last, "sessions export"))
-    pieces = chosen_format.write(trajectory_of(record, redactor()))
+    pieces = write(trajectory_of(record, redactor()))
     if output is None:
         _write_to_stdout(pieces)
     else:

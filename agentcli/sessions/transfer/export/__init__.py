@@ -1,28 +1,23 @@
-"""Sessions in forms that others read: each file here with a FORMAT is one."""
+"""Sessions in forms that others read: each file here with an `EXPORTER` is one, and so is what
+outside packages enter in the group `agentcli.exporters`."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
+from types import FunctionType
 
 from agentcli.errors import UsageError
-from agentcli.sessions.transfer.export.base import ExportFormat, Redactor, Trajectory, trajectory_of
+from agentcli.extensions import ExtensionPoint
+from agentcli.sessions.transfer.export.base import Exporter
 
-__all__ = ["ExportFormat", "Redactor", "Trajectory", "format_named", "formats", "trajectory_of"]
-
-
-def formats() -> Iterator[ExportFormat]:
-    """Every format that a file of this package defines, by file name."""
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
-        found = getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMAT", None)
-        if isinstance(found, ExportFormat):
-            yield found
+EXPORTERS: ExtensionPoint[FunctionType] = ExtensionPoint(
+    __name__, "EXPORTER", "agentcli.exporters", FunctionType
+)
 
 
-def format_named(name: str) -> ExportFormat:
+def exporter(name: str) -> Exporter:
     """Raises UsageError when there is no such format."""
-    known = {known.name: known for known in formats()}
-    if name not in known:
-        raise UsageError(f"there is no format {name!r}", hint=f"known: {', '.join(sorted(known))}")
-    return known[name]
+    found = EXPORTERS.get(name)
+    if found is None:
+        known = ", ".join(sorted(EXPORTERS.all()))
+        raise UsageError(f"there is no format {name!r}", hint=f"known: {known}")
+    return found

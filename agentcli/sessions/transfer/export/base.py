@@ -32,12 +32,8 @@ class Trajectory:
     events: Iterable[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class ExportFormat:
-    """`write` gives the text of an export piece by piece."""
-
-    name: str
-    write: Callable[[Trajectory], Iterator[str]]
+Exporter = Callable[[Trajectory], Iterator[str]]
+"""Gives the text of an export piece by piece."""
 
 
 def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:

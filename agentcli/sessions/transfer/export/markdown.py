@@ -30,7 +30,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     SessionStartedObservation,
 )
-from agentcli.sessions.transfer.export.base import ExportFormat, Trajectory
+from agentcli.sessions.transfer.export.base import Trajectory
 
 _SHORT_OUTPUT_LINES = 12
 _LONGEST_OUTPUT_LINES = 400
@@ -211,4 +211,4 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-FORMAT = ExportFormat("markdown", write)
+EXPORTER = write

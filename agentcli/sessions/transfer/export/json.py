@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from agentcli.sessions.transfer.export.base import ExportFormat, Trajectory
+from agentcli.sessions.transfer.export.base import Trajectory
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
@@ -18,4 +18,4 @@ def write(trajectory: Trajectory) -> Iterator[str]:
     yield "\n  ]\n}\n"
 
 
-FORMAT = ExportFormat("json", write)
+EXPORTER = write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from agentcli.sessions.transfer.export.base import ExportFormat, Trajectory
+from agentcli.sessions.transfer.export.base import Trajectory
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
@@ -13,4 +13,4 @@ def write(trajectory: Trajectory) -> Iterator[str]:
         yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
-FORMAT = ExportFormat("jsonl", write)
+EXPORTER = write
