@@ -20,7 +20,7 @@ from pathlib import Path
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext

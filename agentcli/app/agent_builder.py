@@ -55,7 +55,7 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
 from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.system import programs

@@ -37,10 +37,10 @@ def find_access_scope(
     workspace: Path,
     environ: Mapping[str, str],
     *,
+    tmp: Path,
     writable: Sequence[Path] = (),
     own: Sequence[Path] = (),
     readable: Sequence[Path] = (),
-    tmp: Path,
     confined: bool = False,
 ) -> AccessScope:
     """`writable`: folders beside the workspace that the person named. `own`: the agent's settings
@@ -63,19 +63,13 @@ def find_access_scope(
     settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
     top = repository.root if repository is not None else workspace
     named = named_places(top, settings, environ, roots)
-    protected = [
-        *(path for each in repositories for path in each.protected()),
-        *(path for name in _SETTINGS if (path := workspace / name).exists()),
-        *map(Path, programs.installed_in(roots)[0]),
-        *named.protected,
-    ]
     ours = _resolved(own)
     shown = shown_places(home, environ, workspace) if confined else ()
     return AccessScope(
         workspace=workspace,
         home=home,
         writable=_without_nested(roots),
-        protected=tuple(dict.fromkeys(protected)),
+        protected=_protected(workspace, roots, repositories, named.protected),
         git_folders=git_folders,
         hidden=(*ours, *_secrets(home, environ, workspace, roots)),
         readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
@@ -98,6 +92,20 @@ def _repositories(repository: Repository | None, roots: Iterable[Path]) -> Itera
         if (other := repository_at(root)) is not None:
             yield other
         yield from nested_repositories(root)
+
+
+def _protected(
+    workspace: Path,
+    roots: Sequence[Path],
+    repositories: Iterable[Repository],
+    named: Iterable[Path],
+) -> tuple[Path, ...]:
+    """`named`: by the settings of git."""
+    ours = [workspace / name for name in _SETTINGS]
+    installed = map(Path, programs.installed_in(roots)[0])
+    of_git = [path for each in repositories for path in each.protected()]
+    present = [path for path in ours if path.exists()]
+    return tuple(dict.fromkeys([*of_git, *present, *installed, *named]))
 
 
 def _secrets(

@@ -17,7 +17,7 @@ from agentcli.files.private import private_folder
 from agentcli.sandbox.choosing import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
 

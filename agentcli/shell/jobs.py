@@ -13,7 +13,7 @@ from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash
 from agentcli.shell.exchange import Outcome
 from agentcli.shell.output import Capture, Rendered
-from agentcli.shell.outputs import DISK_BYTES
+from agentcli.shell.output_folder import DISK_BYTES
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 

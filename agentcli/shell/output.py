@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.names import output_name
-from agentcli.shell.outputs import DISK_BYTES, OutputFolder
+from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 SLACK_CHARS = 3_000

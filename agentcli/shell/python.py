@@ -19,7 +19,7 @@ from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.output import Live, clean, replace_surrogates
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait

@@ -149,6 +149,7 @@ class Driver:
                 paths.append(path)
             pyplot.close("all")
         except Exception:
+            # Saving runs what the code has put into its figures.
             traceback.print_exc(limit=0)
         return paths
 

@@ -19,9 +19,9 @@ from agentcli.shell.exchange import Outcome
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
 from agentcli.shell.output import Live, replace_surrogates
-from agentcli.shell.outputs import DISK_BYTES, OutputFolder
+from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 from agentcli.shell.parts import head_share, marked, parts_of
-from agentcli.shell.stopping import stopped
+from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
@@ -333,7 +333,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:
-            outcome, note = stopped(bash, exchange, timeout, running.parts, running.apart)
+            outcome, note = stop_at_limit(bash, exchange, timeout, running.parts, running.apart)
             running.notes.append(note)
         elif outcome is Outcome.WAITING and running.apart:
             running.notes.append("stopped: it waited for input, which can't be given here")

@@ -30,16 +30,7 @@ _NOT_IN_ENVIRONMENT = frozenset(b"aAn")
 """Attributes of arrays and name references."""
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 _QUOTED = re.compile(rb"\\(.)", re.DOTALL)
-_CONTROLS = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"E": b"\x1b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
+_CONTROLS = dict(zip(b"abEfnrtv", (bytes([code]) for code in b"\a\b\x1b\f\n\r\t\v"), strict=True))
 _WEAKEST = "none"
 """Commands without a sandbox can do everything that others can."""
 _HARMLESS = (
@@ -193,4 +184,4 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     octal, letter = match.groups()
     if octal:
         return bytes([int(octal, 8) & 0xFF])
-    return _CONTROLS.get(letter, letter)
+    return _CONTROLS.get(letter[0], letter)

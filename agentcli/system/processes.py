@@ -31,7 +31,8 @@ _LONGEST_NUMBER = 10
 """Digits; the kernel has no process whose number is longer."""
 _KILL_ROUNDS = 8
 _POLL_S = 0.005
-_GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
+_UNKNOWN = (FileNotFoundError, ProcessLookupError, NotADirectoryError, PermissionError)
+"""What a process that has gone, or is not ours to look at, raises."""
 
 
 class TerminalWait(Enum):
@@ -122,14 +123,14 @@ def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except (*_GONE, PermissionError):
+    except _UNKNOWN:
         return None
 
 
 def _numbers(folder: str) -> list[int]:
     try:
         return [int(name) for name in os.listdir(folder) if name.isdigit()]  # noqa: PTH208 - speed
-    except (*_GONE, PermissionError):
+    except _UNKNOWN:
         return []
 
 
@@ -177,10 +178,8 @@ def members(group: int, session: int) -> list[ProcessStat]:
 
 def catches(pid: int, signum: int) -> bool:
     """Whether `pid` has a handler for the signal; False where the system does not tell."""
-    status = _read(f"/proc/{pid}/status") or b""
-    _, _, rest = status.partition(b"\nSigCgt:")
-    mask = rest.partition(b"\n")[0].strip()
-    return bool(mask) and bool(int(mask, 16) >> (signum - 1) & 1)
+    caught = _status(pid, b"SigCgt")
+    return bool(caught) and bool(int(caught[0], 16) >> (signum - 1) & 1)
 
 
 def command_line(pid: int) -> str:
@@ -204,7 +203,7 @@ def _pipe(pid: int, descriptor: int) -> int:
     """The number of the pipe, 0 for anything else."""
     try:
         found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
-    except (*_GONE, PermissionError):
+    except _UNKNOWN:
         return 0
     return found.st_ino if stat.S_ISFIFO(found.st_mode) else 0
 
@@ -250,10 +249,14 @@ def find_descendant(told: bytes, root: int) -> ProcessStat | None:
 
 def _inner_number(pid: int) -> int:
     """The number of `pid` in the namespace that it lives in."""
-    status = _read(f"/proc/{pid}/status") or b""
-    _, _, rest = status.partition(b"\nNSpid:")
-    numbers = rest.partition(b"\n")[0].split()
+    numbers = _status(pid, b"NSpid")
     return int(numbers[-1]) if numbers else pid
+
+
+def _status(pid: int, name: bytes) -> list[bytes]:
+    """The words of one line of what the kernel tells; none where it does not."""
+    _, _, rest = (_read(f"/proc/{pid}/status") or b"").partition(b"\n%b:" % name)
+    return rest.partition(b"\n")[0].split()
 
 
 def marked(entry: str) -> list[ProcessStat]:
@@ -402,7 +405,7 @@ def _blocked_calls(pid: int) -> Iterator[tuple[int, int]]:
 def _is_terminal(pid: int, descriptor: int) -> bool:
     try:
         found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
-    except (*_GONE, PermissionError):
+    except _UNKNOWN:
         return False
     if not stat.S_ISCHR(found.st_mode):
         return False

@@ -20,7 +20,7 @@ from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
 from agentcli.sandbox import choosing, listeners
 from agentcli.sandbox.choosing import choose_sandbox
 from agentcli.sandbox.probes import expected, probe, surprises
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
 from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.shell.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, Rendered, clean
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 
 
 @pytest.mark.parametrize(

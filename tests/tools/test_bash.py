@@ -10,7 +10,7 @@ import pytest
 from agentcli.events.base import Risk
 from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext

@@ -27,7 +27,7 @@ from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probes import ATTACKS, probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
-from agentcli.shell.outputs import OutputFolder
+from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say

@@ -14,7 +14,7 @@ from agentcli.system.processes import ProcessStat
 
 
 @dataclass(frozen=True)
-class AtWork:
+class RunningProgram:
     """A program that ran, and for how long, in seconds."""
 
     command: str
@@ -24,18 +24,18 @@ class AtWork:
         return f"`{self.command}` ({self.seconds:.0f} s)"
 
 
-def stopped(
+def stop_at_limit(
     bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
 ) -> tuple[Outcome, str]:
     """Ends the command of `parts` at its time limit: how that went, and what to tell of it."""
-    programs = at_work(bash.terminal.foreground_processes(), bash.leader)
+    programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
     outcome = bash.stop(exchange)
     lives = outcome is Outcome.DONE
     told = ended(parts, bash.told_parts(exchange)) if lives and parts else []
     return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
 
 
-def at_work(foreground: Collection[ProcessStat], leader: int) -> list[AtWork]:
+def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[RunningProgram]:
     """The first program of those in the foreground, which the command line names, and the newest
     that it started; none when the shell itself, the `leader`, is at work."""
     if any(each.pid == leader for each in foreground):
@@ -46,13 +46,16 @@ def at_work(foreground: Collection[ProcessStat], leader: int) -> list[AtWork]:
     newest = [each for each in found[1:] if each.parent in {other.pid for other in found}][-1:]
     now, tick = processes.ticks_now(), os.sysconf("SC_CLK_TCK")
     return [
-        AtWork(shortened(processes.command_line(each.pid)), (now - each.started) / tick)
+        RunningProgram(shortened(processes.command_line(each.pid)), (now - each.started) / tick)
         for each in (*found[:1], *newest)
     ]
 
 
 def _note(
-    timeout: float, programs: Sequence[AtWork], done: Sequence[tuple[str, int]], cwd: str | None
+    timeout: float,
+    programs: Sequence[RunningProgram],
+    done: Sequence[tuple[str, int]],
+    cwd: str | None,
 ) -> str:
     """`done`: the parts of the line that had ended, with their exit codes. `cwd`: where the shell
     stands; None when it did not live."""
