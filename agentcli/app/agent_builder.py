@@ -31,13 +31,13 @@ from agentcli.app.resume import (
     told_of_sandbox,
 )
 from agentcli.app.sandbox import Safety
-from agentcli.checkpoints.written_places import add_written_places, written_places
 from agentcli.errors import ConfigError
 from agentcli.events import Action, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.live import live
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.tracking import FileTracker
+from agentcli.files.written_places import add_written_places, written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.workspace_facts import WorkspaceFacts

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from agentcli.checkpoints.written_places import written_places
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
 from agentcli.files.access_scope import LARGEST_KEPT, Kept
+from agentcli.files.written_places import written_places
 from agentcli.system import programs
 
 if TYPE_CHECKING:

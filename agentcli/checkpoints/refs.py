@@ -94,7 +94,9 @@ class References:
                     yield Difference(difference.path, loose, None)
             else:
                 yield from self._missing_folders(now, difference.path, folder)
-                yield Difference(difference.path, self._there(now, difference.path), difference.new)
+                yield Difference(
+                    difference.path, self._trees.find(now, difference.path), difference.new
+                )
                 self._store(difference.new)
         if packed is None or lines != packed.lines:
             yield from self._repacked(now, target, folder, _Packed(known.head, lines))
@@ -103,7 +105,7 @@ class References:
         self, now: bytes, target: bytes, folder: bytes, packed: _Packed
     ) -> Iterator[Difference]:
         path = folder + b"/" + _PACKED
-        there, then = self._there(now, path), self._trees.find(target, path)
+        there, then = self._trees.find(now, path), self._trees.find(target, path)
         if packed.lines:
             text = packed.head + b"".join(line for _, line in sorted(packed.lines.items()))
             mode = next((e.mode for e in (then, there) if e and stat.S_ISREG(e.mode)), _MODE)
@@ -128,22 +130,19 @@ class References:
             self._objects.write(b"blob", line)
 
     def _loose(self, root: bytes, folder: bytes, name: bytes) -> Entry | None:
-        entry = self._there(root, folder + b"/" + name)
+        entry = self._trees.find(root, folder + b"/" + name)
         return None if entry is None or entry.is_folder else entry
-
-    def _there(self, root: bytes, path: bytes) -> Entry | None:
-        return self._trees.find(root, path)
 
     def _missing_folders(self, now: bytes, path: bytes, folder: bytes) -> Iterator[Difference]:
         above = [p for p in with_parents(path) if p != path and p.startswith(folder + b"/")]
         for place in above:
-            entry = self._there(now, place)
+            entry = self._trees.find(now, place)
             if entry is None or not entry.is_folder:
                 yield Difference(place, entry, _FOLDER)
 
     def _packed(self, root: bytes, folder: bytes) -> _Packed | None:
         """Without references where there is no such file, None where it is not one of git's."""
-        entry = self._there(root, folder + b"/" + _PACKED)
+        entry = self._trees.find(root, folder + b"/" + _PACKED)
         if entry is None:
             return _Packed(b"", {})
         if not stat.S_ISREG(entry.mode):

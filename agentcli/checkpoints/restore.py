@@ -94,7 +94,7 @@ class Restorer:
         if new.is_link:
             self._writer.make_link(path, data)
         elif old is not None or not self._writer.holds(path, new.mode, data):
-            self._writer.write_file(path, new.mode, lambda file: _put(file, data))
+            self._writer.write_file(path, new.mode, lambda file: file.write(data))
 
     def _bring(self, path: bytes, entry: Entry) -> None:
         with self._files.opened(entry.oid, path) as source:
@@ -126,7 +126,7 @@ class _Writer(Beneath):
         self._unlocked: dict[bytes, int] = {}
         self._is_root = os.geteuid() == 0
 
-    def write_file(self, path: bytes, mode: int, fill: Callable[[BinaryIO], None]) -> None:
+    def write_file(self, path: bytes, mode: int, fill: Callable[[BinaryIO], object]) -> None:
         folder, name = self.place(path)
         temporary = self._free_name(folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -270,10 +270,6 @@ class _Writer(Beneath):
             facts = os.fstat(folder)
         with contextlib.suppress(PermissionError):
             os.chown(made, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
-
-
-def _put(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
 
 
 def _copy(source: BinaryIO, file: BinaryIO) -> None:

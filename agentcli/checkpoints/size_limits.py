@@ -57,23 +57,18 @@ def large_folders(
 
 def _sums(files: Iterable[Facts]) -> dict[bytes, tuple[int, int]]:
     """The number and bytes of the files at any depth of each folder."""
-    counts: dict[bytes, int] = {}
-    sizes: dict[bytes, int] = {}
+    within: dict[bytes, tuple[int, int]] = {}
     for facts in files:
         folder = facts.path.rpartition(b"/")[0]
-        counts[folder] = counts.get(folder, 0) + 1
-        sizes[folder] = sizes.get(folder, 0) + facts.size
-    for folder in list(counts):
+        count, size = within.get(folder, (0, 0))
+        within[folder] = count + 1, size + facts.size
+    within.pop(b"", None)
+    sums: dict[bytes, tuple[int, int]] = {}
+    for folder, (count, size) in within.items():
         for above in with_parents(folder):
-            counts.setdefault(above, 0)
-            sizes.setdefault(above, 0)
-    counts.pop(b"", None)
-    for folder in sorted(counts, key=lambda path: path.count(b"/"), reverse=True):
-        above, slash, _ = folder.rpartition(b"/")
-        if slash:
-            counts[above] += counts[folder]
-            sizes[above] += sizes[folder]
-    return {folder: (counts[folder], sizes[folder]) for folder in counts}
+            known = sums.get(above, (0, 0))
+            sums[above] = known[0] + count, known[1] + size
+    return sums
 
 
 def _ignored(folders: Iterable[bytes], workspace: Path, git: Git) -> set[bytes]:

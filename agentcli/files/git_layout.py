@@ -1,4 +1,4 @@
-"""What git's daily work changes in a git folder: the one list for borders, sandbox and watch.
+"""What git's daily work changes in a git folder: the one list for access scope, sandbox and watch.
 
 All else tells git what to run or where to look, or is unknown: git adds to it with each version, so
 what is harmless is listed and not what isn't. The names are those of gitrepository-layout(5) and of

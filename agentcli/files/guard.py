@@ -1,4 +1,4 @@
-"""What the file tools may touch: the session's borders, and what no tool reads on any system."""
+"""What the file tools may touch: the access scope, and what no tool reads on any system."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CLOCK_SLACK_NS = 1_000_000_000
 
 
 class Guard:
-    """Judges resolved paths; without borders, only what belongs to the system is off limits."""
+    """Judges resolved paths; without a scope, only what belongs to the system is off limits."""
 
     def __init__(self, scope: AccessScope | None) -> None:
-        self._borders = scope
+        self._scope = scope
         self._permitted: frozenset[Path] = frozenset()
         self._hidden_files: frozenset[tuple[int, int]] = frozenset()
         self._scanned_ns = 0
@@ -38,7 +38,7 @@ class Guard:
 
     @contextlib.contextmanager
     def permitting(self, target: Path) -> Iterator[None]:
-        """Let this one resolved path be read and written although the borders say no."""
+        """Let this one resolved path be read and written although the scope says no."""
         before, self._permitted = self._permitted, self._permitted | {target}
         try:
             yield
@@ -48,20 +48,20 @@ class Guard:
     def may_read(self, target: Path) -> bool:
         if _OF_THE_SYSTEM.fullmatch(str(target)):
             return False
-        scope = self._borders
+        scope = self._scope
         return scope is None or target in self._permitted or scope.may_read(target)
 
     def hidden_below(self, top: Path) -> frozenset[str]:
         """The hidden paths within the resolved folder `top`: a walk that enters none of them sees
         nothing hidden, and asks once instead of for each file."""
-        hidden = (*_NEVER_SEARCHED, *(self._borders.hidden if self._borders else ()))
+        hidden = (*_NEVER_SEARCHED, *(self._scope.hidden if self._scope else ()))
         return frozenset(str(path) for path in hidden if path.is_relative_to(top))
 
     def judge_reading(self, target: Path) -> None:
         """Raises ToolError where the resolved `target` is hidden or the system's."""
         self.judge_name(target)
         if not self.may_read(target):
-            if self._borders is not None and self._borders.is_elsewhere(target):
+            if self._scope is not None and self._scope.is_elsewhere(target):
                 raise ToolError(
                     f"{display_path(target)} may not be read: only the workspace and what is "
                     "installed may be, as the setting sandbox.read says.",
@@ -85,7 +85,7 @@ class Guard:
     def judge_writing(self, target: Path) -> None:
         """Raises ToolError where `target` is outside what may be written."""
         self.judge_name(target)
-        scope = self._borders
+        scope = self._scope
         if scope is None or scope.may_write(target):
             return
         if target in self._permitted and not any(map(target.is_relative_to, scope.own)):
@@ -111,14 +111,14 @@ class Guard:
 
     def is_hidden(self, info: os.stat_result) -> bool:
         """Whether this is a hidden file, by whatever name it was reached."""
-        if info.st_nlink < 2 or self._borders is None or not self._borders.hidden:
+        if info.st_nlink < 2 or self._scope is None or not self._scope.hidden:
             return False
         # Tools that only read run side by side.
         with self._scanning:
             # A link made since the last look has changed the file's ctime.
             if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
                 self._scanned_ns = time.time_ns()
-                self._hidden_files = frozenset(_linked_files(self._borders.hidden))
+                self._hidden_files = frozenset(_linked_files(self._scope.hidden))
         return (info.st_dev, info.st_ino) in self._hidden_files
 
 

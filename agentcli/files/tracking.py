@@ -19,40 +19,19 @@ from agentcli.events.observations import (
 )
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.guard import Guard
-from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
+from agentcli.files.names import display_path, in_outputs, output_name, parse_path
 from agentcli.files.opening import Entry, list_folder
 from agentcli.files.text import (
     MAX_FILE_BYTES,
     TextFile,
-    decode,
     digest,
     encode,
     opened,
     os_errors_told,
     read_bytes,
     read_text,
-    text_file,
     write_text,
 )
-
-__all__ = [
-    "MAX_FILE_BYTES",
-    "Edit",
-    "Entry",
-    "FileTracker",
-    "TextFile",
-    "decode",
-    "digest",
-    "display_path",
-    "os_errors_told",
-    "parse_path",
-    "read_bytes",
-    "read_text",
-    "size_text",
-    "text_file",
-    "undo_text",
-    "write_text",
-]
 
 MAX_UNDO_STEPS = 20
 
@@ -81,7 +60,7 @@ class FileTracker:
         self.workspace = workspace
         self._outputs = outputs
         self._guard = Guard(scope)
-        self._borders = scope
+        self._scope = scope
         self._digests: dict[str, str] = {}
         self._edits: defaultdict[str, deque[Edit]] = defaultdict(
             lambda: deque(maxlen=MAX_UNDO_STEPS)
@@ -92,18 +71,18 @@ class FileTracker:
         if self._outputs is not None and (rest := in_outputs(text)) is not None:
             return self._outputs / parse_path(rest or ".")
         path = self.workspace / parse_path(text)
-        return self._borders.real_path(path) if self._borders else path
+        return self._scope.real_path(path) if self._scope else path
 
     def show(self, path: Path) -> str:
         """How the model knows `path`; `locate` takes it back."""
         if self._outputs is not None and path.parent == self._outputs:
             return output_name(path)
-        seen = self._borders.seen_path(path) if self._borders else path
+        seen = self._scope.seen_path(path) if self._scope else path
         return display_path(seen, self.workspace)
 
     def permit(self, path: Path) -> AbstractContextManager[None]:
         """`with files.permit(path):` lets the call within it read and write this one resolved
-        path, which a person has approved, outside the borders too; agent's own files never."""
+        path, which a person has approved, outside the scope too; agent's own files never."""
         return self._guard.permitting(path)
 
     def hidden_below(self, top: Path) -> frozenset[str]:
@@ -194,7 +173,7 @@ class FileTracker:
         self._digests[key] = digest
 
     def observe(self, event: Event) -> None:
-        """Learn from a recorded event what the tool that caused it told the ledger itself."""
+        """Learn from a recorded event what the tool that caused it has noted by itself."""
         if not isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
             return
         if not event.digest:

@@ -12,8 +12,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import ToolError
+from agentcli.files.names import display_path
 from agentcli.files.opening import open_within, opened_folder
-from agentcli.files.tracking import FileTracker, display_path
+from agentcli.files.tracking import FileTracker
 
 NEVER_SEARCHED = ".git"
 _IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")

@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from agentcli.git.setting_names import is_among
+
 _SPACE = " \t\n\r"
 _KEY = re.compile(r"[A-Za-z0-9-]*")
 _SECTION = re.compile(r"[A-Za-z0-9.-]*")
@@ -140,28 +142,6 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
 
 # --- what can run nothing -----------------------------------------------------------------------
 
-_HARMLESS = (
-    r"(?s)core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
-    r"|precomposeunicode|protect(?:ntfs|hfs)|autocrlf|eol|safecrlf|sparsecheckout(?:cone)?"
-    r"|untrackedcache|splitindex|preloadindex|trustctime|checkstat|quotepath|abbrev|compression"
-    r"|loosecompression|bigfilethreshold|whitespace|commitgraph|multipackindex|commentchar)"
-    r"|extensions\.(?:objectformat|refstorage|compatobjectformat|worktreeconfig|partialclone"
-    r"|noop|preciousobjects|relativeworktrees)"
-    r"|(?:user|author|committer)\.(?:name|email)|user\.useconfigonly"
-    r"|branch\.(?:.*\.(?:merge|description)|autosetupmerge|autosetuprebase|sort)"
-    r"|submodule\.(?:.*\.(?:active|branch|ignore)|active)"
-    r"|remote\..*\.(?:fetch|tagopt|prune|prunetags|skipfetchall|promisor|partialclonefilter)"
-    r"|lfs\.(?:repositoryformatversion|.*\.(?:access|locksverify))"
-    r"|(?:advice|color|column|rerere|index|status)\.[a-z.]+|init\.defaultbranch"
-    r"|gc\.(?:auto|autodetach|autopacklimit|packrefs|cruftpacks|pruneexpire|writecommitgraph)"
-    r"|maintenance\.(?:auto|strategy)|merge\.(?:conflictstyle|renames)|pull\.(?:rebase|ff)"
-    r"|push\.(?:default|autosetupremote)|fetch\.(?:prune|prunetags)"
-    r"|diff\.(?:renames|algorithm)|commit\.(?:verbose|cleanup)|log\.(?:date|decorate)|tag\.sort"
-    r"|rebase\.(?:autostash|autosquash|updaterefs|backend)"
-)
-"""Names that git gives no power to, whatever their values. All others count as ones that may run a
-program, send work elsewhere or read settings from elsewhere. Compiled when it is first
-needed: many sessions meet no setting."""
 _URL = re.compile(r"(?:remote|submodule)\..*\.(?:url|pushurl)", re.DOTALL)
 _REMOTE_URL = re.compile(r"remote\..*\.(?:url|pushurl)", re.DOTALL)
 _PLAIN_URL = re.compile(r"(?:https?|ssh|git|file)://[^-]|(?![\w+.-]+:/)[./~\w]", re.ASCII)
@@ -183,7 +163,7 @@ _WORDS = {
 def is_harmless(setting: Setting) -> bool:
     """Whether anyone may give it to a repository: it runs nothing and reads no other file."""
     name, value = setting.name, setting.value or ""
-    if re.fullmatch(_HARMLESS, name):
+    if is_among("harmless", name):
         return True
     if _URL.fullmatch(name):
         return "::" not in value and _PLAIN_URL.match(value) is not None
@@ -280,15 +260,6 @@ def _quoted(value: str) -> str:
 
 # --- what they name -----------------------------------------------------------------------------
 
-_COMMANDS = re.compile(
-    r"core\.(?:fsmonitor|sshcommand|editor|pager|askpass|gitproxy|alternaterefscommand)"
-    r"|sequence\.editor|pager\..*|(?:filter|diff|merge)\..*\.(?:clean|smudge|process|command"
-    r"|textconv|driver)|diff\.external|gpg\.(?:.*\.)?(?:program|defaultkeycommand)"
-    r"|credential\.(?:.*\.)?helper|trailer\..*\.(?:command|cmd)|interactive\.difffilter"
-    r"|(?:merge|diff)tool\..*\.(?:cmd|path)|uploadpack\.packobjectshook|gc\.recentobjectshook"
-    r"|remote\..*\.(?:uploadpack|receivepack)|hook\..*\.command|submodule\..*\.update",
-    re.DOTALL,
-)
 _FILES = re.compile(r"include\.path|includeif\..*\.path|core\.attributesfile", re.DOTALL)
 _LARGEST_COMMAND = 4_096
 _MAY_NAME = re.compile(
@@ -321,7 +292,7 @@ def named(settings: Iterable[Setting]) -> Named:
             files.append(value)
         elif name == "core.hookspath":
             hooks.append(value)
-        elif _COMMANDS.fullmatch(name) or (name.startswith("alias.") and value.startswith("!")):
+        elif is_among("commands", name) or (name.startswith("alias.") and value.startswith("!")):
             words += _words(value[:_LARGEST_COMMAND])
     return Named(tuple(files), tuple(hooks), tuple(words))
 

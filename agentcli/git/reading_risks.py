@@ -19,51 +19,15 @@ from typing import NamedTuple
 
 from agentcli.git.repository_files import folders_of, hooks_in, news_of, top_of
 from agentcli.git.running import Questions
+from agentcli.git.setting_names import is_among
 from agentcli.system.programs import find_on, find_program
 
 _LIMIT_S = 2.0
 _MOST_SUBMODULES = 20
 _SUBMODULE_DEPTH = 3
 _OF_REPOSITORY = ("local", "worktree", "command", "submodule")
-_PLAIN = re.compile(
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|autocrlf"
-    r"|precomposeunicode|eol|safecrlf|quotepath|abbrev|commentchar|commentstring|hookspath|editor"
-    r"|protecthfs|protectntfs|bigfilethreshold|(?:loose)?compression|packedgit\w+|preloadindex"
-    r"|deltabasecachelimit|untrackedcache|trustctime|checkstat|whitespace|sharedrepository"
-    r"|sshcommand|askpass|gitproxy|sparsecheckout(?:cone)?|splitindex|multipackindex|commitgraph"
-    r"|attributesfile|excludesfile|fscache|longpaths|createobject|notesref|fsync\w*|hidedotfiles)"
-    r"|remote\.(?:pushdefault|.+\.(?:url|pushurl|fetch|push|mirror|tagopt|prune(?:tags)?|proxy"
-    r"|skip\w+|gh-resolved|followremotehead|vcs|uploadpack|receivepack))"
-    r"|submodule\.(?:active|.+\.(?:url|active|update|branch|ignore|path|shallow))"
-    r"|extensions\.(?:objectformat|worktreeconfig|refstorage|relativeworktrees|noop)"
-    r"|diff\.(?:renames|renamelimit|algorithm|mnemonicprefix|noprefix|context|interhunkcontext"
-    r"|colormoved(?:ws)?|indentheuristic|wserrorhighlight|relative|stat\w*|ignoresubmodules|tool"
-    r"|guitool|dirstat|.+\.(?:x?funcname|binary|wordregex|algorithm))"
-    r"|log\.(?:date|decorate|follow|abbrevcommit|showroot|mailmap|excludedecoration)"
-    r"|status\.(?!submodulesummary$)\w+|format\.(?!pretty$)\w+|lfs\.(?:.+\.)?(?:locksverify|access"
-    r"|repositoryformatversion|fetchexclude|fetchinclude)|safe\.barerepository|include\.path"
-    r"|(?:includeif|branch|url|user|author|committer|commit|tag|init|push|pull|fetch|merge|rebase"
-    r"|rerere|gc|pack|repack|receive|transfer|http|https|credential|color|column|advice|help"
-    r"|index|feature|grep|blame|notes|stash|apply|am|sendemail|gui|difftool|mergetool|alias"
-    r"|maintenance|versionsort|github|gitflow|vscode)\..+",
-    re.DOTALL,
-)
-"""None of these has a reading command run a program. Names as git lists them."""
 _OF_LFS = re.compile(r"git-lfs (?:clean|smudge|filter-process)(?: --skip)?(?: -- %f)?|true")
-_NAMES_PROGRAM = re.compile(
-    r"core\.fsmonitor|diff\.external|diff\..+\.(?:command|textconv)|gpg\.(?:.+\.)?program"
-    r"|filter\..+\.(?:clean|smudge|process)",
-    re.DOTALL,
-)
-"""In the user's own settings: their programs, unless they are looked for in the working tree."""
 _MERGES = re.compile(r"merge\..+\.driver", re.DOTALL)
-_REACHES = re.compile(
-    r"core\.(?:sshcommand|gitproxy|askpass)|credential\.(?:.+\.)?helper|url\..+"
-    r"|remote\..+\.(?:vcs|uploadpack|receivepack|proxy)|https?\.(?:.+\.)?(?:proxy|sslcert\w*)"
-    r"|push\.gpgsign|push\.recursesubmodules|submodule\..+\.update",
-    re.DOTALL,
-)
-"""Besides, of what goes over the network."""
 _READING_HOOK = "post-index-change"
 _HOOKS_OF: Mapping[str, frozenset[str]] = {
     "push": frozenset({"pre-push", "reference-transaction"}),
@@ -158,7 +122,7 @@ class GitFacts:
 
     def _of_settings(self, answers: _Answers, command: str) -> str:
         for setting in answers.settings:
-            reaches = command in _NETWORK and _REACHES.fullmatch(setting.name)
+            reaches = command in _NETWORK and is_among("network", setting.name)
             if setting.of_repository and (reaches or _MERGES.fullmatch(setting.name)):
                 return f"the repository's setting {setting.name} names what git is to run or reach"
         return self._judged(answers, self.workspace, 0)
@@ -177,9 +141,12 @@ class GitFacts:
             name, value = setting.name, setting.value
             if setting.of_repository:
                 here = name == "core.worktree" and _leads_here(answers, value, folder)
-                if not (here or _PLAIN.fullmatch(name) or _is_harmless(name, value)):
+                if not (
+                    here or is_among("read_without_program", name) or _is_harmless(name, value)
+                ):
                     return f"the repository's setting {name} may make git run a program"
-            elif _NAMES_PROGRAM.fullmatch(name) and _is_local(value, self.workspace):
+            elif is_among("programs_of_reading", name) and _is_local(value, self.workspace):
+                # Their programs, unless they are looked for in the working tree.
                 return f"your setting {name} names a program in the working tree"
         if _READING_HOOK in hooks_in(answers.hooks):
             return f"the repository has the hook {_READING_HOOK}"

@@ -72,7 +72,7 @@ class GitWatch:
         stop: Callable[[], None] = lambda: None,
         end_all: Callable[[], None] = lambda: None,
     ) -> None:
-        self._borders = scope
+        self._scope = scope
         self._stop = stop
         self._end_all = end_all
         self._quarantine = Quarantine(folder / FOLDER)
@@ -215,7 +215,7 @@ class GitWatch:
 
     def _taken(self) -> Record:
         since_ns = time.time_ns() - _CLOCK_SLACK_NS
-        scope = self._borders
+        scope = self._scope
         seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
         by_folder: dict[Path, set[str]] = {}
         for path in scope.protected:
@@ -344,7 +344,7 @@ class GitWatch:
         return text
 
     def _shown(self, path: Path) -> str:
-        return display_path(path, self._borders.workspace)
+        return display_path(path, self._scope.workspace)
 
 
 class _Messages(threading.Thread):

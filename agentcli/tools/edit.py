@@ -12,7 +12,8 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.files.tracking import TextFile, os_errors_told, undo_text
+from agentcli.files.text import TextFile, os_errors_told
+from agentcli.files.tracking import undo_text
 from agentcli.files.walking import no_such_file
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult

@@ -11,8 +11,7 @@ from pathlib import Path
 from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
-from agentcli.files.names import in_outputs
-from agentcli.files.tracking import parse_path
+from agentcli.files.names import in_outputs, parse_path
 from agentcli.files.walking import Found, no_such_file, walk
 from agentcli.files.walking import Glob as Wildcards
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult

@@ -18,7 +18,8 @@ from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
 from agentcli.files.matching import Matcher
 from agentcli.files.ripgrep import PatternError, Ripgrep
-from agentcli.files.tracking import MAX_FILE_BYTES, FileTracker, decode, os_errors_told
+from agentcli.files.text import MAX_FILE_BYTES, decode, os_errors_told
+from agentcli.files.tracking import FileTracker
 from agentcli.files.walking import Folder, Glob, folders, no_such_file, walk
 from agentcli.system.programs import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult

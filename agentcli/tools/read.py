@@ -19,18 +19,10 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
 from agentcli.files.images import ImageFault, data_url, kind_of
-from agentcli.files.tracking import (
-    MAX_FILE_BYTES,
-    Entry,
-    FileTracker,
-    TextFile,
-    decode,
-    digest,
-    display_path,
-    os_errors_told,
-    size_text,
-    text_file,
-)
+from agentcli.files.names import display_path, size_text
+from agentcli.files.opening import Entry
+from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, os_errors_told, text_file
+from agentcli.files.tracking import FileTracker
 from agentcli.files.walking import no_such_file
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher, unified_diff
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
-from agentcli.files.tracking import TextFile, os_errors_told
+from agentcli.files.text import TextFile, os_errors_told
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines

@@ -18,16 +18,9 @@ from agentcli.events.observations import (
     FileWriteObservation,
 )
 from agentcli.files.access_scope import AccessScope
-from agentcli.files.tracking import (
-    FileTracker,
-    digest,
-    display_path,
-    parse_path,
-    read_text,
-    text_file,
-    undo_text,
-    write_text,
-)
+from agentcli.files.names import display_path, parse_path
+from agentcli.files.text import digest, read_text, text_file, write_text
+from agentcli.files.tracking import FileTracker, undo_text
 
 # --- text ---------------------------------------------------------------------------------------
 

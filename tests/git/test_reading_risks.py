@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git import reading_risks
 from agentcli.git.reading_risks import GitFacts
 from agentcli.git.repository_files import begin, news_of
+from agentcli.git.setting_names import is_among
 from tests.conftest import git
 
 READS = (
@@ -40,7 +40,7 @@ def test_no_setting_that_is_taken_for_harmless_has_reading_commands_run_it(repos
     (repository / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
     config = repository / ".git/config"
     before = config.read_text()
-    plain = [name for name in known_settings() if reading_risks._PLAIN.fullmatch(name.lower())]
+    plain = [name for name in known_settings() if is_among("read_without_program", name.lower())]
     assert len(plain) > 200
     environment = {"PATH": os.defpath + ":/bin:/usr/bin", "HOME": str(tmp_path)}
     environment |= {"GIT_PAGER": "cat", "GIT_EDITOR": "true", "PAGER": "cat"}

@@ -58,7 +58,7 @@ def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Kept
 class _Reader:
     def __init__(self, scope: AccessScope, kept: Kept) -> None:
         self.losses = Losses()
-        self._borders = scope
+        self._scope = scope
         self._kept = kept
         added = (folder for folder in scope.writable if not folder.is_relative_to(kept.root))
         # A git folder of a worktree is no added one, nor is the session's own for temporary files.
@@ -106,8 +106,8 @@ class _Reader:
 
     def _of_rights(self, target: Target, written: str) -> None:
         for place in target.places:
-            real = self._borders.real_path(place)
-            if os.path.lexists(real) and not self._borders.may_write(real):
+            real = self._scope.real_path(place)
+            if os.path.lexists(real) and not self._scope.may_write(real):
                 self._lose(written, "change the rights of", place, "is outside of the workspace")
 
     def _of_deletion(self, effect: Effect, written: str, patterns: Sequence[str] | None) -> None:
