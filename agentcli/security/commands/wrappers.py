@@ -5,10 +5,10 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentcli.security.commands.script import Words
-from agentcli.security.commands.wrapper_options import OPTIONS, Options, after_options, long_names
+from agentcli.security.commands.wrapper_options import after_options, wrapper_options
 
 _SYSTEM_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
@@ -31,6 +31,7 @@ _CODE_OPTION = re.compile(
 )
 SOURCED = "the lines of the file it reads are not known"
 FOREIGN_CODE = "it runs code of another language"
+CHANGES_MEANING = "it changes what later words mean"
 
 
 @dataclass(frozen=True)
@@ -61,72 +62,65 @@ def unwrap(words: Words) -> Unwrapped | None:
     name = command_name(words[0]) if words else None
     if name is None:
         return None
+    if name in _UNCLEAR:
+        return _unclear(_UNCLEAR[name])
     if name in _SPECIAL:
         return _SPECIAL[name](words)
     if name in SHELLS:
         return _shell(words)
     if INTERPRETERS.fullmatch(name):
         return _interpreter(words)
-    options = OPTIONS.get(name)
+    options = wrapper_options().get(name)
     if options is None:
         return None
     at = after_options(words, options)
     if at is None:
-        return Unwrapped(unclear=f"not all options of {name} are known", stays=True)
-    rest = words[at:]
-    if not rest:
-        return Unwrapped(stays=True) if name != "xargs" else Unwrapped((("echo", None),))
-    return Unwrapped((rest,))
+        return _unclear(f"not all options of {name} are known")
+    return _AFTER_OPTIONS.get(name, _plain)(words, at)
+
+
+def _unclear(reason: str, *commands: Words) -> Unwrapped:
+    return Unwrapped(commands, unclear=reason, stays=True)
+
+
+def _plain(words: Words, at: int) -> Unwrapped:
+    return Unwrapped((words[at:],)) if words[at:] else Unwrapped(stays=True)
 
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=", re.ASCII)
+_ANY_ASSIGNMENT = re.compile(r"([^=]*)=")
+
+
+def _keyword(words: Words, at: int, form: re.Pattern[str] = _ASSIGNMENT) -> Unwrapped:
+    """time and coproc stand before a statement, with what is assigned for it."""
+    assigned = []
+    while at < len(words) and (found := form.match(words[at] or "")):
+        assigned.append(found[1])
+        at += 1
+    return replace(_plain(words, at), assigned=tuple(assigned))
 
 
 def _with_assignments(words: Words, at: int) -> Unwrapped:
-    assigned = []
-    while at < len(words):
-        word = words[at]
-        if word is None:
-            return Unwrapped(unclear="what it runs is known only when it runs", stays=True)
-        found = re.match(r"([^=]*)=", word)
-        if not found:
-            break
-        assigned.append(found[1])
-        at += 1
-    if at == len(words):
-        return Unwrapped(assigned=tuple(assigned), stays=True)
-    return Unwrapped((words[at:],), assigned=tuple(assigned))
-
-
-_ENV = Options(
-    "i0v",
-    "uC",
-    long_names("ignore-environment null debug"),
-    long_names("unset chdir"),
-)
-
-
-def _env(words: Words) -> Unwrapped:
-    at = after_options(tuple("-i" if w == "-" else w for w in words), _ENV)
-    if at is None:
-        return Unwrapped(unclear="not all options of env are known", stays=True)
-    unwrapped = _with_assignments(words, at)
-    moved = any(w and w.startswith(("-C", "--chdir")) for w in words[1:at])
-    if moved:
-        return Unwrapped(
-            unwrapped.commands, (), unwrapped.assigned, "it runs in another folder", stays=True
-        )
+    unwrapped = _keyword(words, at, _ANY_ASSIGNMENT)
+    if any(command[0] is None for command in unwrapped.commands):
+        return _unclear("what it runs is known only when it runs")
     return unwrapped
 
 
-def _sudo(words: Words) -> Unwrapped:
-    options = OPTIONS[command_name(words[0]) or ""]
-    at = after_options(words, options)
+def _env(words: Words) -> Unwrapped:
+    at = after_options(tuple("-i" if w == "-" else w for w in words), wrapper_options()["env"])
     if at is None:
-        return Unwrapped(unclear="not all options of sudo are known", stays=True)
+        return _unclear("not all options of env are known")
     unwrapped = _with_assignments(words, at)
-    edits = any(w in ("-e", "-s", "--edit", "--shell", "--login") for w in words[1:at])
-    return Unwrapped((), stays=True, unclear="it opens a shell") if edits else unwrapped
+    if any(w and w.startswith(("-C", "--chdir")) for w in words[1:at]):
+        return replace(unwrapped, unclear="it runs in another folder", stays=True)
+    return unwrapped
+
+
+def _sudo(words: Words, at: int) -> Unwrapped:
+    if any(w in ("-e", "-s", "--edit", "--shell", "--login") for w in words[1:at]):
+        return _unclear("it opens a shell")
+    return _with_assignments(words, at)
 
 
 def _command(words: Words) -> Unwrapped | None:
@@ -137,7 +131,7 @@ def _command(words: Words) -> Unwrapped | None:
     if first is not None and (first == "" or re.fullmatch(r"-p?[vV]+p?", first)):
         return None
     if first is not None and first.startswith("-"):
-        return Unwrapped(unclear="not all options of command are known", stays=True)
+        return _unclear("not all options of command are known")
     return Unwrapped((words[at:],))
 
 
@@ -145,25 +139,10 @@ def _joined(words: Sequence[str | None]) -> str | None:
     return None if None in words else " ".join(word for word in words if word is not None)
 
 
-def _keyword(words: Words) -> Unwrapped:
-    """time and coproc stand before a statement, with what is assigned for it."""
-    at = after_options(words, OPTIONS[command_name(words[0]) or "time"])
-    if at is None:
-        return Unwrapped(unclear="not all options of time are known", stays=True)
-    assigned = []
-    while at < len(words) and (found := _ASSIGNMENT.match(words[at] or "")):
-        assigned.append(found[1])
-        at += 1
-    if at == len(words):
-        return Unwrapped(assigned=tuple(assigned), stays=True)
-    return Unwrapped((words[at:],), assigned=tuple(assigned))
-
-
 def _eval(words: Words) -> Unwrapped:
-    arguments = words[2:] if words[1:2] == ("--",) else words[1:]
-    text = _joined(arguments)
+    text = _joined(words[2:] if words[1:2] == ("--",) else words[1:])
     if text is None:
-        return Unwrapped(unclear="what eval runs is known only when it runs", stays=True)
+        return _unclear("what eval runs is known only when it runs")
     return Unwrapped(scripts=(text,))
 
 
@@ -172,32 +151,26 @@ def _trap(words: Words) -> Unwrapped | None:
     if len(arguments) < 2 or arguments[0] in ("-", "-p", "-l", ""):
         return None
     if arguments[0] is None:
-        return Unwrapped(unclear="what trap runs is known only when it runs", stays=True)
+        return _unclear("what trap runs is known only when it runs")
     return Unwrapped(scripts=(arguments[0],))
 
 
-def _watch(words: Words) -> Unwrapped:
-    at = after_options(words, OPTIONS["watch"])
-    if at is None or at == len(words):
-        return Unwrapped(unclear="not all options of watch are known", stays=True)
+def _watch(words: Words, at: int) -> Unwrapped:
+    if at == len(words):
+        return _unclear("not all options of watch are known")
     text = _joined(words[at:])
     if text is None:
-        return Unwrapped(
-            (words[at:],), unclear="what watch runs is known only when it runs", stays=True
-        )
+        return _unclear("what watch runs is known only when it runs", words[at:])
     return Unwrapped(scripts=(text,))
 
 
 def _parallel(words: Words) -> Unwrapped:
-    at = after_options(words, OPTIONS["parallel"])
+    at = after_options(words, wrapper_options()["parallel"])
     inner = () if at is None or at == len(words) else ((*words[at:], None),)
-    return Unwrapped(inner, unclear="what parallel runs is known only when it runs", stays=True)
+    return _unclear("what parallel runs is known only when it runs", *inner)
 
 
-def _xargs(words: Words) -> Unwrapped:
-    at = after_options(words, OPTIONS["xargs"])
-    if at is None:
-        return Unwrapped(unclear="not all options of xargs are known", stays=True)
+def _xargs(words: Words, at: int) -> Unwrapped:
     return Unwrapped(((*(words[at:] or ("echo",)), None),))
 
 
@@ -224,6 +197,7 @@ def _find(words: Words) -> Unwrapped | None:
 
 
 _SHELL_VALUED = ("--rcfile", "--init-file")
+_SHELL_LATER = "what the shell runs is known only when it runs"
 
 
 def _shell(words: Words) -> Unwrapped | None:
@@ -232,7 +206,7 @@ def _shell(words: Words) -> Unwrapped | None:
     while at < len(words):
         word = words[at]
         if word is None or word in _SHELL_VALUED or re.match(r"[-+]\w*O", word):
-            return Unwrapped(unclear="what the shell runs is known only when it runs", stays=True)
+            return _unclear(_SHELL_LATER)
         if word in ("--", "-"):
             at += 1
             break
@@ -245,21 +219,14 @@ def _shell(words: Words) -> Unwrapped | None:
         reads_input = reads_input or "s" in word
         at += 2 if word[-1] == "o" else 1
     operand = words[at] if at < len(words) else ""
-    if is_script and operand and not words[at + 1 :]:
-        differs = command_name(words[0]) != "bash" and _BASH_ONLY.search(operand)
-        if differs:
-            return Unwrapped(
-                scripts=(operand,), unclear="another shell reads it differently", stays=True
-            )
-        return Unwrapped(scripts=(operand,))
+    scripts = (operand,) if is_script and operand else ()
+    if scripts and not words[at + 1 :]:
+        if command_name(words[0]) != "bash" and _BASH_ONLY.search(scripts[0]):
+            return Unwrapped((), scripts, unclear="another shell reads it differently", stays=True)
+        return Unwrapped(scripts=scripts)
     if is_script:
-        scripts = (operand,) if operand else ()
-        return Unwrapped(
-            scripts=scripts, unclear="what the shell runs is known only when it runs", stays=True
-        )
-    if reads_input or not operand:
-        return Unwrapped(unclear="the shell runs what it reads", stays=True)
-    return None
+        return Unwrapped((), scripts, unclear=_SHELL_LATER, stays=True)
+    return _unclear("the shell runs what it reads") if reads_input or not operand else None
 
 
 _BASH_ONLY = re.compile(
@@ -271,18 +238,14 @@ def _interpreter(words: Words) -> Unwrapped | None:
     """Code on the command line or from the standard input; a file of code is a plain argument."""
     for word in words[1:]:
         if word is None:
-            return Unwrapped(unclear=FOREIGN_CODE, stays=True)
+            return _unclear(FOREIGN_CODE)
         if re.fullmatch(r"-[mV]|--version|--help|-h|--check|--test|test|run|-version", word):
             return None
         if _CODE_OPTION.fullmatch(word):
-            return Unwrapped(unclear=FOREIGN_CODE, stays=True)
+            return _unclear(FOREIGN_CODE)
         if not word.startswith("-"):
             return None
-    return Unwrapped(unclear=FOREIGN_CODE, stays=True)
-
-
-def _unclear(reason: str) -> Callable[[Words], Unwrapped]:
-    return lambda words: Unwrapped(unclear=reason, stays=True)
+    return _unclear(FOREIGN_CODE)
 
 
 def _set(words: Words) -> Unwrapped | None:
@@ -291,7 +254,7 @@ def _set(words: Words) -> Unwrapped | None:
         w is not None and re.fullmatch(r"[-+][eux]*o?|errexit|nounset|xtrace|pipefail", w)
         for w in words[1:]
     )
-    return None if plain else Unwrapped(unclear="set changes how bash reads", stays=True)
+    return None if plain else _unclear("set changes how bash reads")
 
 
 def _evaluates_names(words: Words) -> Unwrapped | None:
@@ -300,17 +263,14 @@ def _evaluates_names(words: Words) -> Unwrapped | None:
         if command_name(words[0]) in ("mapfile", "readarray") and any(
             w and w.startswith(("-C", "-c")) for w in words
         ):
-            return Unwrapped(unclear="mapfile -C runs a command", stays=True)
+            return _unclear("mapfile -C runs a command")
         return None
-    return Unwrapped(unclear="names of variables are known only when it runs", stays=True)
+    return _unclear("names of variables are known only when it runs")
 
 
 def _printf(words: Words) -> Unwrapped | None:
-    return _evaluates_names(words) if words[1:2] != () and _sets_variable(words) else None
-
-
-def _sets_variable(words: Words) -> bool:
-    return any(w is None or w.startswith("-v") for w in words[1:2])
+    sets_variable = any(w is None or w.startswith("-v") for w in words[1:2])
+    return _evaluates_names(words) if sets_variable else None
 
 
 def _test(words: Words) -> Unwrapped | None:
@@ -319,42 +279,26 @@ def _test(words: Words) -> Unwrapped | None:
     return None
 
 
-CHANGES_MEANING = "it changes what later words mean"
+_AFTER_OPTIONS: Mapping[str, Callable[[Words, int], Unwrapped]] = {
+    **{"sudo": _sudo, "doas": _sudo, "time": _keyword, "coproc": _keyword},
+    **{"watch": _watch, "xargs": _xargs},
+}
+"""What is made of the words once it is known where their options end."""
 _SPECIAL: Mapping[str, Callable[[Words], Unwrapped | None]] = {
-    "env": _env,
-    "sudo": _sudo,
-    "doas": _sudo,
-    "command": _command,
-    "time": _keyword,
-    "coproc": _keyword,
-    "eval": _eval,
-    "trap": _trap,
-    "watch": _watch,
-    "parallel": _parallel,
-    "xargs": _xargs,
-    "find": _find,
-    "gfind": _find,
-    "set": _set,
-    "read": _evaluates_names,
-    "unset": _evaluates_names,
-    "mapfile": _evaluates_names,
-    "readarray": _evaluates_names,
-    "getopts": _evaluates_names,
-    "printf": _printf,
-    "test": _test,
-    "[": _test,
-    "let": _unclear("arithmetic can run commands that hide in variables"),
-    "wait": _evaluates_names,
-    "ssh": _unclear("it runs elsewhere"),
-    "source": _unclear(SOURCED),
-    ".": _unclear(SOURCED),
-    "su": _unclear("it opens a shell"),
-    "script": _unclear("it opens a shell"),
-    **{
-        name: _unclear(CHANGES_MEANING)
-        for name in (
+    **{"env": _env, "command": _command, "eval": _eval, "trap": _trap, "parallel": _parallel},
+    **{"find": _find, "gfind": _find, "set": _set, "printf": _printf, "test": _test, "[": _test},
+    **dict.fromkeys(("read", "unset", "mapfile", "readarray", "getopts", "wait"), _evaluates_names),
+}
+_UNCLEAR: Mapping[str, str] = {
+    "let": "arithmetic can run commands that hide in variables",
+    "ssh": "it runs elsewhere",
+    **dict.fromkeys(("source", "."), SOURCED),
+    **dict.fromkeys(("su", "script"), "it opens a shell"),
+    **dict.fromkeys(
+        (
             *("alias", "unalias", "enable", "hash", "shopt", "bind", "complete", "compgen"),
             *("compopt", "fc", "history", "noglob", "nocorrect", "emulate", "zmodload", "autoload"),
-        )
-    },
+        ),
+        CHANGES_MEANING,
+    ),
 }

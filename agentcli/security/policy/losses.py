@@ -78,7 +78,9 @@ class _Reader:
             for effect in all_effects:
                 if effect.verb != "move" or leaves:
                     self.of_effect(effect, command.written, filters(command))
-            if name in table.FILE_DATABASES and table.SQL_LOSS.search(command.written):
+            if name in table.names("file-databases") and table.pattern("sql-loss").search(
+                command.written
+            ):
                 for word in operands(command.words):
                     for target in here.targets(word, ()):
                         self.of_effect(Effect("write", target), command.written)
@@ -168,7 +170,9 @@ class _Reader:
     def _can_be_made_again(self, place: Path) -> bool:
         if not place.is_relative_to(self._kept.root):
             return False
-        return any(map(table.GENERATED.fullmatch, place.relative_to(self._kept.root).parts))
+        return any(
+            map(table.pattern("generated").fullmatch, place.relative_to(self._kept.root).parts)
+        )
 
     def _is_inside(self, target: Target) -> bool:
         roots = (self._kept.root, *self._added)

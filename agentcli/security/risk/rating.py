@@ -123,8 +123,8 @@ def _line(words: Words) -> str:
 def _categorised(line: str) -> str:
     if len(line) > _LONGEST_LINE:
         return "it is too long to be judged"
-    for category in table.CATEGORIES:
-        if category.command.match(line):
+    for category in table.commands():
+        if category.pattern.match(line):
             return f"it {category.reason}"
     return ""
 
@@ -151,16 +151,21 @@ def _foreign(command: SimpleCommand) -> str:
 def _queried(command: SimpleCommand) -> str:
     """A client of a database that is told by its input to delete something."""
     name = command_name(command.words[0]) if command.words else None
-    if name is None or not table.SQL_CLIENT.fullmatch(name) or ":memory:" in command.words:
+    if (
+        name is None
+        or not table.pattern("sql-client").fullmatch(name)
+        or ":memory:" in command.words
+    ):
         return ""
-    loses = any(table.SQL_LOSS.search(found.text) for found in fed(command))
+    loses = any(table.pattern("sql-loss").search(found.text) for found in fed(command))
     return "it deletes data from a database" if loses else ""
 
 
 def _in_code(code: str) -> str:
-    found = (c for c in table.CODE if c.command.search(code))
+    databases = table.code()[0]
+    found = (c for c in table.code() if c.pattern.search(code))
     for category in found:
-        if category is not table.CODE[0] or not table.IN_MEMORY.search(code):
+        if category is not databases or not table.pattern("in-memory").search(code):
             return f"it {category.reason}"
     return ""
 
@@ -173,10 +178,12 @@ def _in_python_text(code: str) -> str:
 def _in_python(code: str, found: PythonCode) -> str:
     """Only what is given to a driver is a query there, not what stands in other texts."""
     queries = "\n".join(found.queries)
-    loses = table.SQL_LOSS.search(queries) and not table.IN_MEMORY.search(code)
-    if loses or (table.MONGO.search(code) and _MONGO_LOSS.search(code)):
+    loses = table.pattern("sql-loss").search(queries) and not table.pattern("in-memory").search(
+        code
+    )
+    if loses or (table.pattern("mongo").search(code) and _MONGO_LOSS.search(code)):
         return "it deletes data from a database"
-    others = (c for c in table.CODE[1:] if c.command.search(code))
+    others = (c for c in table.code()[1:] if c.pattern.search(code))
     return next((f"it {category.reason}" for category in others), "")
 
 
@@ -194,7 +201,7 @@ def _places(command: SimpleCommand, expander: Expander, scope: AccessScope, text
         for target in here.targets(word, [*raw, *redirected]):
             if reason := _secret(target, scope):
                 return reason
-            if not reads and _below_home(table.START_FILES, target, scope) and word in targets:
+            if not reads and _below_home("start-files", target, scope) and word in targets:
                 return "it changes what runs at every start"
     return ""
 
@@ -203,10 +210,10 @@ def _harm(effect: Effect, scope: AccessScope) -> str:
     verb, target, recursive = effect
     if reason := _secret(target, scope):
         return reason
-    if _below_home(table.START_FILES, target, scope):
+    if _below_home("start-files", target, scope):
         return "it changes what runs at every start"
     for place in target.places:
-        if table.PERSISTENCE.fullmatch(str(place)):
+        if table.pattern("persistence").fullmatch(str(place)):
             return "it makes something run later or at every start"
         if _is_git_inside(place, scope):
             return "it changes the inside of git, which may run programs later"
@@ -225,19 +232,19 @@ def _secret(target: Target, scope: AccessScope) -> str:
     names = [str(place) for place in target.places]
     if (
         any(not scope.may_read(p) and not scope.is_elsewhere(p) for p in target.places)
-        or _below_home(table.CREDENTIALS, target, scope)
-        or any(table.SYSTEM_CREDENTIALS.fullmatch(name) for name in names)
+        or _below_home("credentials", target, scope)
+        or any(table.pattern("system-credentials").fullmatch(name) for name in names)
     ):
         return "it reads or changes credentials"
     return ""
 
 
-def _below_home(pattern: re.Pattern[str], target: Target, scope: AccessScope) -> bool:
+def _below_home(kind: str, target: Target, scope: AccessScope) -> bool:
     for place in target.places:
         whole = Path(place, *target.pattern)
         if not whole.is_relative_to(scope.home) or _is_ours(whole, scope):
             continue
-        if pattern.fullmatch(str(whole.relative_to(scope.home))):
+        if table.pattern(kind).fullmatch(str(whole.relative_to(scope.home))):
             return True
     return False
 
@@ -260,13 +267,13 @@ def _is_system(place: Path, scope: AccessScope) -> bool:
     name = str(place)
     if name == "/":
         return True
-    if name in table.HARMLESS_DEVICES or _is_ours(place, scope):
+    if name in table.names("harmless-devices") or _is_ours(place, scope):
         return False
     if place.is_relative_to(scope.home) or place.is_relative_to("/tmp"):
         return False
-    if any(place.is_relative_to(free) for free in table.FREE_PLACES):
+    if any(place.is_relative_to(free) for free in table.names("free-places")):
         return False
-    return any(place.is_relative_to(folder) for folder in table.SYSTEM_FOLDERS)
+    return any(place.is_relative_to(folder) for folder in table.names("system-folders"))
 
 
 def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
@@ -279,7 +286,9 @@ def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
         if not roots:
             return False
         parts = whole.relative_to(max(roots, key=lambda root: len(root.parts))).parts
-        if not any(table.GENERATED.fullmatch(part.replace("*", "") or "*") for part in parts):
+        if not any(
+            table.pattern("generated").fullmatch(part.replace("*", "") or "*") for part in parts
+        ):
             return False
     return True
 
@@ -302,7 +311,7 @@ def _fed(script: Script, expander: Expander) -> str:
             return reason
         if _runs_one_of(command, fetched):
             return "it fetches code and runs it"
-        if name in table.FETCHERS or any(_is_fetcher(source) for source in sources):
+        if name in table.names("fetchers") or any(_is_fetcher(source) for source in sources):
             fetched |= _written_by(command)
     return ""
 
@@ -314,13 +323,13 @@ def _sources(command: SimpleCommand) -> Iterator[SimpleCommand]:
 
 
 def _is_fetcher(command: SimpleCommand) -> bool:
-    return bool(command.words) and command_name(command.words[0]) in table.FETCHERS
+    return bool(command.words) and command_name(command.words[0]) in table.names("fetchers")
 
 
 def _origin(commands: list[SimpleCommand] | tuple[SimpleCommand, ...]) -> str:
     if any(_is_fetcher(command) for command in commands):
         return "it fetches code and runs it"
-    if any(table.DECODERS.match(_line(command.words)) for command in commands):
+    if any(table.pattern("decoders").match(_line(command.words)) for command in commands):
         return "it decodes code and runs it"
     return ""
 
