@@ -1,1 +1,1 @@
-"""What the person's programs say to what the agent does."""
+"""The person's programs that are run at certain moments of a session."""

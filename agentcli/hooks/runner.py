@@ -1,7 +1,7 @@
 """Running one hook: a command of the user that reads JSON and answers with its exit code.
 
-What a hook runs is often the workspace's (its tests, its linters), which commands of the session
-may have changed: so it runs in their sandbox, unless the user said that it must not.
+What a hook runs often belongs to the workspace (its tests, its linters), and commands of the
+session may have changed it: so it runs in their sandbox, unless the user decided otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentcli.shell.output import clean
 from agentcli.system import processes
 
 MAX_OUTPUT_BYTES = 65_536
-"""Kept of each of stdout and stderr; the rest is read and dropped, so that nobody waits."""
+"""Kept of stdout and stderr each; the rest is read and dropped, so that the hook never blocks."""
 _CHUNK = 65_536
 _MOST_PIPED = 1 << 20
 """No pipe holds more by default, whoever writes to it."""
@@ -40,8 +40,8 @@ _CUT = "\n[… the rest is left out]"
 
 @dataclass(frozen=True)
 class HookRun:
-    """What came of one run. `exit_code` None: it ran out of time or could not be started, `fault`
-    says which; negative: the number of the signal that ended it. Output is cleaned of escapes."""
+    """The result of one run. `exit_code` None: it ran out of time or could not be started, `fault`
+    says which; negative: the signal that ended it. Output is cleaned of escapes."""
 
     exit_code: int | None
     stdout: str = ""
@@ -58,7 +58,7 @@ class HookRunner:
     environment: Mapping[str, str]
     sandbox: Sandbox | None = None
     _options: SpawnOptions | None = None
-    """To find out what must be hidden takes longer than to start: done once, as for the shell."""
+    """Prepared once, as for the shell: finding what must be hidden takes longer than starting."""
 
     def __call__(
         self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
@@ -131,8 +131,8 @@ class HookRunner:
 
 
 class _Run:
-    """Feeds a process and listens to it until it has ended or its time is over. `first_line` of its
-    output: told by the shell that runs the hook, and by nothing that fails before."""
+    """Feeds a process and reads from it until it has ended or its time is over. `first_line` is
+    printed by the shell that runs the hook, so nothing that fails earlier prints it."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class _Run:
         except BlockingIOError:
             return
         except OSError:
-            # It does not want to know; what it has to say counts all the same.
+            # It does not read its input; what it says counts all the same.
             written = len(self._payload)
         self._payload = self._payload[written:]
         if not self._payload:
@@ -239,8 +239,8 @@ class _Run:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Without reaping it where that can be known: until then its number is nobody else's, so that
-    its group can be killed safely."""
+    """Without reaping it, where that is possible: until then its pid is nobody else's, so its group
+    can be killed safely."""
     if not hasattr(os, "waitid"):
         return process.poll() is not None
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -1,4 +1,4 @@
-"""Hooks in the course of a session: when they run, what they are told, what follows from it."""
+"""Hooks of a session: when they run, what they are told, what follows from their answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOT_STARTED = (126, 127)
 """What a shell exits with when there is no such command, or it may not be run."""
 _SIGNALLED = 128
 _TOLD = {PROMPT, START}
-"""Of these, what a hook writes to stdout is for the model."""
+"""The events whose hooks speak to the model on stdout."""
 _DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
@@ -68,7 +68,7 @@ class Hook:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one hook had to say. `reason`: why it blocks, empty when it does not; `context`: what it
+    """What one hook answered. `reason`: why it blocks, empty when it does not; `context`: what it
     wants the model to know."""
 
     reason: str = ""
@@ -76,8 +76,8 @@ class Verdict:
 
 
 class SessionHooks:
-    """The hooks of a session, by event. They are run one after the other on the main thread, each
-    after what it is told of has been recorded."""
+    """The hooks of a session, by event. They run one after the other on the main thread, each after
+    what it is told of has been recorded."""
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]], workspace: str) -> None:
         self._hooks = hooks

@@ -1,8 +1,8 @@
 """Layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
 
-Everything is read-only but what the scope makes writable; what it hides is covered by an empty
-file or folder. Only what exists is covered, for covering creates what is missing, on the real
-disk. Mounts go from the root downwards, so a place within another is mounted after it.
+Everything is read-only except what the scope makes writable; what it hides is covered by an empty
+file or folder. Only what exists is covered, because covering creates what is missing, on the real
+disk. Mounts are made from the root downwards, so a place within another is mounted after it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from agentcli.sandbox.seccomp import seccomp_program
 
 _SECCOMP_FD = 211
 _EMPTY_FDS = 212
-"""Descriptors that bwrap reads: above any that are open between fork and exec."""
+"""Descriptors that bwrap reads, above any that are open between fork and exec."""
 _EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
 _RESOLVER = Path("/etc/resolv.conf")
 _NOTHING = Path(os.devnull)
-"""Put over where other programs listen: it can't be opened, for no device can."""
+"""Mounted over sockets and pipes of other programs: devices can't be opened there."""
 _NAMESPACES = (
     *("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL"),
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -105,7 +105,7 @@ def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
 
 
 def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
-    """The mounts in the order in which they must be made."""
+    """The mounts, in the order in which they must be made."""
     real = [_Mount(path, path, writable=True) for path in _present(scope.writable)]
     guarded = [path for path in _present(scope.protected) if path.parent.resolve() == path.parent]
     present = _present(scope.hidden)
@@ -158,9 +158,9 @@ def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:
 
 
 def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
-    """What must be read-only to protect `guarded`. A link can't be covered, and what it leads to
-    is for its maker to choose: the folder that it lies in is closed, and its target if commands
-    could write there."""
+    """What must be read-only to protect `guarded`. A link can't be covered, and could be replaced
+    by one that leads elsewhere: so its folder is read-only, and its target if commands could write
+    there."""
     for path in guarded:
         if not path.is_symlink():
             yield path
@@ -205,7 +205,7 @@ def _make_protectable(path: Path) -> None:
 
 
 def _make_hideable(path: Path, scope: AccessScope) -> None:
-    """The agent's own settings and state, if a command could put them where there are none."""
+    """Creates the agent's settings and state if a command could create them otherwise."""
     if not any(path.is_relative_to(root) for root in scope.writable):
         return
     # Other users read the settings of the whole machine.

@@ -1,4 +1,4 @@
-"""What contains the commands of a session: the layer that is chosen, and how to spawn in it."""
+"""The sandbox around a session's commands: which layer is chosen, how a command starts in it."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ _NOTES = {
 
 @dataclass(frozen=True)
 class SpawnOptions:
-    """`prefix` goes before the command, `preexec` is called in the child before that starts,
-    `environment` is laid over the command's, `cwd` is where to start it from. `sets_variables`:
-    the program of the prefix runs outside of what it makes, and takes `--setenv NAME VALUE`.
-    `reaper`: it needs one to have all end with it that it starts."""
+    """`prefix` goes before the command, `preexec` is called in the child before it starts,
+    `environment` overrides the command's, `cwd` is where to start it. `sets_variables`: the program
+    of the prefix runs outside of the sandbox it makes, and takes `--setenv NAME VALUE`. `reaper`:
+    the command needs one, so that all it starts ends with it."""
 
     cwd: str
     prefix: tuple[str, ...] = ()
@@ -81,9 +81,9 @@ class SpawnOptions:
     def launch(
         self, command: Sequence[str], env: Mapping[str, str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The whole command line with which to start `command` in `env`, and the environment to
-        start it in: the system's loader must not load for the prefix what is meant for the
-        command, as that may be the workspace's."""
+        """The whole command line that starts `command`, and the environment to start it in.
+        Variables of the system's loader are for the command alone: the prefix must not load what
+        may be the workspace's."""
         whole = {**env, **self.environment}
         if not self.sets_variables:
             return (*self.prefix, *command), whole
@@ -97,10 +97,9 @@ class SpawnOptions:
 class Sandbox:
     """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
 
-    `once`: for one command, of which nothing goes on: what it starts ends with it and, in a
-    sandbox, it gets no sockets by which descriptors pass to other processes. `new_privileges`:
-    programs may gain rights, as sudo does; for a command that a person allowed to run with all of
-    theirs."""
+    `once`: for one command, whose processes end with it; in a sandbox, it can make no sockets that
+    pass descriptors to other processes. `new_privileges`: programs may gain rights, as sudo does;
+    for a command that a person allowed to run with all of theirs."""
 
     layer: str
     scope: AccessScope
@@ -116,14 +115,14 @@ class Sandbox:
 
     @property
     def out_of_reach(self) -> tuple[Path, ...]:
-        """What commands should write and can't: folders of another user, where root runs the agent.
-        In a sandbox root has none of its powers."""
+        """Writable folders that commands can't write to: those of another user, when root runs the
+        agent. In a sandbox root has none of its powers."""
         if not self.contains or os.getuid() != 0:
             return ()
         return tuple(path for path in self.scope.writable if not _open_to_root(path))
 
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
-        """For one command that was allowed more; never narrower than this one."""
+        """The sandbox for one command that was allowed more; never narrower than this one."""
         if unsandboxed or not self.contains:
             return replace(_none(self.scope), once=unsandboxed, new_privileges=unsandboxed)
         more = network and not self.network
@@ -131,7 +130,7 @@ class Sandbox:
 
     @property
     def _families(self) -> Collection[int]:
-        """Of sockets that may be made. A network of its own leads nowhere."""
+        """The address families of sockets that may be made. A network namespace leads nowhere."""
         internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
         return internet if self.once else {AF_UNIX, *internet}
 
@@ -218,7 +217,7 @@ def _kernel_notes(layer: str) -> Iterator[str]:
 
 
 def why_not(sandbox: Sandbox, cache: Path) -> str:
-    """ "" if the layer works here, else one line of why not."""
+    """Why the layer does not work here, in one line; empty if it does."""
     is_mac = sys.platform == "darwin"
     if (sandbox.layer == "seatbelt") is not is_mac:
         return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"
@@ -267,8 +266,8 @@ def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
 
 
 def _try(sandbox: Sandbox) -> str:
-    """Runs a program in the sandbox; one line of why that failed. The session's own folder may not
-    be there yet, so that another one stands for it."""
+    """Runs a program in the sandbox; why that failed, in one line. The session's folder may not
+    exist yet, so a temporary one takes its place."""
     place = next(iter(sandbox.scope.mounts))
     try:
         with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
@@ -279,7 +278,7 @@ def _try(sandbox: Sandbox) -> str:
 
 
 def _tried(options: SpawnOptions) -> str:
-    """One line of why nothing runs so. Raises OSError, SubprocessError."""
+    """Why nothing runs with these options, in one line. Raises OSError, SubprocessError."""
     done = subprocess.run(
         [*options.prefix, "/bin/sh", "-c", ":"],
         preexec_fn=options.preexec,
@@ -321,7 +320,7 @@ def _remembered(cache: Path) -> dict[str, str]:
 
 
 def _remember(cache: Path, layer: str, fingerprint: str) -> None:
-    """Costs a start only if it can't be written."""
+    """If this can't be written, the next start only takes longer."""
     known = {**_remembered(cache), layer: fingerprint}
     with suppress(OSError):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)

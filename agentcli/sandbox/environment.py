@@ -1,4 +1,4 @@
-"""The environment that commands see: the person's, as far as it is known to be no secret."""
+"""The environment of commands: the person's variables that tools use and that hold no secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OUTSIDE = """
     STY DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR XDG_SESSION_* GPG_AGENT_INFO GPG_TTY
     KUBECONFIG AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_CONFIG_FILE
 """
-"""Ways to daemons and accounts that a sandbox closes, so that programs should not try them."""
+"""Ways to daemons and accounts that a sandbox closes, so programs should not try them."""
 
 _CACHES = {
     "XDG_CACHE_HOME": "",
@@ -57,11 +57,11 @@ def command_environment(
     contained: bool = False,
     extra: Collection[str] = (),
 ) -> dict[str, str]:
-    """What of `environ` is usual for tools and looks like no secret, with nothing that waits for
-    a person. `contained`: for commands in a sandbox, without the ways to what that closes.
+    """The part of `environ` that tools use and that doesn't look secret, set up so that nothing
+    waits for a person. `contained`: for a sandbox, without the ways to what that closes.
 
-    `extra`: names, or prefixes as NAME_*, that the person added. A name written in full is taken
-    at its word even if it looks secret; what is in `secret_names` never is.
+    `extra`: names, or prefixes as NAME_*, that the person added. A name written in full is passed
+    on even if it looks secret, unless it is in `secret_names`.
     """
     patterns = [*read_words("usual_variables"), *extra, *([] if contained else _OUTSIDE.split())]
     names = {pattern for pattern in patterns if not pattern.endswith("*")}

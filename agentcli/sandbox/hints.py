@@ -1,4 +1,4 @@
-"""What is told of the sandbox beside a command's output: hints for the model."""
+"""Hints for the model about the sandbox, beside a command's output."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _RIGHTS_FAILURES = re.compile(
 def refused_by_sandbox(
     output: str, exit_code: int | None, sandbox: Sandbox | None, *, from_python: bool = False
 ) -> str:
-    """A hint for the model when a command failed as commands do that the sandbox refuses
-    something; "" otherwise. `output` is what it wrote; `from_python`: code of the python tool did,
-    which can't ask for more."""
+    """A hint for the model when a command failed in a way that suggests that the sandbox refused
+    something; "" otherwise. `from_python`: the output is from the python tool, which can't ask for
+    more."""
     if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
         return ""
     end = output[-4000:]
@@ -77,16 +77,15 @@ def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
 
 
 class LeftOut:
-    """What of the person's environment commands outside the sandbox do without, by variable, as it
-    leads to where those inside can write."""
+    """Parts of the person's environment, by variable, that commands outside the sandbox don't get,
+    because they lead to places where commands inside can write."""
 
     def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
         self._parts = parts
         self._told = False
 
     def notes(self, command: str) -> list[str]:
-        """Told once, and again with a command that names a program which is found nowhere but
-        there."""
+        """Said once, and again with a command that names a program found only there."""
         words = set(_WORD.findall(command))
         folders = [Path(folder) for folder in self._parts.get("PATH", ()) if folder]
         missed = [f for f in folders if any(os.access(f / word, os.X_OK) for word in words)]
@@ -101,7 +100,7 @@ class LeftOut:
 
 
 def differences(withheld: Sequence[str], inside: Sandbox, command: str) -> list[str]:
-    """Notes for a command that runs outside: what is not there as it is `inside`."""
+    """Notes for a command that runs outside: what differs from `inside`."""
     notes = []
     if withheld:
         notes.append(

@@ -1,11 +1,11 @@
 """Layer "landlock": rules on files, ports and signals that a process puts on itself, with a filter
 of system calls. Needs no other program, no namespaces and no rights; Linux 5.13 or newer.
 
-Rules only ever add to what is allowed, so what is hidden can't be read because everything around
-it is allowed one by one. Names of files can still be listed everywhere. Of terminals only the
-command's own may be opened: others are of the same user, and what is written there acts.
+Rules only ever add rights, so places are hidden by allowing everything around them one by one.
+Names of files can still be listed everywhere. Only the command's own terminal may be opened: others
+belong to the same user, and what is written there takes effect.
 
-Root keeps none of its powers: they reach around the rules.
+Root keeps none of its capabilities, as they bypass the rules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SCOPES = 0b11
 """Abstract sockets, signals."""
 
 SCOPES_VERSION, SOCKETS_VERSION = 6, 9
-"""Of the interface, from which on it has a say in signals and abstract sockets (Linux 6.12), and in
+"""Versions of the interface that first restrict signals and abstract sockets (Linux 6.12), and
 sockets that are files (Linux 7.1)."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm", "fd")
@@ -101,8 +101,8 @@ def _own_terminal() -> Iterator[Path]:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Those of root reach around the rules: to files of other users and the environment of other
-    processes, to the name of the machine, to limits. Raises OSError."""
+    """Root's capabilities bypass the rules: files of other users, the environment of other
+    processes, the name of the machine, limits. Raises OSError."""
     for capability in range(_CAP_LAST + 1):
         # Fails for one that the kernel does not know, and for users who have none.
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -113,7 +113,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 def scope_installer() -> Callable[[], None]:
     """What keeps the calling process from abstract sockets and from signalling others, and from
-    nothing else; does nothing where the interface has no say in these."""
+    nothing else; does nothing where the kernel can't restrict these."""
     if landlock_version() < SCOPES_VERSION:
         return lambda: None
     libc = c_library()

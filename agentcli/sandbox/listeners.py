@@ -1,5 +1,5 @@
-"""Where other programs listen: sockets that are files, and named pipes. A read-only view of the
-file system does not keep anyone from talking to them, so they must be covered."""
+"""Where other programs listen: sockets that are files, and named pipes. A read-only file system
+does not keep commands from talking to them, so they must be covered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcli.files.access_scope import AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200
-"""Places covered one by one: each costs bwrap time in proportion to those before it."""
+"""Places covered one by one: each takes bwrap time in proportion to those before it."""
 _PROGRAMS_KEEP = ("", ".config", ".local/share", ".local/state")
 """Folders of the home folder in which programs have folders of their own."""
 _SYSTEM = tuple(

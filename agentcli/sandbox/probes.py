@@ -1,4 +1,4 @@
-"""What a sandbox lets through, tried out: one process in it attempts everything on a list."""
+"""Tests what a sandbox lets through: one process in it attempts everything on a list."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def _phrase(name: str) -> str:
 
 
 def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[str, bool]:
-    """Which attempts succeed in a sandbox like this one, around a workspace of its own below
-    `folder`. `python`: what tries them, 3.8 or newer. Raises OSError if no program runs there at
-    all, with what was said."""
+    """Which attempts succeed in a sandbox like this one, around a new workspace below `folder`.
+    `python`: the interpreter that makes them, 3.8 or newer. Raises OSError with the reason if no
+    program runs there at all."""
     with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
         place = _prepare(Path(name).resolve())
         trial = replace(sandbox, scope=place.scope)
@@ -124,7 +124,7 @@ class _Listening:
 
 @contextlib.contextmanager
 def _daemons(place: _Place) -> Iterator[_Listening]:
-    """Servers of ours that nothing in the sandbox should reach."""
+    """Starts servers that nothing in the sandbox should reach."""
     abstract = f"agent-probe-{os.urandom(8).hex()}"
     with contextlib.ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -191,7 +191,7 @@ def _run(sandbox: Sandbox, place: _Place, listening: _Listening, python: str) ->
 
 
 def _arrived(receiver: socket.socket) -> bool:
-    """Sent is not arrived: a network of its own takes datagrams and drops them."""
+    """A network namespace accepts datagrams and drops them."""
     try:
         return bool(receiver.recv(1))
     except BlockingIOError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentcli.sandbox.seccomp import c_library, set_no_new_privileges
 
 PROCESSES = 4096
-"""So many, threads included, beside those that there are already."""
+"""Allowed in addition to those that run already, threads included."""
 FILE_BYTES = 16 << 30
 """Of one file."""
 

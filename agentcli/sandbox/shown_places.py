@@ -11,7 +11,7 @@ from pathlib import Path
 from agentcli.sandbox.word_lists import read_words
 
 _NOT_COVERED = ("/proc", "/dev", "/sys", "/tmp", "/run")
-"""Commands get their own of these, or nothing of a person's is in them."""
+"""Commands get their own of these, or they hold nothing of a person's."""
 
 
 def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:

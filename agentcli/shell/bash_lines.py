@@ -1,11 +1,11 @@
 """The lines our bash reads: how a command is framed, and what it reports.
 
-Nothing here may be in reach of what commands do to the shell. Commands are sourced from a file,
-so their quoting can't swallow the frame; `\\builtin` passes aliases and functions by; `/dev/tty`
-is there whatever was redirected; an error in an arithmetic expansion, which no function or alias
-can take over, is the last way to report (when `builtin` itself is a function). The exported
-variables go ahead of the report; a POSIX shell, which looks for `export` and `unset` among its
-builtins first, is the last way to list those.
+Nothing that commands do to the shell may affect these lines. Commands are sourced from a file,
+so their quoting can't swallow the frame; `\\builtin` bypasses aliases and functions; `/dev/tty`
+exists whatever was redirected; an error in an arithmetic expansion, which no function or alias
+can intercept, is the fallback report (for when `builtin` itself is a function). The exported
+variables are listed ahead of the report; the fallback for that is a POSIX shell, which looks for
+`export` and `unset` among its builtins first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ trap '\builtin kill -INT $$' RTMAX 2>/dev/null
 FALLBACK_PREFIX = "bash: _agent_reported: "
 """What bash puts before the text of `end_line`."""
 NOISY_FLAGS = frozenset("%xv")
-"""Flags of a shell that writes of itself between commands: prompts, traces."""
+"""Flags of a shell that itself writes between commands: prompts, traces."""
 
 _MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
 _JOB_NOTICE = re.compile(
@@ -66,7 +66,7 @@ def encode_command(command: str) -> bytes:
 
 
 def may_export(script: bytes) -> bool:
-    """Whether it looks as if it changed exported variables; a function it calls may do so too."""
+    """Whether the script seems to change exported variables; functions it calls may do so too."""
     return _MAY_EXPORT.search(script) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a command in the shell came to."""
+"""The result of a command in the shell."""
 
 from __future__ import annotations
 

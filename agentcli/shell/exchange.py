@@ -29,10 +29,10 @@ _MOST_REPORTED = 4 << 20
 _LONGEST_REPORT = 65_536
 _SILENT = Live(None)
 FALLBACK = "F"
-"""Letter of a report that was made where nothing of the shell's could be used: then only the end of
-the output is marked, not that of what was written to the terminal."""
+"""Letter of a report made where none of the shell's builtins could be used: it marks only the end
+of the output, not of what was written to the terminal."""
 DROP_REST: signal.Signals | None = getattr(signal, "SIGRTMAX", None)
-"""Has a bash of ours drop its script once the command in the foreground has ended."""
+"""Makes our bash drop its script once the command in the foreground has ended."""
 
 
 class Outcome(Enum):
@@ -69,9 +69,9 @@ class Exchange:
         ask_again: bytes = b"",
         ask_end: bytes = b"",
     ) -> None:
-        """`before`: what followed the exchange before this one, of each stream. `ask_again`: the
-        lines that ask for the report once more, for an interrupt can cost it; `ask_end`: those that
-        ask for the end mark after a fallback report. Empty: such are not sent."""
+        """`before`: what followed the previous exchange, for each stream. `ask_again`: lines that
+        ask for the report once more, as an interrupt can lose it; `ask_end`: lines that ask for the
+        end mark after a fallback report. Nothing is sent where these are empty."""
         self.terminal = terminal
         self.nonce = nonce
         self.capture = capture
@@ -180,7 +180,7 @@ class Exchange:
 
 
 class _Reports:
-    """Finds the report of one request in what comes through the pipe, and the listing ahead of it.
+    """Finds the report of one request, and the listing ahead of it, in what the pipe delivers.
 
     The work for each piece is in proportion to its length, whatever commands write there.
     """
@@ -255,8 +255,10 @@ class _Looks:
 
 
 def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
-    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself. What
-    only reads what others write is spared at first: with them gone it prints what it has.
+    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
+
+    Programs that only read the output of others are spared at first: once those end, they print
+    what they have.
 
     Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known.
     """
@@ -291,8 +293,8 @@ def _insist(
 
 
 def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
-    """Interrupts what runs but for the readers at the end of its pipes. False if that is nothing,
-    or the leader would go on with its script when these have ended by themselves."""
+    """Interrupts everything but the readers at the end of pipes. False if there is nothing else, or
+    if the leader would go on with its script once the readers have ended by themselves."""
     if leader is None or DROP_REST is None or _is_group_of(leader, terminal.foreground()):
         return False
     members = terminal.foreground_processes()

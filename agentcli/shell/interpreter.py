@@ -1,5 +1,5 @@
-"""What the session's bash and its Python have in common: they are followed, stopped and told of in
-one way."""
+"""What the session's bash and Python have in common: both are followed, stopped and reported on in
+the same way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
 
 STARTS = 3
-"""So often a start is tried: places that the sandbox covers come and go."""
+"""How often a start is tried: places that the sandbox covers come and go."""
 LATE_CHARS = 2000
 
 OnOutput = Callable[[str], None] | None
@@ -42,12 +42,11 @@ ResultT = TypeVar("ResultT")
 
 
 class Interpreter(ABC, Generic[RunningT, ResultT]):
-    """Synchronous, for one thread. An exception that comes while something runs (from a signal
-    handler, from `on_output`) stops it and is raised again; what there is of a result is in
-    `last_result` then.
+    """Synchronous, for one thread. An exception raised while something runs (by a signal handler,
+    by `on_output`) stops it and is raised again; `last_result` then holds the partial result.
 
-    `env` is the whole environment. The folders for its pipes are made in `scratch`, and the sandbox
-    is told to show them; `outputs` it shows by itself.
+    `env` is the whole environment. Folders for pipes are made in `scratch`, and the sandbox is told
+    to show them; it shows `outputs` by itself.
     """
 
     _KIND: ClassVar[str]

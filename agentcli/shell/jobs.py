@@ -24,11 +24,10 @@ _CHUNK = 1 << 20
 
 @dataclass
 class Job:
-    """Whether it runs, the kernel says of `process`, the subshell that runs it; that is None where
-    what the shell told of it names no process of the shell's. Such a job ends with the shell.
+    """The kernel says whether the job runs, by its subshell `process`. That is None if the number
+    reported by the shell is not one of the shell's processes; such a job ends with the shell.
 
-    The job itself can write `status` and what is in `log`, so neither is taken for more than what
-    it has to say.
+    The job itself can write to `status` and `log`, so neither proves anything.
     """
 
     job_id: str
@@ -62,7 +61,7 @@ class Job:
         return self.over
 
     def output(self, max_chars: int) -> Rendered:
-        """The end and the beginning of the log, of which 50 MB are looked at."""
+        """The beginning and the end of the first 50 MB of the log."""
         capture = Capture(self.log, spool=False)
         with open(os.dup(self._log), "rb") as file:
             file.seek(0)
@@ -83,7 +82,7 @@ class Job:
         return True
 
     def end_with_shell(self) -> bool:
-        """Whether the job goes no further than its shell, which has ended."""
+        """The shell has ended; whether the job had to end with it."""
         if self.over:
             return False
         if self.process is not None:
@@ -99,7 +98,7 @@ class Job:
             self._handle.close()
 
     def _told(self) -> int | None:
-        """The status that it left."""
+        """The exit code that it left."""
         text = read_private(self.status) or b""
         return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None
 

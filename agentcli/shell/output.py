@@ -17,17 +17,17 @@ from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 SLACK_CHARS = 3_000
-"""Less than that is not cut away: what tells of a cut, and the call that then asks for the rest,
-cost more."""
+"""Less than that is not cut away: the line about the cut, and a call that asks for the rest, cost
+more."""
 HEAD_SHARE = 0.5
 SOURCE_HEAD_SHARE = 0.75
 """Of the text that a cut leaves."""
 _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
-"""Of output between two calls of who shows it."""
+"""Passed on of the output between two calls."""
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
-"""Bytes within a character of UTF-8."""
+"""The bytes after the first of a UTF-8 character."""
 
 _ESCAPES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -75,7 +75,7 @@ def _settle(line: str) -> str:
 
 
 class Between:
-    """Cuts what lies between two marks out of a stream that comes in pieces."""
+    """Extracts what lies between two marks from a stream that arrives in pieces."""
 
     def __init__(self, begin: bytes, end: bytes, *, before: bytes = b"") -> None:
         self._begin = begin
@@ -120,7 +120,7 @@ class Between:
         return inside
 
     def release(self) -> bytes:
-        """What was held back as the possible start of a mark that then never came."""
+        """What was held back because it could have been the start of a mark."""
         held, self._held = self._held, b""
         return held if self.begun and not self.ended else b""
 
@@ -154,11 +154,11 @@ class Between:
 
 
 class Live:
-    """Hands output on while it comes: in order, decoded, some sixteen times a second. In silence it
-    calls with no text every 0.1 s, so that whoever listens can show that time passes.
+    """Passes output on as it arrives: in order, decoded, about sixteen times a second. During
+    silence it calls with no text every 0.1 s, so that a display can show that time passes.
 
-    Of more than 8 kB between two calls the last are handed on, and nothing is done with the rest:
-    a display shows a few lines, and the work is to be in proportion to them.
+    Of more than 8 kB between two calls only the end is passed on, and the rest is not processed: a
+    display shows a few lines, and the work should be in proportion to that.
     """
 
     def __init__(self, callback: Callable[[str], None] | None) -> None:
@@ -215,8 +215,8 @@ class Live:
 
 
 def _start_of_unfinished(text: str) -> int:
-    """Where an escape sequence begins that what is still to come may complete; the length of
-    `text` where there is none. The end of such a sequence may begin as another one does."""
+    """Where an escape sequence begins that later output may complete; the length of `text` if there
+    is none. The last character of a sequence may look like the beginning of another."""
     last = text.rfind("\x1b")
     starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
     found = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
@@ -231,10 +231,10 @@ class Rendered:
 
 
 class Capture:
-    """Keeps the first and last `keep` bytes in memory, the first 50 MB on disk when it is more, or
-    less where `folder` has not that much room.
+    """Keeps the first and last `keep` bytes in memory and, if there is more, the first 50 MB on
+    disk, or as much as `folder` has room for.
 
-    Without `spool`, `path` is there already and holds everything.
+    Without `spool`, `path` exists already and holds everything.
     """
 
     def __init__(
@@ -287,8 +287,8 @@ class Capture:
         return clean(self._tail[-1] if self._tail else bytes(self._head[-1000:]))[-300:]
 
     def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> Rendered:
-        """The text, cut in the middle on line boundaries when it has more than `max_chars`, and
-        more than a little more."""
+        """The text, cut in the middle on line boundaries if it is longer than `max_chars` by more
+        than a little."""
         tail = b"".join(self._tail)
         gap = self._total - len(self._head) - len(tail)
         if gap:

@@ -1,4 +1,4 @@
-"""The folder of a session where whole outputs are kept, and how much it may hold."""
+"""The folder where a session keeps whole outputs, and how much it may hold."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DISK_BYTES = 50_000_000
 
 
 class OutputFolder:
-    """Nothing in it is ever removed to make room, as the model has been told that it is there: what
-    comes when the folder is full is not kept, and the model is told that."""
+    """Nothing is ever removed to make room, because the model has been told of it. Once the folder
+    is full, further output is not kept, and the model is told that."""
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
@@ -24,29 +24,29 @@ class OutputFolder:
 
     @property
     def full(self) -> str:
-        """That it is, for a sentence on what is not kept."""
+        """Why output is not kept any more, as part of a sentence."""
         return f"a session keeps {self._most:,} bytes of outputs, and this one has them"
 
     @property
     def room(self) -> int:
-        """Bytes that may come."""
+        """How many more bytes may be written."""
         if self._used is None:
             self._used = self._count()
         growing = sum(map(_size, self._logs))
         return max(0, self._most - self._used - growing)
 
     def take(self, wanted: int) -> int:
-        """How many bytes of so many may be written; they count from now on."""
+        """How many of the `wanted` bytes may be written; they count as used from now on."""
         taken = min(wanted, self.room)
         self._used = (self._used or 0) + taken
         return taken
 
     def give_back(self, count: int) -> None:
-        """So many bytes that had been taken are not there any more."""
+        """Undoes `take` for bytes that were removed."""
         self._used = (self._used or 0) - count
 
     def add_log(self, path: Path) -> None:
-        """A new file that others write: it counts with the size that it has when it is asked."""
+        """A new file that others write to: it counts with its size at the time of each question."""
         self._used = self._count() if self._used is None else self._used
         self._logs.append(path)
 

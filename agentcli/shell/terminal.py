@@ -73,7 +73,7 @@ class Terminal:
         self._attend()
 
     def _attend(self) -> None:
-        """To what comes from the process, and what is to be sent to it."""
+        """Prepares to read what the process writes, and to type."""
         self.pid: int = self._child.pid
         """Of what we started: it leads the session of the terminal, and all else is below it."""
         self._master: int = self._child.child_fd
@@ -141,7 +141,7 @@ class Terminal:
         return ProcessHandle(found) if found is not None and found.session == self.pid else None
 
     def reset_modes(self) -> None:
-        """Undoes what commands did to the terminal and forgets what nobody has read."""
+        """Undoes what commands did to the terminal and discards input that nobody has read."""
         try:
             if self._used_keyboard or termios.tcgetattr(self._master) != self._modes:
                 termios.tcsetattr(self._master, termios.TCSAFLUSH, self._modes)
@@ -190,8 +190,7 @@ class Terminal:
         return output, on_terminal, reports
 
     def drain_after_exit(self) -> Iterator[tuple[bytes, bytes]]:
-        """What is left of output, and in the terminal, of a process that has ended, up to the
-        hang-up."""
+        """What a process that has ended left in its output and in the terminal."""
         self._let_go()
         deadline = time.monotonic() + _DRAIN_S
         while self._open and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What is told of a command that was stopped at its time limit."""
+"""Stops a command at its time limit and says what it was doing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunningProgram:
 def stop_at_limit(
     bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
 ) -> tuple[Outcome, str]:
-    """Ends the command of `parts` at its time limit: how that went, and what to tell of it."""
+    """Ends the command made of `parts`; how that went, and a note for the model."""
     programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
     outcome = bash.stop(exchange)
     lives = outcome is Outcome.DONE

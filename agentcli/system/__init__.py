@@ -1,1 +1,1 @@
-"""What the operating system tells and gives: programs, homes, processes."""
+"""Access to the operating system: programs, homes, processes."""

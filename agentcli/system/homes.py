@@ -1,4 +1,4 @@
-"""The home folders of users. There may be none: containers run programs as users without one."""
+"""The home folders of users. Containers run programs as users that have none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HINT = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
 
 
 def user_home(environ: Mapping[str, str]) -> Path:
-    """The person's, resolved; the root where nobody knows of one."""
+    """The person's home, resolved; `/` if they have none."""
     named = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises
     return Path(named if named != "~" else "/").resolve()
 

@@ -1,4 +1,4 @@
-"""The kernel's messages about what happens in folders, where it has them (Linux)."""
+"""The kernel's messages about changes in folders (Linux)."""
 
 from __future__ import annotations
 

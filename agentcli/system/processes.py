@@ -1,10 +1,9 @@
 """What the kernel tells about processes, and signals to those that are ours.
 
-A number names a process only until that has ended, and what a contained command says of numbers
-may be a lie. So a process is known by its number and its start, it is looked up below a process
-that we started ourselves, and is signalled through a descriptor that no other process can have.
-Without /proc (macOS) there is nothing to look up: there the session that a process group belongs
-to, which no process can choose, says whether it is ours.
+A pid names a process only until that process has ended, and a contained command may lie about
+pids. So a process is identified by its pid and its start time, it is looked up below a process that
+we started ourselves, and it is signalled through a pidfd. Without /proc (macOS) there is nothing to
+look up: there the session of a process group, which no process can choose, says whether it is ours.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 ENVIRONMENT_MARK = "AGENT_SHELL_ID"
-"""Variable by which processes that left their session are still known as ours."""
+"""The variable that still marks processes as ours when they have left their session."""
 _READ_CALLS = {"x86_64": {0, 19}, "aarch64": {63, 65}}
 _POLL_CALLS = {"x86_64": {7, 23, 232, 270, 271, 281, 441}, "aarch64": {22, 72, 73, 441}}
 _PTS_MAJORS = range(136, 144)
 _TTY_MAJOR = 5
 _MAX_THREADS = 64
 _LONGEST_NUMBER = 10
-"""Digits; the kernel has no process whose number is longer."""
+"""Digits; no pid is longer."""
 _KILL_ROUNDS = 8
 _POLL_S = 0.005
 _UNKNOWN = (FileNotFoundError, ProcessLookupError, NotADirectoryError, PermissionError)
@@ -46,8 +45,8 @@ class TerminalWait(Enum):
 
 @dataclass(frozen=True)
 class ProcessStat:
-    """`started` is in clock ticks since boot, 0 where that is not told: with the pid, it names a
-    process for good."""
+    """`started` is in clock ticks since boot, 0 where that is unknown: together with the pid it
+    identifies a process for good."""
 
     pid: int
     started: int
@@ -62,7 +61,7 @@ class ProcessStat:
 
 
 class ProcessHandle:
-    """One process for good: whoever is given its number after it is never taken for it."""
+    """One process, never confused with a later one that is given the same pid."""
 
     def __init__(self, process: ProcessStat) -> None:
         self.pid = process.pid
@@ -73,7 +72,7 @@ class ProcessHandle:
 
     @property
     def alive(self) -> bool:
-        """False for zombies too, where the system tells."""
+        """False for zombies too, where the system can tell."""
         if not self._gone:
             self._gone = self._has_ended()
         return not self._gone
@@ -103,7 +102,7 @@ class ProcessHandle:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """None for a process that has gone, and where there are no such descriptors."""
+    """None for a process that has gone, and on systems without pidfds."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -170,8 +169,8 @@ def all_processes() -> Iterator[ProcessStat]:
 
 
 def members(group: int, session: int) -> list[ProcessStat]:
-    """The living processes of `group`, if it is one of `session`: a process is born into a session
-    or founds its own, and can't choose another."""
+    """The living processes of `group`, if it belongs to `session`: a process is born into a session
+    or starts its own, and can't choose another."""
     found = (p for p in all_processes() if p.group == group and p.session == session)
     return [process for process in found if not process.over]
 
@@ -190,7 +189,7 @@ def command_line(pid: int) -> str:
 
 
 def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
-    """Those that read from stdin what others of them write to stdout or stderr."""
+    """Those whose stdin is what others of them write to stdout or stderr."""
     pipes = {each: [_pipe(each.pid, descriptor) for descriptor in range(3)] for each in found}
     return {
         each
@@ -324,7 +323,7 @@ def await_end(processes: Iterable[ProcessStat], seconds: float) -> list[ProcessS
 
 
 def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
-    """Who is still there, with all that descend from them."""
+    """Those of the family still alive, with all their descendants."""
     left = {process for process in family if is_running(process)}
     below = descendants(*(process.pid for process in left)) if left else []
     return left | {process for process in below if not process.over}
@@ -338,7 +337,7 @@ def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals
 
 
 def kill_marked(entry: str) -> int:
-    """SIGKILLs all `marked` processes but those that we descend from; repeats, because they may
+    """SIGKILLs all `marked` processes but ourselves and our ancestors; repeats, because they may
     fork meanwhile. Returns how many it found."""
     spared = _own_line()
     killed: set[ProcessStat] = set()
@@ -352,7 +351,7 @@ def kill_marked(entry: str) -> int:
 
 
 def _own_line() -> set[int]:
-    """We, and whom we descend from."""
+    """Our process and its ancestors."""
     line = {0, 1}
     pid = os.getpid()
     while pid not in line and (found := process_stat(pid)):

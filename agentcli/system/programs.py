@@ -1,11 +1,11 @@
 """The programs that the agent itself runs, and the environment in which it runs them.
 
 A virtual environment of the workspace is often on the person's PATH, and commands in the sandbox
-can write there: what they leave under the name of a program of ours would run with all rights at
-the next start. So no place that commands can write to is one for programs, libraries or modules of
-ours. `enter` takes such places out of the environment of this process and out of its module path,
-for whatever runs or imports something by name here, libraries included; `find_program` is how our
-own code finds a program. Contained commands get what the person had: `person_environ`.
+can write there: a file with the name of a program that the agent runs would run with all rights at
+the next start. So the agent takes programs, libraries and modules from no place that commands can
+write to. `enter` removes such places from this process's environment and module path, for whatever
+runs or imports something by name, libraries included; our own code finds programs with
+`find_program`. Contained commands get the person's environment: `person_environ`.
 
 What the interpreter itself loaded before our first line (PYTHONHOME, `.pth` files, LD_PRELOAD)
 can't be taken back.
@@ -39,7 +39,7 @@ LOADED_AT_START = frozenset(
         "PYTHONUSERBASE",
     )
 )
-"""By these the interpreter takes code before the first line of ours."""
+"""By these the interpreter loads code before our first line runs."""
 _HARMLESS = re.compile(
     r"HOME|PWD|OLDPWD|TMPDIR|TEMP|TMP|USER|LOGNAME|XDG_(?:CACHE|STATE)_HOME|XDG_RUNTIME_DIR|AGENT_\w+"
     r"|DISPLAY|XAUTHORITY|SSH_AUTH_SOCK|DBUS_\w+|SSL_CERT_(?:FILE|DIR)|\w*CA_BUNDLE|\w+_CA_CERTS"
@@ -54,8 +54,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 @dataclass(frozen=True)
 class Places:
-    """Folders that others can write to; `identities` are their devices and inodes, so that no other
-    name of one passes."""
+    """Folders that others can write to. `identities` are their devices and inodes, so that they are
+    recognised under any name."""
 
     folders: frozenset[str] = frozenset()
     identities: frozenset[tuple[int, int]] = frozenset()
@@ -68,8 +68,8 @@ class Places:
         return Places(self.folders | names, self.identities | found)
 
     def hold(self, path: str, *, as_program: bool = False) -> bool:
-        """Whether `path` is, or leads through, one of these. `as_program`: or any place that
-        everybody can write to."""
+        """Whether `path` is one of these or leads through one. `as_program`: or through any place
+        that everybody can write to."""
         last = None
         for place, info in _way(path):
             if place in self.folders or place in _NOT_FILES:
@@ -117,8 +117,8 @@ def trimmed(environ: Mapping[str, str], places: Places) -> Trimmed:
 
 @dataclass
 class _Process:
-    """What this process was given, and whom it does not rely on. `entered`: it is the agent's own
-    process; in others, such as that of a test, nothing is changed."""
+    """The person's environment and the places that are distrusted. `entered`: this is the agent's
+    own process; in others, such as a test's, nothing is changed."""
 
     entered: bool = False
     cleaned: bool = False
@@ -131,8 +131,8 @@ _process = _Process()
 
 
 def enter() -> None:
-    """The process of the agent begins: from now on it finds no program or module of its own in the
-    repository, or else in the folder, that it was started in."""
+    """Called once when the agent's process starts: from now on it takes no program or module from
+    the repository, or else the folder, that it was started in."""
     _process.entered = True
     _process.person = dict(os.environ)
     try:
@@ -142,7 +142,7 @@ def enter() -> None:
 
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
-    """Commands can write to these folders, and with one in a repository to all of that."""
+    """Commands can write to these folders, and to all of a repository that one is in."""
     if not _process.entered:
         return
     named = [os.path.expanduser(folder) for folder in folders]
@@ -168,8 +168,8 @@ def person_environ() -> Mapping[str, str]:
 
 
 def find_program(name: str) -> str | None:
-    """Where our own process finds the program `name`, or has it at that absolute path: in a folder
-    that no link leads to, where commands can't put another. The same as long as PATH is."""
+    """The path of the program `name` (or absolute path) for our own process: in a folder reached
+    without links, where commands can't replace it. Remembered as long as PATH is the same."""
     path = os.environ.get("PATH", os.defpath)
     if (name, path) not in _process.found:
         found = _search(name, path)
@@ -180,8 +180,8 @@ def find_program(name: str) -> str | None:
 
 
 def find_on(name: str, path: str | None) -> str | None:
-    """Where a command with this PATH finds the program `name`: for what runs inside a sandbox, or
-    only to be told."""
+    """Where a command with this PATH finds the program `name`: for use inside a sandbox, or only to
+    be shown."""
     for folder in (os.defpath if path is None else path).split(os.pathsep):
         if _can_be_run(candidate := os.path.join(folder or ".", name)):
             return candidate
@@ -189,9 +189,8 @@ def find_on(name: str, path: str | None) -> str | None:
 
 
 def installed_in(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
-    """Where, within `roots`, this process has its own code from: its package, its interpreter, its
-    libraries. First the places that can be closed to others, then the roots that are such a place
-    themselves."""
+    """Where, within `roots`, this process has its own code: package, interpreter, libraries. First
+    the places that can be protected, then the roots that are such a place themselves."""
     loaded = (_PACKAGE, sys.executable, sys.argv[0], sys.prefix, sys.base_prefix, *sys.path)
     places = {os.path.realpath(place) for place in loaded if place.startswith("/")}
     inside: set[str] = set()
@@ -230,8 +229,8 @@ def _clean_environment() -> None:
 
 
 def _clean_module_path() -> None:
-    """Ours stays: our package is found without it, what it needs lies beside the interpreter, or
-    where both were installed together."""
+    """Our own entries stay: beside the interpreter, or where package and libraries were installed
+    together."""
     script = os.path.dirname(os.path.realpath(sys.argv[0]))
     prefixes = {os.path.realpath(prefix) + "/" for prefix in (sys.prefix, sys.base_prefix)}
     kept = []

@@ -1,12 +1,12 @@
-"""A process between us and a program, to which all falls that the program starts and leaves.
+"""A process between us and a program that inherits everything the program leaves behind.
 
-A process that loses its parent is given to the nearest one above that has asked for such orphans,
-so nothing that the program starts can get out of the reaper's family, whatever session, group or
-environment it takes. The reaper ends them all when the program has ended, when it is told to
-(SIGTERM) and when we are gone. For the layers that have no PID namespace; Linux only.
+An orphan is given to its nearest ancestor that is a child subreaper, so nothing that the program
+starts can leave the reaper's family, whatever session, group or environment it takes. The reaper
+kills them all when the program has ended, when it gets SIGTERM and when we are gone. For sandbox
+layers without a PID namespace; Linux only.
 
-It is a fork of ours that runs no other program, for that takes a tenth of the time. Its children
-are its own to reap, so that none of their numbers can be another process's when it kills them.
+It is a fork that runs no other program, which takes a tenth of the time. It reaps its children
+itself, so none of their pids can belong to another process when it kills them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _reap(libc: ctypes.CDLL, program: int, above: int) -> None:
 
 
 def _code_at_end(program: int, above: int) -> int:
-    """Once the program has ended or the reaper is told to end it."""
+    """Waits until the program has ended, or the reaper is told to end it."""
     told = False
     while True:
         with contextlib.suppress(ChildProcessError):
@@ -87,7 +87,7 @@ def _code_at_end(program: int, above: int) -> int:
 
 
 def _end_family() -> None:
-    """Kill the children until there are none: whoever loses its parent by that is the next one."""
+    """Kill the children until there are none: those orphaned by that are children next."""
     deadline = time.monotonic() + PATIENCE_S
     while any([_killed(pid) for pid in _children()]) and time.monotonic() < deadline:
         signal.sigtimedwait({signal.SIGCHLD}, _ROUND_S)
