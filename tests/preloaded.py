@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -54,6 +55,8 @@ class Preloaded(subprocess.Popen[bytes]):
 
     _loaders: ClassVar[dict[int | None, socket.socket]] = {}
     """By user."""
+    _asking: ClassVar = threading.Lock()
+    """A loader is asked by one thread at a time."""
     _status = -1
 
     def _execute_child(  # type: ignore[override]
@@ -76,13 +79,14 @@ class Preloaded(subprocess.Popen[bytes]):
         self._status, ended = os.pipe()
         request = json.dumps([args, os.fspath(cwd), env, own_session]).encode()
         rights = {"user": uid, "group": gid, "extra_groups": gids}
-        if uid not in self._loaders:
-            self._loaders[uid] = _start_loader(executable or sys.executable, rights)
-        control = self._loaders[uid]
-        socket.send_fds(control, [_HEAD.pack(len(request))], [*streams, ended])
-        control.sendall(request)
+        with self._asking:
+            if uid not in self._loaders:
+                self._loaders[uid] = _start_loader(executable or sys.executable, rights)
+            control = self._loaders[uid]
+            socket.send_fds(control, [_HEAD.pack(len(request))], [*streams, ended])
+            control.sendall(request)
+            self.pid = _HEAD.unpack(control.recv(_HEAD.size, socket.MSG_WAITALL))[0]
         os.close(ended)
-        self.pid = _HEAD.unpack(control.recv(_HEAD.size, socket.MSG_WAITALL))[0]
         self._child_created = True
         self._close_pipe_fds(*ends)
 
@@ -189,6 +193,8 @@ def _become(
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     sys.argv = ["agent", *args]
+    if "AGENT_FAULT" in env:
+        from tests.faults.inject import sitecustomize  # noqa: F401
     sys.path = [path for path in sys.path if path != _ROOT]
     from agentcli.cli.main import main
 

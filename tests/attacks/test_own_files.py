@@ -12,8 +12,6 @@ from tests.attacks.raids import Arena, every_side, one_by_one
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-pytestmark = pytest.mark.own_start
-
 
 def own(place: Arena) -> dict[str, str]:
     """All that is the agent's but the session that runs, with what it holds."""

@@ -13,8 +13,6 @@ from tests.conftest import git
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-pytestmark = pytest.mark.own_start
-
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 PLACES = {
     "KUBECONFIG": "kube/one:{}/kube/two",

@@ -5,14 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from tests.attacks.raids import Arena, every_side
 from tests.conftest import LIMIT_S
 from tests.server import Call, ModelServer, Reply
-
-pytestmark = pytest.mark.own_start
-
 
 READS = (
     *("git status", "git diff", "git log -p", "git show", "git blame first", "git grep -n x"),

@@ -14,8 +14,6 @@ import pytest
 from tests.attacks.raids import LAYERS_ALONE, NOBODY, SIDES, USERS, Attacked, in_turn
 from tests.server import Call, Reply
 
-pytestmark = pytest.mark.own_start
-
 every_side = pytest.mark.parametrize(
     ("layer", "user"), [*SIDES, *(("none", user) for user in USERS)]
 )

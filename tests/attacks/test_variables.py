@@ -11,8 +11,6 @@ from tests.attacks.raids import Arena
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-pytestmark = pytest.mark.own_start
-
 every_layer = pytest.mark.parametrize("layer", LAYERS)
 ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 LOADERS = """
@@ -45,6 +43,7 @@ def shown(told: str) -> dict[str, str]:
 SHOW = "/usr/bin/env"
 
 
+@pytest.mark.own_start
 @every_layer
 def test_no_variable_leaves_the_sandbox(arena, layer):
     assert len(LOADERS) >= 63
@@ -169,6 +168,7 @@ def test_an_env_file_that_is_sourced_leaves_no_secret_in_the_record(arena, layer
     assert "not restored: APP_COOKIE, DB_PASS" in run.told[-1]
 
 
+@pytest.mark.own_start
 @every_layer
 def test_a_token_of_the_persons_environment_is_masked_everywhere(arena, layer):
     place = arena(layer)

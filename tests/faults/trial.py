@@ -156,11 +156,14 @@ class Trial:
 
     def _run(self, arguments: list[str], disturbance: Disturbance | None, trace: Path) -> Ended:
         self._in_reply = disturbance if isinstance(disturbance, InReply) else None
-        self.agent.env.pop("AGENT_FAULT", None)
+        for name in ("AGENT_FAULT", "PYTHONPATH"):
+            self.agent.env.pop(name, None)
         if isinstance(disturbance, Strike):
             (self.agent.workspace / "strikes" / disturbance.mark).touch()
         if isinstance(disturbance, Fault):
-            self.agent.env["PYTHONPATH"] = str(INJECT)
+            if disturbance.kind == "clock":
+                # Modules that are loaded have taken the real one.
+                self.agent.env["PYTHONPATH"] = str(INJECT)
             self.agent.env["AGENT_FAULT"] = json.dumps(
                 {"root": str(self.sessions), "trace": str(trace), **asdict(disturbance)}
             )

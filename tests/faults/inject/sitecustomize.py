@@ -1,8 +1,9 @@
 """Breaks a program from outside, at a chosen write to files below a folder.
 
-Python imports this module at its start when the folder it is in is on PYTHONPATH. `AGENT_FAULT`
-says what to do, in JSON: `root` (files below it count), `trace` (a file that gets a line for each
-write boundary), `at` (the number of a boundary, from 0) and `kind`:
+Python imports this module at its start when the folder it is in is on PYTHONPATH; `tests.preloaded`
+does before it becomes the program. `AGENT_FAULT` says what to do, in JSON: `root` (files below it
+count), `trace` (a file that gets a line for each write boundary), `at` (the number of a boundary,
+from 0) and `kind`:
 
 - `kill-before`, `kill-after`: SIGKILL on that side of the boundary; `tear`: in the middle of it
 - `SIGTERM`, `SIGINT`: that signal, right before it
