@@ -18,8 +18,8 @@ from tests.preloaded import SETTINGS, Preloaded, serves
 from tests.server import ModelServer
 
 CAMPAIGNS = (
-    *("attacks", "faults", "llm/test_faults.py", "cli/test_long_sessions.py"),
-    "benchmarks/test_refusals.py",
+    *("attacks", "faults", "llm/test_faults.py", "llm/test_bounds.py"),
+    *("cli/test_long_sessions.py", "benchmarks/test_refusals.py"),
 )
 """Folders and files whose tests are a second stage; single tests elsewhere carry the marker."""
 

@@ -48,7 +48,7 @@ from tests.server.samples import (
     oddities,
 )
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 api = pytest.mark.parametrize("asker", ASKERS.values(), ids=ASKERS)
 both_ways = pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
 every_path = pytest.mark.parametrize("path", PATHS)
