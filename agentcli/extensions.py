@@ -3,7 +3,7 @@
 Our own parts are modules of one package, each with a constant of the kind's name (`TOOL`,
 `PROVIDER`, `CONDENSER`, `EXPORTER`, `COMMAND`). An outside package enters its parts in the group of
 the kind (`agentcli.tools`, `agentcli.providers`, …) of its entry points, under the name that the
-part goes by.
+part goes by: docs/extending.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""The examples of docs/extending.md, as a package that is installed beside the agent."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.server import Call, Reply
+
+DOCUMENT = Path(__file__).parents[1] / "docs/extending.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+EXAMPLES = {
+    text.split("\n")[0].removeprefix("# "): text for kind, text in BLOCKS if kind == "python"
+}
+PROJECT = tomllib.loads(next(text for kind, text in BLOCKS if kind == "toml"))["project"]
+
+
+def install(site: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
+    information = site / f"{name.replace('-', '_')}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = []
+    for group, entries in groups.items():
+        lines += [f"[{group}]", *(f"{entry} = {value}" for entry, value in entries.items())]
+    (information / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def extended(agent, tmp_path):
+    """The agent in an environment that has the package of the document."""
+    site = tmp_path / "site"
+    for name, text in EXAMPLES.items():
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "__init__.py").touch()
+    install(site, PROJECT["name"], PROJECT["entry-points"])
+    agent.preloaded = False
+    agent.env["PYTHONPATH"] = str(site)
+    return agent
+
+
+def test_every_example_is_short_and_entered():
+    entered = {value for group in PROJECT["entry-points"].values() for value in group.values()}
+    constants = ("TOOL", "PROVIDER", "CONDENSER", "EXPORTER", "COMMAND")
+    defined = {
+        f"{name.removesuffix('.py').replace('/', '.')}:{constant}"
+        for name, text in EXAMPLES.items()
+        for constant in constants
+        if re.search(rf"^{constant} = ", text, re.MULTILINE)
+    }
+    assert entered == defined
+    assert all(text.count("\n") < 30 for text in EXAMPLES.values())
+
+
+def test_a_tool(extended, serve, repository):
+    server = serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")])
+    extended.use(server)
+    done = extended("run", "how long is it?")
+    assert (done.stdout, done.returncode) == ("Counted.\n", 0), done.stderr
+    words = len((repository / "tally.py").read_text().split())
+    assert f"{words} words" in str(server.requests[1].body)
+
+
+@pytest.mark.parametrize("rule", ["read(*.py)", "words(*.py)", "words"])
+def test_a_tool_is_held_by_rules(extended, serve, repository, rule):
+    server = serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("No.")])
+    extended.use(server)
+    done = extended("run", "how long is it?", "--set", f'security.deny=["{rule}"]')
+    assert "denies it" in str(server.requests[1].body), done.stderr
+
+
+def test_an_exporter(extended, serve, repository):
+    extended.use(serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")]))
+    extended("run", "how long is it?")
+    done = extended("sessions", "export", "--last", "--format", "calls")
+    assert re.fullmatch(r"how long is it\?\n\d+\twords\n", done.stdout), done.stdout
+
+
+def test_a_command(extended, serve):
+    extended.use(serve([Reply("Two.")]))
+    extended("run", "what is 1 + 1?")
+    done = extended("tasks", "--most", "1")
+    assert re.fullmatch(r"\S+  what is 1 \+ 1\?\n", done.stdout), done.stderr
+    assert "What was asked for in the newest sessions." in extended("--help").stdout
+    assert "--most" in extended("tasks", "--help").stdout
+
+
+def test_a_broken_package_is_named_once_and_the_rest_works(extended, serve, repository, tmp_path):
+    (tmp_path / "site/broken.py").write_text("import no_such_module\n")
+    entries = {"agentcli.tools": {"odd": "broken:TOOL", "grep": "agent_extras.words:TOOL"}}
+    install(tmp_path / "site", "broken-package", entries)
+    server = serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")])
+    extended.use(server)
+    done = extended("run", "how long is it?")
+    assert done.stdout == "Counted.\n"
+    told = [line for line in done.stderr.splitlines() if "broken-package" in line]
+    assert len(told) == 2, done.stderr
+    assert "warning: odd of the package broken-package" in told[0]
+    assert "no_such_module" in told[0]
+    assert "that name is taken" in told[1]
+
+
+def test_nothing_is_loaded_from_where_commands_can_write(agent, serve, tmp_path):
+    install(agent.workspace, "planted", {"agentcli.tools": {"planted": "planted:TOOL"}})
+    (agent.workspace / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    agent.preloaded = False
+    agent.env["PYTHONPATH"] = str(agent.workspace)
+    agent.use(serve([Reply("Two.")]))
+    assert agent("run", "what is 1 + 1?").stdout == "Two.\n"
+    assert not (tmp_path / "ran").exists()
