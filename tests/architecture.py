@@ -31,16 +31,28 @@ def imports(path: Path) -> frozenset[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    here = ("agentcli", *path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = here[: len(here) - node.level + 1] if node.level else ()
-            base = ".".join((*above, *filter(None, [node.module])))
-            for alias in node.names:
-                whole = f"{base}.{alias.name}"
-                yield whole if whole in MODULES else base
+        yield from _imported(node, path)
+
+
+def _imported(node: ast.AST, path: Path) -> Iterator[str]:
+    here = ("agentcli", *path.relative_to(ROOT).parts[:-1])
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        above = here[: len(here) - node.level + 1] if node.level else ()
+        base = ".".join((*above, *filter(None, [node.module])))
+        for alias in node.names:
+            whole = f"{base}.{alias.name}"
+            yield whole if whole in MODULES else base
+
+
+def imports_inside_functions(path: Path) -> Iterator[str]:
+    """Modules that are loaded when a function is called."""
+    for function in ast.walk(parsed(path)):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                yield from _imported(node, path)
 
 
 def package_of(module: str) -> str:

@@ -20,9 +20,11 @@ from tests.architecture import (
     arrows,
     documented,
     imports,
+    imports_inside_functions,
     package_of,
     parsed,
 )
+from tests.lazy_imports import LAZY_IMPORTS
 
 MAY_IMPORT = {
     "errors": set(),
@@ -93,6 +95,12 @@ def test_imports_run_one_way():
     assert found - told == set(), "these are new"
     assert told - found == set(), "these are gone"
     assert not {a for a in arrows() if a[1] in ON_TOP.get(a[0], set())}
+
+
+def test_imports_inside_functions_have_a_reason():
+    found = {(name_of(path), module) for path in FILES for module in imports_inside_functions(path)}
+    assert found - LAZY_IMPORTS.keys() == set(), "these belong at the top, or need a reason"
+    assert LAZY_IMPORTS.keys() - found == set(), "these are gone"
 
 
 def test_packages_can_be_put_in_an_order():

@@ -22,6 +22,7 @@ from agentcli.app.hooks import NOTHING_BROUGHT, Brought, Place, free_environment
 from agentcli.app.judge import ask_judge
 from agentcli.app.open_session import OpenSession, let_go
 from agentcli.app.policy import SessionPolicy, check_rules
+from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.resume import (
     end_survivors,
     last_exports,
@@ -245,7 +246,7 @@ class AgentBuilder:
         hooks = self.hooks(session, registry, safety)
         model = self.settings.model
         spending = self.limits(session.state)
-        policy = SessionPolicy(
+        parts = PolicyParts(
             self.settings,
             self.environ,
             self.workspace,
@@ -255,6 +256,7 @@ class AgentBuilder:
             ask_judge(models, session, spending),
             lambda: None if checkpointer is None else checkpointer.kept(show_saving(session)),
         )
+        policy = SessionPolicy(parts)
         checkpointer = None
         if self.settings.agent.checkpoints:
             checkpointer = make_checkpointer(session, tools, context, policy.to_keep)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from agentcli.checkpoints.checkpointer import Checkpointer, checkpoints_of
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, MemoryAction, path_of
+from agentcli.sessions.session import Session
 from agentcli.tools.base import Effect, ToolContext
+from agentcli.tools.collection import ToolCollection
 
 if TYPE_CHECKING:
     from agentcli.checkpoints.snapshots import Checkpoints
-    from agentcli.sessions.session import Session
-    from agentcli.tools.collection import ToolCollection
 
 
 def make_checkpointer(

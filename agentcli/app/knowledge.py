@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.app.config import user_file
@@ -14,16 +13,14 @@ from agentcli.events.actions import MessageAction
 from agentcli.git.repositories import find_repository
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import Knowledge, Sources
+from agentcli.knowledge.notes import Notes, project_folder, reminder
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.messages import ToolSchema
+from agentcli.security.redact import Redactor
+from agentcli.sessions.session import Session
 from agentcli.settings import Settings
 from agentcli.system.homes import expanded
-
-if TYPE_CHECKING:
-    from agentcli.knowledge.notes import Notes
-    from agentcli.security.redact import Redactor
-    from agentcli.sessions.session import Session
-    from agentcli.tools.base import ToolContext
+from agentcli.tools.base import ToolContext
 
 SMALL_WINDOW_TOKENS = 16_384
 """A model that is set to hold no more is given a shorter system text."""
@@ -63,8 +60,6 @@ def notes_on(
     is_secret: Callable[[str], bool] = lambda text: False,
 ) -> Notes:
     """The notes that a session in `workspace` is told and may change; `home` is the agent's."""
-    from agentcli.knowledge.notes import Notes, project_folder
-
     return Notes(project_folder(home, project_of(workspace, user_home)), home, is_secret)
 
 
@@ -108,8 +103,6 @@ def last_notes(
     planning = settings.agent.approval == "plan"
     if planning or not any(schema.name == "memory" for schema in schemas):
         return lambda events: None
-    from agentcli.knowledge.notes import reminder
-
     return reminder
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, user_file
-from agentcli.app.policy import RULES_FILE
+from agentcli.app.policy_parts import rules_file
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
@@ -146,7 +146,7 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
     yield MANAGED_FILE.parent
     if environ.get("AGENT_CONFIG"):
         # Beside a file that the user named may be anything, the workspace even.
-        yield from (user, user.with_name(RULES_FILE))
+        yield from (user, rules_file(environ))
     else:
         yield user.parent
 

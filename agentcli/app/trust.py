@@ -24,6 +24,7 @@ from agentcli.security.trust import (
     TrustStore,
     fingerprint,
 )
+from agentcli.tools.collection import rule_patterns
 
 Answer = Literal["yes", "no", "never"]
 Asker = Callable[[Fingerprint, TrustState], Answer]
@@ -92,8 +93,7 @@ def _wants_trust(found: Fingerprint) -> bool:
 
 def _rule_fault(text: str) -> str:
     """Why a rule of a project is none; "" if it is one."""
-    from agentcli.security.policy.rules import check_rule, parse_rule
-    from agentcli.tools.collection import rule_patterns
+    from agentcli.security.policy.rules import check_rule, parse_rule  # 35 ms
 
     try:
         check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())

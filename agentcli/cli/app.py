@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import tokenize
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ from agentcli.errors import UsageError
 from agentcli.extensions import ExtensionPoint
 
 _PACKAGE = "agentcli.cli.commands"
+_WrongUsage: Any = typer.BadParameter.__base__
+"""Of the library's exceptions only those of values have a public name."""
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -84,9 +87,21 @@ class _Listed(TyperCommand):
         return get_command(app)
 
 
-def root() -> CommandGroup:
-    """`agent` itself."""
-    return _group(_PACKAGE, _options)
+def dispatch(arguments: list[str]) -> int:
+    """The exit code of `agent ARGUMENTS`. Raises UsageError for wrong ones."""
+    try:
+        result = _group(_PACKAGE, _options)(arguments, prog_name="agent", standalone_mode=False)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        return 130
+    except _WrongUsage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
+        command = error.ctx.command_path if error.ctx is not None else "agent"
+        raise UsageError(error.format_message(), hint=f"see: {command} --help") from error
+    return result if isinstance(result, int) else 0
 
 
 def _group(package: str, callback: Any = None) -> CommandGroup:

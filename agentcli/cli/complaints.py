@@ -12,7 +12,9 @@ from agentcli.errors import AgentError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.system.programs import person_environ
+from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import RunSummary
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -24,9 +26,6 @@ def complain(message: str, hint: str = "") -> None:
 
 def write_result(code: int, message: str, hint: str) -> None:
     """The only line of JSON that a run has which failed before there was a session."""
-    from agentcli.ui.jsonl import JsonLinesWriter
-    from agentcli.ui.summary import RunSummary
-
     summary = RunSummary("error", "", exit_code=code, error=message, hint=hint)
     JsonLinesWriter(sys.stdout, "").write_result(summary)
 

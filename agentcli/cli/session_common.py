@@ -25,8 +25,8 @@ from agentcli.sessions.search.finder import find, newest
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
 from agentcli.system.programs import person_environ
-from agentcli.ui.resume_summary import ago
 from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import ago
 
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 Everywhere = Annotated[

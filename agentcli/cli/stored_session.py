@@ -20,19 +20,13 @@ from agentcli.cli.session_common import home, tell_cut_off
 from agentcli.errors import ConfigError, UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.search.finder import (
-    Found,
     find,
-    in_use_by,
     newest,
-    no_session,
-    offered,
     state_of,
 )
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import ELSEWHERE
-from agentcli.system.programs import person_environ
-from agentcli.ui.picker import Choice, pick
-from agentcli.ui.resume_summary import ago, how_it_ended, one_line, show_standing, standing
+from agentcli.ui.resume_summary import one_line, show_standing, standing
 
 _LONGEST_QUOTED = 60
 
@@ -54,7 +48,11 @@ class Which:
                 raise UsageError(f"which session: {self.session!r} or {other}?")
             return _named(self.session)
         workspace = None if self.everywhere else resolve_workspace(folder)
-        return newest(home(), workspace) if self.newest else _chosen(workspace)
+        if self.newest:
+            return newest(home(), workspace)
+        from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
+
+        return choose_session(workspace)
 
 
 class StoredSession:
@@ -138,40 +136,3 @@ def _workspace_of(folder: Path) -> Path:
             hint=f"say where it is to go on: agent resume {folder.name} -C DIR",
         )
     return resolve_workspace(str(state.place))
-
-
-def _chosen(workspace: Path | None) -> Path:
-    """The session that the person picks. Raises UsageError when there is no person, nothing to
-    choose from, or nothing chosen."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            "which session?", hint="agent resume --last, or an id of: agent sessions list"
-        )
-    found = offered(home(), workspace)
-    if not found:
-        raise no_session(workspace)
-
-    choice = pick([_choice(each, with_folder=workspace is None) for each in found])
-    if choice is None:
-        raise UsageError("nothing chosen")
-    return home() / "sessions" / choice.session_id
-
-
-def _choice(found: Found, *, with_folder: bool) -> Choice:
-    state = found.state
-    used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
-    user_home = person_environ().get("HOME", "")
-    folder = state.workspace
-    if user_home and folder.startswith(f"{user_home}/"):
-        folder = f"~{folder.removeprefix(user_home)}"
-    return Choice(
-        session_id=found.folder.name,
-        age=ago((datetime.now(UTC) - used).total_seconds()),
-        state=how_it_ended(state.agent_state, state.exit_code),
-        steps=state.iteration,
-        cost_usd=state.cost_usd,
-        title=state.title,
-        name=state.name or "",
-        folder=folder if with_folder else "",
-        pid=in_use_by(found.folder),
-    )

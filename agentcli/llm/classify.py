@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -172,8 +173,6 @@ def _seconds(value: str) -> float | None:
 
 
 def _until(date: str) -> float | None:
-    from datetime import UTC, datetime
-
     try:
         seconds = (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError, OverflowError):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
 from agentcli.llm.provider import Endpoint, Provider
+from agentcli.llm.text_tools import TextTools
 from agentcli.system.programs import find_program
 
 _LOCAL_PROBE_S = 0.2
@@ -193,8 +194,6 @@ class Providers:
         module = importlib.import_module(f"agentcli.llm.providers.{api}")
         provider: Provider = getattr(module, _APIS[api])(endpoint)
         if options and options.tool_format == "text":
-            from agentcli.llm.text_tools import TextTools
-
             return TextTools(provider)
         return provider
 

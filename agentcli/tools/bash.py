@@ -12,6 +12,7 @@ from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.files.names import output_name
+from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
@@ -93,8 +94,6 @@ def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
 
 
 def _hint(result: CommandResult, arguments: Arguments, sandbox: Sandbox | None) -> str:
-    from agentcli.sandbox.hints import refused_by_sandbox
-
     used = _wider(arguments, sandbox) or sandbox
     hint = refused_by_sandbox(result.output, result.exit_code, used)
     return f"[{hint}]" if hint else ""

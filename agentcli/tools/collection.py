@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -117,8 +118,6 @@ class ToolCollection:
             yield from self._execute_alone(action, live_output)
 
     def _execute_beside_each_other(self, actions: Sequence[Action]) -> Iterator[Observation]:
-        from concurrent.futures import ThreadPoolExecutor
-
         pool = ThreadPoolExecutor(min(len(actions), MAX_PARALLEL_CALLS))
         try:
             yield from pool.map(self.execute, actions)

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
+from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.python import CellResult
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
 
@@ -38,8 +39,6 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
 
 
 def _hint(result: CellResult, sandbox: Sandbox | None) -> str:
-    from agentcli.sandbox.hints import refused_by_sandbox
-
     failed = int(result.error and not result.timed_out)
     hint = refused_by_sandbox(result.output, failed, sandbox, from_python=True)
     return f"[{hint}]" if hint else ""

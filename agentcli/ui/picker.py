@@ -10,18 +10,23 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
+
+from prompt_toolkit import Application
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.output import Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.errors import TurnInterrupted
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Colors, Line, Span, Style, cells, clip, paint, plain
 from agentcli.ui.summary import count, money
-
-if TYPE_CHECKING:
-    from prompt_toolkit import Application
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-    from prompt_toolkit.output import Output
 
 ROWS = 10
 _LONGEST_GAP = 3
@@ -145,11 +150,6 @@ def _pick_by_number(
 def _application(
     selection: Selection, colors: Colors
 ) -> Application[Choice | TurnInterrupted | None]:
-    from prompt_toolkit import Application
-    from prompt_toolkit.data_structures import Point
-    from prompt_toolkit.formatted_text import ANSI
-    from prompt_toolkit.input import create_input
-    from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
 
     output = _output()
 
@@ -185,8 +185,6 @@ def _application(
 
 def _output() -> Output:
     """stderr, without asking the terminal where its cursor is: some never answer."""
-    from prompt_toolkit.data_structures import Size
-    from prompt_toolkit.output.vt100 import Vt100_Output
 
     def size() -> Size:
         try:
@@ -199,8 +197,6 @@ def _output() -> Output:
 
 
 def _bindings(selection: Selection) -> KeyBindings:
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.keys import Keys
 
     bindings = KeyBindings()
 

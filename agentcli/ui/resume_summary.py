@@ -28,7 +28,7 @@ from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
-from agentcli.ui.summary import count, money
+from agentcli.ui.summary import ago, count, money
 
 _MOST_CALLS = 3
 _MOST_SAID = 2
@@ -100,16 +100,6 @@ def how_it_ended(agent_state: str, exit_code: int | None) -> str:
     if agent_state == "paused" and exit_code == _LIMIT_EXIT_CODE:
         return "limit reached"
     return _WORDS.get(agent_state, "interrupted")
-
-
-def ago(seconds: float) -> str:
-    """An age in words, in its largest unit."""
-    if seconds < 60:
-        return "just now"
-    for unit, size in (("week", 604_800), ("day", 86_400)):
-        if seconds >= 2 * size:
-            return f"{count(int(seconds // size), unit)} ago"
-    return f"{int(seconds // 3600)} h ago" if seconds >= 3600 else f"{int(seconds // 60)} min ago"
 
 
 def standing(

@@ -82,6 +82,16 @@ def whole_seconds(seconds: int) -> str:
     )
 
 
+def ago(seconds: float) -> str:
+    """An age in words, in its largest unit."""
+    if seconds < 60:
+        return "just now"
+    for unit, size in (("week", 604_800), ("day", 86_400)):
+        if seconds >= 2 * size:
+            return f"{count(int(seconds // size), unit)} ago"
+    return f"{int(seconds // 3600)} h ago" if seconds >= 3600 else f"{int(seconds // 60)} min ago"
+
+
 def quantity(number: int) -> str:
     if number < 1000:
         return str(number)

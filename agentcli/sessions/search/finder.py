@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
@@ -175,8 +176,6 @@ def _events_after(folder: Path, event_id: int) -> Iterator[Event]:
 
 def _near(wanted: str, known: Sequence[tuple[Path, State]]) -> list[str]:
     """Sessions whose name, title or id is much like `wanted`, by name if they have one."""
-    from difflib import get_close_matches
-
     labels: dict[str, str] = {}
     for folder, state in known:
         label = state.name or folder.name

@@ -1,0 +1,101 @@
+"""Puts a session's policy together: rules, hard blocks, ratings of risk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from agentcli.app.policy_parts import PolicyParts, rules_file
+from agentcli.events import Action, Risk
+from agentcli.git.reading_risks import GitFacts
+from agentcli.security.policy.hard_blocks import HardBlocks
+from agentcli.security.policy.policy import Policy
+from agentcli.security.policy.rule import Decision, Rule
+from agentcli.security.policy.rules import check_rule, parse_grants, parse_rule
+from agentcli.security.policy.saved_rules import SavedRules
+from agentcli.security.risk.analyzer import Analyzer, model_rating
+from agentcli.security.risk.judge import Judge
+from agentcli.security.risk.rating import rate_by_rules
+from agentcli.settings import Settings
+from agentcli.tools.collection import rule_patterns
+
+
+def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
+    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
+    that were left out."""
+    _rules(settings)
+    saved = SavedRules(rules_file(environ))
+    saved.load(workspace, rule_patterns())
+    return saved.notices
+
+
+class FullPolicy:
+    """`parts` are what the policy is made of."""
+
+    def __init__(self, parts: PolicyParts) -> None:
+        self._parts = parts
+        self._saved = SavedRules(rules_file(parts.environ))
+        scope, settings, context = parts.sandbox.view, parts.settings, parts.context
+        self.policy = Policy(
+            mode=settings.agent.approval,
+            contained=parts.sandbox.contains,
+            scope=scope,
+            rules=(*_rules(settings), *self._saved.load(parts.workspace, rule_patterns())),
+            effect_of=parts.tools.effect,
+            locate=context.files.locate,
+            rate=Analyzer(list(self._analyzers())).rate,
+            blocked=HardBlocks(
+                scope, self._cwd, parts.environ, parts.tools.effect, parts.sandbox.contains
+            ),
+            confirm=settings.security.confirm,
+            network=settings.sandbox.network,
+            cwd=self._cwd,
+            git=lambda: self._git,
+            kept=parts.kept,
+            exported=lambda: context.shell.exports,
+        )
+
+    def save_rule(self, rules: str) -> None:
+        self._saved.add(self._parts.workspace, parse_grants(rules))
+
+    @cached_property
+    def _git(self) -> GitFacts:
+        parts, scope = self._parts, self._parts.sandbox.scope
+        places = (*scope.writable, *scope.mounts, *scope.mounts.values())
+
+        def changeable(path: Path) -> bool:
+            return any(map(path.is_relative_to, places))
+
+        return GitFacts(parts.workspace, parts.repository, parts.environ, changeable)
+
+    def _cwd(self) -> str:
+        return self._parts.context.shell.cwd
+
+    def _analyzers(self) -> Iterator[Callable[[Action], tuple[Risk, str]]]:
+        def by_rules(action: Action) -> tuple[Risk, str]:
+            return rate_by_rules(action, self._parts.sandbox.view, self._cwd())
+
+        for name in self._parts.settings.security.analyzers:
+            match name:
+                case "rules":
+                    yield by_rules
+                case "model_rating":
+                    yield model_rating
+                case "judge":
+                    yield Judge(self._parts.ask_judge)
+
+
+def _rules(settings: Settings) -> list[Rule]:
+    """Those of the settings. Raises ConfigError for one that is none."""
+    security = settings.security
+    lists: dict[Decision, list[str]] = {
+        "deny": security.deny,
+        "ask": security.ask,
+        "allow": security.allow,
+    }
+    return [
+        check_rule(parse_rule(text, decision, f"security.{decision}"), rule_patterns())
+        for decision, texts in lists.items()
+        for text in texts
+    ]

@@ -1,0 +1,37 @@
+"""What the policy of a session is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.app.config import user_file
+from agentcli.files.access_scope import Kept
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.settings import Settings
+from agentcli.tools.base import ToolContext
+from agentcli.tools.collection import ToolCollection
+
+
+@dataclass(frozen=True)
+class PolicyParts:
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    sandbox: Sandbox
+    tools: ToolCollection
+    context: ToolContext
+    ask_judge: Callable[[str], str]
+    kept: Callable[[], Kept | None]
+    """What checkpoints hold; None: there are none."""
+
+    @property
+    def repository(self) -> Path:
+        """The file with what the repository was like when the session began."""
+        return self.context.outputs.with_name("repository.json")
+
+
+def rules_file(environ: Mapping[str, str]) -> Path:
+    """What the person allowed always."""
+    return user_file(environ).with_name("rules")

@@ -1,0 +1,64 @@
+"""A command from its arguments to its exit code; whatever goes wrong is told in words."""
+
+from __future__ import annotations
+
+import sys
+
+from agentcli import interrupts
+from agentcli.cli import streams
+from agentcli.errors import AgentError, OutputError, TurnInterrupted
+
+_EXIT_STDOUT_CLOSED = 141
+
+
+def run_program(arguments: list[str]) -> int:
+    """`agent ARGUMENTS`, with signals and standard streams as the rest takes them to be."""
+    streams.prepare()
+    interrupts.install()
+    code = _run(arguments)
+    interrupts.end()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return code or _EXIT_STDOUT_CLOSED
+    except OutputError as error:
+        failed = _fail([], error.exit_code, error.message)
+        return code or failed
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        from agentcli.cli import app  # from now on an interrupt is told in words
+
+        return app.dispatch(arguments)
+    except AgentError as error:
+        return _fail(arguments, error.exit_code, error.message, error.hint)
+    except TurnInterrupted as interrupt:
+        return _fail(arguments, interrupt.exit_code, interrupt.reason)
+    except (BrokenPipeError, SystemExit):
+        # The command-line library turns a closed pipe into an exit of its own.
+        return _EXIT_STDOUT_CLOSED
+    except OSError as error:
+        # A disk that is full or read-only, a file of another user: no bug of the program.
+        where = f" ({error.filename})" if error.filename else ""
+        hint = "make room or permissions there" if where else ""
+        return _fail(arguments, 1, f"{error.strerror or error}{where}", hint)
+    except Exception as error:
+        # The top of the program: a bug is told in a line, its traceback kept for a report.
+        from agentcli.cli.complaints import internal_error
+
+        # Python wraps what a signal handler raises in the middle of making a class.
+        if isinstance(error.__cause__, TurnInterrupted):
+            return _fail(arguments, error.__cause__.exit_code, error.__cause__.reason)
+        told = internal_error(error)
+        return _fail(arguments, told.exit_code, told.message, told.hint)
+
+
+def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:
+    from agentcli.cli.complaints import complain, write_result
+
+    complain(message, hint)
+    if "--json" in arguments or "stream-json" in arguments:
+        write_result(code, message, hint)
+    return code
