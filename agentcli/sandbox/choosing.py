@@ -8,7 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,18 +17,7 @@ from tempfile import TemporaryDirectory
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.private import dump_json
-from agentcli.sandbox.bubblewrap import bubblewrap_options
 from agentcli.sandbox.environment import session_caches
-from agentcli.sandbox.landlock import (
-    SCOPES_VERSION,
-    SOCKETS_VERSION,
-    landlock_installer,
-    landlock_version,
-    scope_installer,
-)
-from agentcli.sandbox.resource_limits import limits_installer
-from agentcli.sandbox.seatbelt import seatbelt_profile
-from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_known
 from agentcli.system.programs import find_program
 
 BUBBLEWRAP = "bubblewrap"
@@ -128,25 +117,30 @@ class Sandbox:
         more = network and not self.network
         return replace(self, network=self.network or network, once=self.once or more)
 
-    @property
-    def _families(self) -> Collection[int]:
-        """The address families of sockets that may be made. A network namespace leads nowhere."""
-        internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
-        return internet if self.once else {AF_UNIX, *internet}
-
     def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
         """`folders` are writable too: a command is given its input and reports through them.
         Raises OSError for what the layer can't prepare."""
+        # Loaded with the first command, so that listing sessions starts 13 ms sooner.
+        from agentcli.sandbox.resource_limits import limits_installer
+
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit, reaper=self.once)
+        from agentcli.sandbox.bubblewrap import bubblewrap_options
+        from agentcli.sandbox.landlock import landlock_installer, scope_installer
+        from agentcli.sandbox.seatbelt import seatbelt_profile
+        from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
+
+        # A network namespace leads nowhere.
+        internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
+        families = internet if self.once else {AF_UNIX, *internet}
         environment = session_caches(*self._tmp(), self.scope.home)
         if self.layer == BUBBLEWRAP:
             prefix, descriptors = bubblewrap_options(
                 self.program,
                 self.scope,
                 network=self.network,
-                families=self._families,
+                families=families,
                 cwd=cwd,
                 folders=folders,
             )
@@ -155,7 +149,7 @@ class Sandbox:
             return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
             restrict = landlock_installer(
-                self.scope, network=self.network, families=self._families, folders=folders
+                self.scope, network=self.network, families=families, folders=folders
             )
             return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
         profile = seatbelt_profile(self.scope, network=self.network, folders=folders)
@@ -210,6 +204,8 @@ def _kernel_notes(layer: str) -> Iterator[str]:
     """What newer kernels can do."""
     if layer != "landlock":
         return
+    from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+
     if landlock_version() < SOCKETS_VERSION:
         yield "sockets of daemons that are files (docker) can be reached before Linux 7.1"
     if landlock_version() < SCOPES_VERSION:
@@ -218,6 +214,9 @@ def _kernel_notes(layer: str) -> Iterator[str]:
 
 def why_not(sandbox: Sandbox, cache: Path) -> str:
     """Why the layer does not work here, in one line; empty if it does."""
+    from agentcli.sandbox.landlock import landlock_version
+    from agentcli.sandbox.seccomp import seccomp_known
+
     is_mac = sys.platform == "darwin"
     if (sandbox.layer == "seatbelt") is not is_mac:
         return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"

@@ -17,7 +17,7 @@ import pytest
 
 from agentcli.errors import ConfigError
 from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
-from agentcli.sandbox import choosing, listeners
+from agentcli.sandbox import landlock, listeners
 from agentcli.sandbox.choosing import choose_sandbox
 from agentcli.sandbox.probes import expected, probe, surprises
 from agentcli.shell.output_folder import OutputFolder
@@ -120,7 +120,7 @@ def test_auto_goes_down_the_layers_and_says_why(tmp_path, monkeypatch):
         weaker = make_place(tmp_path, "auto").sandbox
         assert weaker.layer == "landlock"
         assert any("bwrap is not installed" in note for note in weaker.notes)
-    monkeypatch.setattr(choosing, "landlock_version", lambda: 0)
+    monkeypatch.setattr(landlock, "landlock_version", lambda: 0)
     none = make_place(tmp_path, "auto").sandbox
     assert (none.layer, none.contains) == ("none", False)
     assert any("no Landlock" in note for note in none.notes)
