@@ -221,6 +221,8 @@ HIGH = {
         sed -i s/a/b/ ~/.zshenv
         cp x ~/.local/bin/ls
         cp x ~/.config/autostart/x.desktop
+        trap 'echo x >> "$HOME"/.bashrc' EXIT
+        bash -c 'echo x >> $HOME/.bashrc'
         """,
     "containers": """
         docker run -it x

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentcli.security.commands.script import SimpleCommand, Words
-from agentcli.security.commands.shell_paths import Expander, Target, written_words
+from agentcli.security.commands.shell_paths import Expander, Target
 
 Verb = Literal["delete", "delete some of", "move", "write", "append to", "change the rights of"]
 """`delete some of`: what a filter leaves of a folder."""
@@ -99,11 +99,11 @@ def operands(words: Words, valued: str = "") -> list[str | None]:
     return found
 
 
-def effects(command: SimpleCommand, expander: Expander, script: str) -> Iterator[Effect]:
-    """Of one command of the text `script`; what can't be told is left out."""
+def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
+    """Of one command; what can't be told is left out."""
     here = expander.at(command.cwd)
     words = command.words
-    yield from _redirected(command, here, script)
+    yield from _redirected(command, here)
     name = name_of(words)
     if name == "dd":
         for word in words[1:]:
@@ -134,13 +134,13 @@ def deletes_unknown(command: SimpleCommand, expander: Expander) -> bool:
     return any(not _targets(command, word, here) for word in operands(words) if word != "")
 
 
-def _redirected(command: SimpleCommand, here: Expander, script: str) -> Iterator[Effect]:
+def _redirected(command: SimpleCommand, here: Expander) -> Iterator[Effect]:
     for redirect in command.redirects:
         if redirect.operator in _WRITING_OPERATORS and redirect.target != "":
             if redirect.operator == ">&" and re.fullmatch(r"\d+|-", redirect.target or ""):
                 continue
             verb: Verb = "append to" if ">>" in redirect.operator else "write"
-            for target in here.targets(redirect.target, written_words(script)[1]):
+            for target in here.targets(redirect.target, (redirect.raw,)):
                 yield Effect(verb, target)
 
 
@@ -199,8 +199,7 @@ def _outputs(words: Words, option: re.Pattern[str], here: Expander) -> Iterator[
 def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[Target]:
     if word is not None and word != "{}":
         return here.targets(word, ())
-    given = written_words(command.written)[0]
-    found = here.targets(None, given)
+    found = here.targets(None, command.unknown)
     if "find" in command.wrappers:
         found += [target for target, _ in _found(_level(command, "find"), here)]
     source = command.piped_from
@@ -208,7 +207,7 @@ def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[T
         if name_of(source.words) in ("echo", "printf"):
             lines = [line for text in source.words[1:] if text for line in text.split()]
             found += [here.literal(line) for line in lines if not line.startswith("-")]
-            found += here.targets(None, written_words(source.written)[0])
+            found += here.targets(None, source.unknown)
         elif name_of(source.words) == "find":
             found += [target for target, _ in _found(source.words, here)]
     return found

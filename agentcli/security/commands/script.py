@@ -10,14 +10,15 @@ Words = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Redirect:
-    """`target` None: not known before it runs; for here-documents and here-strings "" (they name
-    no file), and `text` is what they hold. `fd`: the number before the operator, "" when there is
-    none."""
+    """`target` None: not known before it runs, `raw` is how it is written then; for here-documents
+    and here-strings "" (they name no file), and `text` is what they hold. `fd`: the number before
+    the operator, "" when there is none."""
 
     operator: str
     target: str | None
     fd: str = ""
     text: str = ""
+    raw: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class SimpleCommand:
     last. `redirects` are its own and those of the statements around it. `assignments` names the
     variables that are set for it, or anywhere in its script. `cwd`: the folder that a literal `cd`
     before it went to, None when there is none or it isn't known. `globs`: every word that isn't
-    known is one of file names, such as *.py."""
+    known is one of file names, such as *.py. `unknown`: those words as they are written, and those
+    with the {} of find and xargs."""
 
     words: Words
     written: str
@@ -37,6 +39,7 @@ class SimpleCommand:
     piped_from: SimpleCommand | None = None
     cwd: str | None = None
     levels: tuple[Words, ...] = ()
+    unknown: tuple[str, ...] = ()
     globs: bool = False
 
     @property

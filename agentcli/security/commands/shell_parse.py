@@ -326,7 +326,8 @@ class _Reader:
         if len(target) > 1:
             self.doubt(_TWO_WAYS)
         closes = operator.endswith("-") and not target
-        return Redirect(operator, "-" if closes else target[0].text if target else None, descriptor)
+        to = Word("-", "-") if closes else target[0] if target else Word("", None)
+        return Redirect(operator, to.text, descriptor, raw=to.raw)
 
     def pipeline(self, node: Node, around: _Around) -> None:
         """Each stage runs in a shell of its own."""
@@ -378,12 +379,20 @@ class _Reader:
         """Record the command of these words, without its wrappers, and what those run."""
         around = replace(around, assigned=(*around.assigned, *assigned))
         texts = tuple(word.text for word in words)
-        globs = all(w.text is not None or w.unknown == "glob" for w in words)
+        unknown = [word for word in words if word.text is None]
+        raw = (word.raw for word in words if word.text is None or "{}" in word.raw)
         if texts and texts[0] is None:
             self.doubt("which command it runs is known only when it runs")
-        self._unwrap(texts, written, around, globs=globs)
+        whole = SimpleCommand(
+            words=texts,
+            written=written,
+            unknown=tuple(dict.fromkeys(raw)),
+            globs=all(word.unknown == "glob" for word in unknown),
+        )
+        self._unwrap(whole, around)
 
-    def _unwrap(self, words: Words, written: str, around: _Around, *, globs: bool) -> None:
+    def _unwrap(self, whole: SimpleCommand, around: _Around) -> None:
+        words = whole.words
         levels = (*around.levels, words)
         if len(around.wrappers) > _MAX_DEPTH:
             raise Unreadable("its parts are nested too deeply")
@@ -393,16 +402,14 @@ class _Reader:
         if inside is None or inside.stays or not (inside.commands or inside.scripts):
             self.limits.count()
             self.commands.append(
-                SimpleCommand(
-                    words=words,
-                    written=written,
+                replace(
+                    whole,
                     redirects=around.redirects,
                     assignments=around.assigned,
                     wrappers=around.wrappers,
                     piped_from=around.piped_from,
                     cwd=self.cwd,
                     levels=levels,
-                    globs=globs,
                 )
             )
         self._note_builtins(words)
@@ -418,7 +425,7 @@ class _Reader:
             assigned=(*around.assigned, *inside.assigned),
         )
         for command in inside.commands:
-            self._unwrap(command, written, inner, globs=globs)
+            self._unwrap(replace(whole, words=command), inner)
         for script in inside.scripts:
             self._nested(script, inner, runs_here=name in ("eval", "trap"))
 

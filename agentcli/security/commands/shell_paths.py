@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import islice, product
 from pathlib import Path
 from pwd import getpwnam
@@ -36,7 +35,6 @@ _ASSIGNMENT = re.compile(
 )
 _PLAIN = re.compile(r"[^\\$`'\"]+")
 _ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'")
-_OPERATOR = re.compile(r"\d{0,9}(?:&>>|<<<|<<-|>>|>\||&>|>&|<>|<<|<|>)|&&|\|\||[;&|()\n]")
 
 
 @dataclass(frozen=True)
@@ -243,51 +241,6 @@ class Expander:
         if name in special or name in self.environ:
             known.append(self.environ.get(name) if name not in special else special[name])
         return known or [None]
-
-
-@lru_cache(maxsize=64)
-def written_words(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of `text` that aren't known before it runs, as they are written: operands, and
-    what is redirected to."""
-    operands: list[str] = []
-    redirected: list[str] = []
-    into = operands
-    for word in _raw_words(text):
-        if _OPERATOR.fullmatch(word):
-            into = redirected if "<" in word or ">" in word else operands
-            continue
-        if _is_expanded(word):
-            into.append(word)
-        into = operands
-    return tuple(dict.fromkeys(operands)), tuple(dict.fromkeys(redirected))
-
-
-def _is_expanded(word: str) -> bool:
-    kinds = list(_pieces(word))
-    plain = "".join(text for kind, text in kinds if kind == "plain")
-    expands = any(kind in ("parameter", "command") for kind, _ in kinds)
-    return expands or bool(_GLOB.search(plain) or _BRACES.search(word))
-
-
-def _raw_words(text: str) -> Iterator[str]:
-    word, at = "", 0
-    while at < len(text):
-        operator = _OPERATOR.match(text, at)
-        # Digits belong to an operator only at the start of a word.
-        if operator and not (word and operator.group()[0].isdigit()):
-            yield from (word, operator.group()) if word else (operator.group(),)
-            word, at = "", operator.end()
-            continue
-        if text[at] in " \t\n":
-            if word:
-                yield word
-            word, at = "", at + 1
-            continue
-        end = _unit(text, at)
-        word += text[at:end]
-        at = end
-    if word:
-        yield word
 
 
 def _unit(text: str, at: int) -> int:

@@ -41,13 +41,12 @@ _ANSI = re.compile(
 
 @dataclass(frozen=True)
 class Word:
-    """`text` None when it is known only when it runs; `unknown` says of which kind it is then."""
+    """`raw` as it is written; `text` None when it is known only when it runs, and `unknown` says of
+    which kind it is then."""
 
+    raw: str
     text: str | None
     unknown: Unknown = ""
-
-
-_DECIDED_LATER = Word(None, "run")
 
 
 def strange_characters(text: str) -> str:
@@ -69,12 +68,12 @@ def decode(raw: str) -> Word:
     while at < len(raw):
         piece, at, kind = _piece(raw, at)
         if kind == "run":
-            return _DECIDED_LATER
+            return Word(raw, None, "run")
         files = files or kind == "glob"
         out.append(piece)
     if files and raw != "[":
-        return Word(None, "glob")
-    return Word("".join(out))
+        return Word(raw, None, "glob")
+    return Word(raw, "".join(out))
 
 
 def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:

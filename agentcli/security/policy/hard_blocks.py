@@ -19,7 +19,7 @@ from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.reading import only_reads, parse_script
 from agentcli.security.commands.run_text import fed, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
-from agentcli.security.commands.shell_paths import Expander, Target, written_words
+from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import SHELLS
 
@@ -141,7 +141,7 @@ class HardBlocks:
             reason = (
                 self._stops(command.words, text)
                 or _asks_for_a_password(command)
-                or self._harms(command, expander, text)
+                or self._harms(command, expander)
                 or self._touches_own(command, expander)
             )
             if reason:
@@ -209,8 +209,8 @@ class HardBlocks:
             return "it would end every process of the user"
         return ""
 
-    def _harms(self, command: SimpleCommand, expander: Expander, text: str) -> str:
-        for effect in effects(command, expander, text):
+    def _harms(self, command: SimpleCommand, expander: Expander) -> str:
+        for effect in effects(command, expander):
             self._go_on()
             if reason := self._effect(effect):
                 return reason
@@ -271,7 +271,7 @@ class HardBlocks:
         for word in dict.fromkeys(command.words[1:]):
             self._go_on()
             value = word.rpartition("=")[2] if word else word
-            for target in here.targets(value, written_words(command.written)[0]):
+            for target in here.targets(value, command.unknown):
                 if self._own(target) and not self._readable(target):
                     return self._own_reason(target.written)
         return "" if self.contained else self._mentioned(command.written)
@@ -360,7 +360,7 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
     """Scripts within a script: what a variable holds that is run, and what a shell is fed."""
     for command in script.commands:
         if command.words[:1] == (None,):
-            for raw in written_words(command.written)[0][:1]:
+            for raw in command.unknown[:1]:
                 rest = command.written.partition(raw)[2]
                 yield from (name + rest for name in expander.texts(raw) if name)
         if name_of(command.words) in SHELLS:

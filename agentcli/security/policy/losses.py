@@ -73,7 +73,7 @@ class _Reader:
             if name == "git":
                 self._of_git(command, here)
                 continue
-            all_effects = list(effects(command, expander, text))
+            all_effects = list(effects(command, expander))
             leaves = any(e.verb == "write" and not self._is_inside(e.target) for e in all_effects)
             for effect in all_effects:
                 if effect.verb != "move" or leaves:

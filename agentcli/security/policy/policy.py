@@ -25,7 +25,7 @@ from agentcli.files.access_scope import AccessScope, Kept
 from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.reading import Script, SimpleCommand, is_read_only, parse_script
 from agentcli.security.commands.script import quoted
-from agentcli.security.commands.shell_words import decode, tokens
+from agentcli.security.commands.shell_words import decode
 from agentcli.security.policy import grants as granting
 from agentcli.security.policy.command_rules import (
     Allowance,
@@ -443,9 +443,5 @@ def _is_above_hidden(place: Path, scope: AccessScope) -> bool:
 
 
 def _globs(part: SimpleCommand) -> list[str]:
-    """The words of `part` that name files by a glob, as written."""
-    if None not in part.words:
-        return []
-    places = tokens(part.written) or ()
-    raw = [part.written[place.start : place.end] for place in places]
-    return [re.sub(r"[\\\"']", "", word) for word in raw if decode(word).unknown == "glob"]
+    """The words of `part` that name files by a glob, without their quotes."""
+    return [re.sub(r"[\\\"']", "", w) for w in part.unknown if decode(w).unknown == "glob"]

@@ -31,7 +31,7 @@ from agentcli.security.commands.python_code import PythonCode, read_python
 from agentcli.security.commands.reading import is_read_only, only_reads, parse_script
 from agentcli.security.commands.run_text import fed, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
-from agentcli.security.commands.shell_paths import Expander, Target, written_words
+from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
 from agentcli.security.risk import categories as table
@@ -106,7 +106,7 @@ def _script_risk(text: str, script: Script, expander: Expander, scope: AccessSco
             or next((_categorised(_line(level)) for level in command.levels[:-1]), "")
             or _foreign(command)
             or _queried(command)
-            or _places(command, expander, scope, text)
+            or _places(command, expander, scope)
         )
         if reason:
             return reason if len(script.commands) == 1 else quoted(reason, command.written)
@@ -187,18 +187,18 @@ def _in_python(code: str, found: PythonCode) -> str:
     return next((f"it {category.reason}" for category in others), "")
 
 
-def _places(command: SimpleCommand, expander: Expander, scope: AccessScope, text: str) -> str:
-    for effect in effects(command, expander, text):
+def _places(command: SimpleCommand, expander: Expander, scope: AccessScope) -> str:
+    for effect in effects(command, expander):
         if reason := _harm(effect, scope):
             return reason
     if deletes_unknown(command, expander):
         return "it deletes folders with all they hold"
     reads = only_reads(command)
     here = expander.at(command.cwd)
-    raw, redirected = written_words(command.written)
+    unknown = (*command.unknown, *(r.raw for r in command.redirects if r.target is None))
     targets = [r.target for r in command.redirects if r.target]
     for word in dict.fromkeys((*command.words[1:], *targets)):
-        for target in here.targets(word, [*raw, *redirected]):
+        for target in here.targets(word, unknown):
             if reason := _secret(target, scope):
                 return reason
             if not reads and _below_home("start-files", target, scope) and word in targets:
