@@ -254,7 +254,7 @@ class AgentBuilder:
             tools,
             context,
             ask_judge(models, session, spending),
-            lambda: None if checkpointer is None else checkpointer.kept(show_saving(session)),
+            lambda: None if checkpointer is None else checkpointer.coverage(show_saving(session)),
         )
         policy = SessionPolicy(parts)
         checkpointer = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agentcli.app.policy_parts import PolicyParts, rules_file
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
-from agentcli.git.repository_files import begin
+from agentcli.git.repository_changes import note_repository
 from agentcli.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SessionPolicy:
 
     def begin(self) -> None:
         """Keep what the repository is like as the session begins."""
-        begin(self._parts.workspace, self._parts.repository)
+        note_repository(self._parts.workspace, self._parts.repository)
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._full.policy.decide(action, grants)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.app.config import user_file
-from agentcli.files.access_scope import Kept
+from agentcli.files.access_scope import Coverage
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.settings import Settings
 from agentcli.tools.base import ToolContext
@@ -23,7 +23,7 @@ class PolicyParts:
     tools: ToolCollection
     context: ToolContext
     ask_judge: Callable[[str], str]
-    kept: Callable[[], Kept | None]
+    kept: Callable[[], Coverage | None]
     """What checkpoints hold; None: there are none."""
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
-from agentcli.files.access_scope import LARGEST_KEPT, Kept
+from agentcli.files.access_scope import LARGEST_COVERED, Coverage
 from agentcli.files.written_places import written_places
 from agentcli.system import programs
 
@@ -43,21 +43,21 @@ class Checkpointer:
         self._changed_since = False
         self._failure = ""
         self._first: Checkpoint | None = None
-        self._kept: Kept | None = None
+        self._coverage: Coverage | None = None
         self._worker: threading.Thread | None = None
 
-    def kept(self, alive: Callable[[], None]) -> Kept:
+    def coverage(self, alive: Callable[[], None]) -> Coverage:
         """What can be brought back later. A snapshot is taken if there is none of this process."""
         try:
             if self._first is None:
                 self._first = self._in_thread((), alive, thorough=False)
-            if self._kept is None:
+            if self._coverage is None:
                 assert self._checkpoints is not None
                 left_out = self._checkpoints.left_out(self._first.tree)
-                self._kept = Kept(self._checkpoints.root, left_out, LARGEST_KEPT)
+                self._coverage = Coverage(self._checkpoints.root, left_out, LARGEST_COVERED)
         except SessionError as error:
-            return Kept(Path(), failure=error.message)
-        return replace(self._kept, failure=self._failure) if self._failure else self._kept
+            return Coverage(Path(), failure=error.message)
+        return replace(self._coverage, failure=self._failure) if self._failure else self._coverage
 
     def before(
         self, actions: Sequence[Action], step: int, alive: Callable[[], None]

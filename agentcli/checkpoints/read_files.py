@@ -8,13 +8,13 @@ import stat
 from typing import BinaryIO, Self
 
 from agentcli.checkpoints.kept_files import KeptFiles, is_whole
-from agentcli.checkpoints.known_state import Known
+from agentcli.checkpoints.last_snapshot import LastSnapshot
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import is_object, is_pack, repository_of
 from agentcli.checkpoints.places import Place
 from agentcli.checkpoints.scan import Facts
 from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
-from agentcli.files.access_scope import LARGEST_KEPT
+from agentcli.files.access_scope import LARGEST_COVERED
 from agentcli.files.beneath import Beneath
 from agentcli.files.names import size_text
 
@@ -43,7 +43,7 @@ class Reader:
         for top in self._tops.values():
             top.close()
 
-    def entry(self, facts: Facts, after: Known) -> Entry | FolderChange | None:
+    def entry(self, facts: Facts, after: LastSnapshot) -> Entry | FolderChange | None:
         """None for what is not stored; why is noted in `after`."""
         after.files.pop(facts.path, None)
         if facts.path.count(b"/") >= _DEEPEST:
@@ -74,13 +74,13 @@ class Reader:
             return not is_whole(file, path)
         return False
 
-    def _file(self, facts: Facts, after: Known) -> Entry | None:
+    def _file(self, facts: Facts, after: LastSnapshot) -> Entry | None:
         with self._opened(facts.path) as file:
             now = os.fstat(file.fileno())
             if not stat.S_ISREG(now.st_mode):
                 return None
             in_git = repository_of(facts.path) is not None
-            is_large = now.st_size > LARGEST_KEPT
+            is_large = now.st_size > LARGEST_COVERED
             if in_git and (is_pack(facts.path) or (is_large and is_object(facts.path))):
                 if (name := self._kept.keep(file, facts.path)) is not None:
                     return Entry(KEPT | now.st_mode & 0o777, name)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentcli.checkpoints.git_index import known_ids
 from agentcli.checkpoints.kept_files import KeptFiles
-from agentcli.checkpoints.known_state import Known, load
+from agentcli.checkpoints.last_snapshot import LastSnapshot, load
 from agentcli.checkpoints.object_files import ObjectFiles
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.paths import is_pack
@@ -65,7 +65,7 @@ class Taker:
         self._objects = objects
         self._kept = kept
         self._trees = Trees(objects)
-        self._known: Known | None = None
+        self._known: LastSnapshot | None = None
         self._grown_files = self._grown_bytes = 0
         self._last: list[tuple[bytes, set[bytes]]] = []
         self._settle(load_place(objects.folder, workspace) or find_place(workspace))
@@ -77,7 +77,7 @@ class Taker:
         another program than git may have changed."""
         if self._known is None:
             self._objects.create()
-            self._known = load(self._cache, self.place.root) or Known()
+            self._known = load(self._cache, self.place.root) or LastSnapshot()
         known = self._known
         known.touched |= frozenset(filter(None, map(self.place.within, touched)))
         try:
@@ -92,7 +92,7 @@ class Taker:
             if known.tree is None:
                 raise
             # Something of the snapshot to build on is gone: one from scratch needs nothing.
-            scratch = Known(touched=known.touched, reported=known.reported)
+            scratch = LastSnapshot(touched=known.touched, reported=known.reported)
             self._known = self._updated(scratch, thorough)
         assert self._known.tree is not None
         return self._known.tree, self._newly_left_out(self._known)
@@ -125,7 +125,7 @@ class Taker:
 
     # --- one snapshot ---------------------------------------------------------------------------
 
-    def _updated(self, known: Known, thorough: bool) -> Known:
+    def _updated(self, known: LastSnapshot, thorough: bool) -> LastSnapshot:
         found, folders = self._scan(known)
         raw = _older(found.raw, known.raw)
         fresh_files, gone_files = self._changed(raw, known.raw)
@@ -176,13 +176,15 @@ class Taker:
             self._last.append((raw, known))
         return known
 
-    def _repositories(self, known: Known, fresh: Collection[bytes]) -> list[bytes]:
+    def _repositories(self, known: LastSnapshot, fresh: Collection[bytes]) -> list[bytes]:
         """The git folders whose objects the scan leaves to us."""
         new = {parse(record).path for record in fresh if _is_git_folder(record)}
         outside = {COMMON} if self.place.common else set()
         return sorted(filter(self._is_folder, known.repositories | new | outside))
 
-    def _store(self, after: Known, fresh: list[Facts], gone: list[Facts], seen_ns: int) -> None:
+    def _store(
+        self, after: LastSnapshot, fresh: list[Facts], gone: list[Facts], seen_ns: int
+    ) -> None:
         """Brings `after.tree` up to date with the records that came and went."""
         entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
         before = after.tree
@@ -221,7 +223,7 @@ class Taker:
 
     # --- what is in it --------------------------------------------------------------------------
 
-    def _scan(self, known: Known) -> tuple[Scan, dict[bytes, str]]:
+    def _scan(self, known: LastSnapshot) -> tuple[Scan, dict[bytes, str]]:
         """And the folders that are left out, the unreadable ones among them."""
         folders = {path: why for path, why in known.folders.items() if self._still(path, why)}
         for _ in range(_SCANS):
@@ -288,12 +290,12 @@ class Taker:
         there = {bytes.fromhex(line[:40].decode()) for line in answers if line.endswith(b" blob")}
         return {path: entry for path, entry in ids.items() if entry.oid in there}
 
-    def _left_out(self, known: Known) -> LeftOut:
+    def _left_out(self, known: LastSnapshot) -> LeftOut:
         return LeftOut(
             frozenset(known.folders.keys() | known.files.keys() | self._ours), known.kept
         )
 
-    def _newly_left_out(self, known: Known) -> tuple[str, ...]:
+    def _newly_left_out(self, known: LastSnapshot) -> tuple[str, ...]:
         reasons = {**known.folders, **known.files}
         new = sorted(reasons.keys() - known.reported)
         if new:

@@ -124,13 +124,13 @@ class AccessScope:
         return _names((*self.mounts.values(), *opened))
 
 
-LARGEST_KEPT = 50_000_000
+LARGEST_COVERED = 50_000_000
 """Bytes of a file that checkpoints hold. Sources are smaller; a disk full of versions of one data
 file helps nobody."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class Coverage:
     """What checkpoints hold: all that is below `root` but for what was `left_out` when the agent
     was started, with all below that, and files over `largest_file` bytes. `failure`: why there are
     none."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.git.repository_files import folders_of, hooks_in, news_of, top_of
+from agentcli.git.repository_changes import changes_since_start, folders_of, hooks_in, top_of
 from agentcli.git.running import Questions
 from agentcli.git.setting_names import is_among
 from agentcli.system.programs import find_on, find_program
@@ -90,8 +90,8 @@ class GitFacts:
         if top_of(self.workspace) is None:
             return ""
         command = words[1] if len(words) > 1 else ""
-        if news := news_of(self.workspace, self.store):
-            return news
+        if changes := changes_since_start(self.workspace, self.store):
+            return changes
         try:
             answers = _Answers(find_program("git"), self.workspace, self.environ)
             return (

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.git.repository_files import top_of
+from agentcli.git.repository_changes import top_of
 from agentcli.git.running import Questions
 
 SETTINGS = {
@@ -71,7 +71,7 @@ _DEEPEST_ALTERNATES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RepositoryStatus:
     """`branch` with its upstream, `changes` as `git status --porcelain` has them, `commits` the
     last ones: short id and subject."""
 
@@ -86,16 +86,16 @@ def command(git: str, *arguments: str) -> list[str]:
     return [git, "--no-pager", *settings, *arguments]
 
 
-def look(
+def repository_status(
     workspace: Path, git: str, limit_s: float, may_read: Callable[[Path], bool]
-) -> Look | None:
+) -> RepositoryStatus | None:
     """What the repository around `workspace` is like; None if there is none, if it, or any part
     of it, is where resolved paths may not be read, or if it can't be told in `limit_s` seconds."""
     top = top_of(workspace)
     if top is None:
         return None
     try:
-        return _Repository(top, git, time.monotonic() + limit_s, may_read).look()
+        return _Repository(top, git, time.monotonic() + limit_s, may_read).status()
     except (OSError, subprocess.SubprocessError, ValueError, RuntimeError):
         return None
 
@@ -109,7 +109,7 @@ class _Repository:
         self._questions = Questions(top, deadline)
         self._may_read = may_read
 
-    def look(self) -> Look | None:
+    def status(self) -> RepositoryStatus | None:
         theirs = self._start(
             "rev-parse",
             *("--absolute-git-dir", "--git-path", "config"),
@@ -139,7 +139,7 @@ class _Repository:
             changes = self._start(*settings, *status, environment=environment)
             log = self._start("log", "-3", "--format=%h %<(72,trunc)%s", environment=environment)
             commits = self._answer(log, ok=128).splitlines()
-            return Look(
+            return RepositoryStatus(
                 branch or (name and f"{name}, no commit yet") or f"no branch, at {oid[:10]}",
                 tuple(self._answer(changes).splitlines()),
                 tuple(commit.strip() for commit in commits),

@@ -20,7 +20,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.opening import open_folder, opened_below
 from agentcli.git.config_files import adds_only_harmless, parse
-from agentcli.git.looking import Infos, Look, Overfull
+from agentcli.git.control_files import ControlFiles, Infos, Overfull
 from agentcli.git.quarantine import (
     Identity,
     Known,
@@ -71,7 +71,7 @@ class Seal:
         self.known: dict[str, Known] = {}
         self._first: dict[str, bytes] = {}
         """Settings as they were sealed, by their places, where they have changed since."""
-        self._look = Look(names, is_worktree=self._is_worktree)
+        self._controls = ControlFiles(names, is_worktree=self._is_worktree)
         self.changed = False
         """Whether the last check found it not as it knew it."""
         self._anchor: int | None = None
@@ -83,7 +83,7 @@ class Seal:
     @property
     def folders(self) -> set[str]:
         """The places of the git folders within this one."""
-        return self._look.folders
+        return self._controls.folders
 
     def take(self) -> None:
         """Seals what is there now. What can't be read now is sealed as it is seen first."""
@@ -94,7 +94,7 @@ class Seal:
                 self._anchor = os.open(self.path, _ANCHOR_FLAGS)
                 self._anchored = identity(os.fstat(self._anchor))
         with contextlib.suppress(OSError, Overfull), self._opened() as handle:
-            for place, info in self._look.at(handle).items():
+            for place, info in self._controls.found(handle).items():
                 with contextlib.suppress(OSError):
                     self.known[place] = self._known(handle, place, info)
 
@@ -104,13 +104,13 @@ class Seal:
         self.changed = False
         try:
             with self._opened() as handle:
-                found = self._look.at(handle)
+                found = self._controls.found(handle)
                 for place in sorted(found):
                     self._judge(handle, place, found, quarantine, findings)
                 for place in sorted(self.known.keys() - found.keys()):
                     self._missing(handle, place, quarantine, findings)
         except OSError:
-            self._look.folders = set()
+            self._controls.folders = set()
             if self._is_worktree and not os.path.lexists(self.path):
                 # Removed; one that is made by the same name is a new one.
                 self.known = {}

@@ -31,11 +31,11 @@ from agentcli.files.git_layout import (
     is_daily_file,
 )
 from agentcli.files.names import display_path
-from agentcli.git.inventory import Search, inventory, todos_of
-from agentcli.git.looking import Overfull
+from agentcli.git.control_files import Overfull
+from agentcli.git.disarm import Disarmer, inventory, todos_of
 from agentcli.git.quarantine import Identity, Quarantine, identity
-from agentcli.git.record import Record, RecordFile, in_use, unfinished
 from agentcli.git.seal import Finding, Seal, why
+from agentcli.git.watch_record import Record, RecordFile, in_use, unfinished
 from agentcli.interrupts import shield
 from agentcli.system.inotify import Inotify
 
@@ -48,7 +48,7 @@ _MOST_TIMES = 10
 """So often the same is taken away while a command runs; then what makes it is stopped."""
 _MOST_TOLD = 8
 _LULL_S = 0.03
-_LONGEST_SIEGE_S = 5
+_LONGEST_CONTEST_S = 5
 _CLOCK_SLACK_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class GitWatch:
         self._findings: list[Finding] = []
         self._untold: list[SetAsideObservation] = []
         self._times: Counter[Path] = Counter()
-        self._besieged: Path | None = None
+        self._contested: Path | None = None
         self._is_lenient = False
         self._ran = False
         self._messages: _Messages | None = None
@@ -94,9 +94,9 @@ class GitWatch:
     def begin(self) -> None:
         """Commands are about to run: what is there now is what stays."""
         self._ran = True
-        if self._besieged is not None:
+        if self._contested is not None:
             with shield():
-                self._end_siege()
+                self._end_contest()
         if self._record is not None or not self._contains:
             return
         with self._lock:
@@ -119,28 +119,28 @@ class GitWatch:
             return ""
         with shield():
             with self._lock:
-                stopped = self._besieged
+                stopped = self._contested
                 for _ in range(_ROUNDS):
                     if not self._look(self._record.seals):
                         break
                 else:
                     stopped = stopped or self._findings[-1].path
             if stopped is not None:
-                self._end_siege()
+                self._end_contest()
             return self._told(stopped, in_result=in_result)
 
-    def _end_siege(self) -> None:
+    def _end_contest(self) -> None:
         """Ends what keeps making what is taken away, which may go on a little after its end."""
         assert self._record is not None
         self._end_all()
-        deadline = time.monotonic() + _LONGEST_SIEGE_S
+        deadline = time.monotonic() + _LONGEST_CONTEST_S
         count = -1
         while count != len(self._findings) and time.monotonic() < deadline:
             count = len(self._findings)
             time.sleep(_LULL_S)
             with self._lock:
                 self._look(self._record.seals)
-        self._besieged = None
+        self._contested = None
         self._times.clear()
 
     def end_turn(self) -> None:
@@ -265,7 +265,7 @@ class GitWatch:
             if self._record is None or self._is_lenient:
                 return
             self._look(self._record.seals if seals is None else list(seals))
-            if self._besieged is not None:
+            if self._contested is not None:
                 self._stop()
 
     def _look(self, seals: list[Seal]) -> list[Finding]:
@@ -291,8 +291,8 @@ class GitWatch:
             for place in seal.folders:
                 path = seal.path / place
                 if path not in have:
-                    young = place.partition("/")[0] == MODULES
-                    new[path] = Seal(path, made_by_commands=young)
+                    by_commands = place.partition("/")[0] == MODULES
+                    new[path] = Seal(path, made_by_commands=by_commands)
         return list(new.values())
 
     def _add(self, found: list[Finding]) -> None:
@@ -300,16 +300,18 @@ class GitWatch:
         for finding in found:
             self._times[finding.path] += 1
             if self._times[finding.path] > _MOST_TIMES:
-                self._besieged = finding.path
+                self._contested = finding.path
 
     def _search(self, record: Record) -> list[Finding]:
         sealed = {seal.path for seal in record.seals if not seal.made_by_commands}
         sealed |= {seal.path / name for seal in record.seals for name in seal.names or ()}
-        young = {seal.path / place for seal in record.seals for place in seal.folders} - sealed
-        search = Search(
+        by_commands = {
+            seal.path / place for seal in record.seals for place in seal.folders
+        } - sealed
+        search = Disarmer(
             record.roots, record.since_ns, sealed, record.before, record.todos, self._quarantine
         )
-        for path in sorted(young):
+        for path in sorted(by_commands):
             search.git_folder(path)
         return search.run()
 

@@ -49,7 +49,7 @@ class WorkspaceFacts:
         self._may_read = may_read
         self._environ = environ
         self._git = find_program("git")
-        self._look: safe.Look | None = None
+        self._look: safe.RepositoryStatus | None = None
         self._present: list[str] = []
         self._missing: list[str] = []
         self._asking = Thread(target=self._find_out, daemon=True)
@@ -88,7 +88,9 @@ class WorkspaceFacts:
         bin_folder = folder / "bin" if folder else None
         self._present, self._missing = project_tools(self._workspace, self._environ, bin_folder)
         if self._git is not None:
-            self._look = safe.look(self._workspace, self._git, _GIT_LIMIT_S, self._may_read)
+            self._look = safe.repository_status(
+                self._workspace, self._git, _GIT_LIMIT_S, self._may_read
+            )
 
     def _git_state(self) -> str:
         if self._git is None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
-from agentcli.git.named import named_places
+from agentcli.git.named_places import named_places
 from agentcli.git.repositories import (
     Repository,
     find_repository,

@@ -155,8 +155,8 @@ def anything(path: Path) -> bool:
     return True
 
 
-def look(folder: Path, limit_s: float = 10) -> safe.Look | None:
-    return safe.look(folder, "/usr/bin/git", limit_s, anything)
+def look(folder: Path, limit_s: float = 10) -> safe.RepositoryStatus | None:
+    return safe.repository_status(folder, "/usr/bin/git", limit_s, anything)
 
 
 def names(ran: Path) -> list[str]:

@@ -23,7 +23,7 @@ FILES = 40
 def small_limits(monkeypatch):
     monkeypatch.setattr(snapshot_limits, "IGNORED_FILES", FILES)
     monkeypatch.setattr(snapshot_take, "_GROWN_FILES", 10)
-    monkeypatch.setattr(snapshot_read, "LARGEST_KEPT", 10_000)
+    monkeypatch.setattr(snapshot_read, "LARGEST_COVERED", 10_000)
 
 
 @pytest.fixture

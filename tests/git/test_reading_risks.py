@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.git.reading_risks import GitFacts
-from agentcli.git.repository_files import begin, news_of
+from agentcli.git.repository_changes import changes_since_start, note_repository
 from agentcli.git.setting_names import is_among
 from tests.conftest import git
 
@@ -124,22 +124,22 @@ def make(path: Path, text: str) -> None:
 @pytest.mark.parametrize("kind", CHANGES)
 def test_whatever_changes_what_git_does_is_news(repository, tmp_path, kind):
     (repository / ".git/hooks").mkdir(exist_ok=True)
-    begin(repository, tmp_path / "store")
-    assert news_of(repository, tmp_path / "store") == ""
+    note_repository(repository, tmp_path / "store")
+    assert changes_since_start(repository, tmp_path / "store") == ""
     git(repository, "commit", "-q", "--allow-empty", "-m", "work")
-    assert news_of(repository, tmp_path / "store") == "", "daily work is none"
+    assert changes_since_start(repository, tmp_path / "store") == "", "daily work is none"
     CHANGES[kind](repository)
-    news = news_of(repository, tmp_path / "store")
+    news = changes_since_start(repository, tmp_path / "store")
     assert news.startswith("since the session began, ")
     assert "secret" not in news
-    begin(repository, tmp_path / "store")
-    assert news_of(repository, tmp_path / "store") == news, "a session begins once"
+    note_repository(repository, tmp_path / "store")
+    assert changes_since_start(repository, tmp_path / "store") == news, "a session begins once"
 
 
 def test_a_repository_that_was_not_there_is_news(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
-    begin(work, tmp_path / "store")
+    note_repository(work, tmp_path / "store")
     git(work, "init", "-q")
-    assert news_of(work, tmp_path / "store")
-    assert news_of(work, tmp_path / "no store")
+    assert changes_since_start(work, tmp_path / "store")
+    assert changes_since_start(work, tmp_path / "no store")

@@ -20,7 +20,7 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rules import parse_grants, parse_rule
 from tests.tables import each_row
@@ -75,7 +75,7 @@ class World:
             decision, _, rest = text.partition(" ")
             parsed.append(parse_rule(rest, decision, "the settings"))
         values = {"mode": "ask", "contained": True, **settings}
-        kept = Kept(self.workspace, frozenset(self.left_out), 100)
+        kept = Coverage(self.workspace, frozenset(self.left_out), 100)
         values.setdefault("kept", lambda: kept)
         if isinstance(git := values.get("git"), Repository):
             values["git"] = lambda: git
@@ -298,7 +298,7 @@ def test_what_is_contained_and_can_be_undone_is_not_judged_by_its_words(world):
         assert world.decide(run("danger"), mode=mode).decision == "allow"
         assert world.decide(IPythonRunCellAction(code="danger"), mode=mode).decision == "allow"
     assert world.rated == []
-    for kept in (None, Kept(world.workspace, failure="the disk is full")):
+    for kept in (None, Coverage(world.workspace, failure="the disk is full")):
         told = world.decide(run("danger"), kept=lambda kept=kept: kept)
         assert (told.decision, told.rule) == ("ask", "risk"), "nothing brings it back"
         assert world.decide(run("make"), kept=lambda kept=kept: kept).decision == "allow"

@@ -17,7 +17,7 @@ from stat import S_ISREG
 
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
-from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.reading import parse_script
@@ -40,7 +40,7 @@ class Losses:
     keepable: list[Path] = field(default_factory=list)
 
 
-def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Kept) -> Losses:
+def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Coverage) -> Losses:
     """`effect` is that of the action's tool, `scope` as commands see it, `cwd` the folder that they
     run in."""
     found = _Reader(scope, kept)
@@ -56,7 +56,7 @@ def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Kept
 
 
 class _Reader:
-    def __init__(self, scope: AccessScope, kept: Kept) -> None:
+    def __init__(self, scope: AccessScope, kept: Coverage) -> None:
         self.losses = Losses()
         self._scope = scope
         self._kept = kept

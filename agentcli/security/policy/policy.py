@@ -21,7 +21,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
-from agentcli.files.access_scope import AccessScope, Kept
+from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.reading import Script, SimpleCommand, is_read_only, parse_script
 from agentcli.security.commands.script import quoted
@@ -88,7 +88,7 @@ class Policy:
     """The folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
     """What is known of the repository that commands work in; None: nothing is against it."""
-    kept: Callable[[], Kept | None] = lambda: None
+    kept: Callable[[], Coverage | None] = lambda: None
     """What the checkpoint before an action holds; None: there are none."""
     exported: Callable[[], Mapping[str, str | None]] = dict
     """What earlier commands made of the variables; None: unset."""
@@ -361,7 +361,7 @@ class Policy:
             return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
         return _Answer("allow", "it stays within its borders", self.mode, risk)
 
-    def losses(self, action: Action, kept: Kept) -> Losses:
+    def losses(self, action: Action, kept: Coverage) -> Losses:
         """What `action` names of what no checkpoint holds."""
         cwd = self.cwd() or str(self.scope.workspace)
         return losses(action, self.effect_of(action), self.scope, cwd, kept)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.files.private import read_regular
-from agentcli.git.inventory import Inventory
+from agentcli.git.disarm import Inventory
 from agentcli.git.quarantine import Known
 from agentcli.git.seal import Seal
 
@@ -24,7 +24,7 @@ _LARGEST = 50_000_000
 
 @dataclass
 class Record:
-    """`roots`, `since_ns`, `todos` and `before` are as for a `Search`."""
+    """`roots`, `since_ns`, `todos` and `before` are as for a `Disarmer`."""
 
     roots: tuple[Path, ...]
     since_ns: int

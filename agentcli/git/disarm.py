@@ -19,8 +19,8 @@ from agentcli.files.git_layout import DATA_FOLDERS, GIT, MODULES, WORKTREES
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import Setting, is_harmless, parse, reduced
+from agentcli.git.control_files import MOST_NAMES
 from agentcli.git.index import gitlinks
-from agentcli.git.looking import MOST_NAMES
 from agentcli.git.quarantine import Identity, Quarantine, content, identity
 from agentcli.git.repositories import index_of, is_git_folder, is_worktree_folder
 from agentcli.git.seal import Finding, why
@@ -109,7 +109,7 @@ def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
 
 
 @dataclass
-class Search:
+class Disarmer:
     """`roots`: where commands could write; `since_ns`: when they began to; `sealed`: what is
     watched, git folders and others; `before`: what was there when they began;
     `todos`: what the lists of work ran before, by their paths."""

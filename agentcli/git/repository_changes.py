@@ -17,7 +17,7 @@ _MOST_BYTES = 1_000_000
 _MOST_FILES = 200
 
 
-def begin(workspace: Path, store: Path) -> None:
+def note_repository(workspace: Path, store: Path) -> None:
     """Keep in the file `store` what the repository is like now, unless that was done before."""
     found = {name: [_digest(line) for line in lines] for name, lines in _contents(workspace)}
     with suppress(OSError):
@@ -26,8 +26,8 @@ def begin(workspace: Path, store: Path) -> None:
             json.dump(found, file)
 
 
-def news_of(workspace: Path, store: Path) -> str:
-    """What has changed since `begin`, for people; "" for nothing."""
+def changes_since_start(workspace: Path, store: Path) -> str:
+    """What has changed since `note_repository`, for people; "" for nothing."""
     try:
         before = json.loads(store.read_text())
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ _PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories", "
 
 
 @dataclass
-class Known:
+class LastSnapshot:
     """`raw` is the last scan, `objects` the records of repositories' objects and `extra` those of
     other things that scans don't see, `tree` the snapshot of all. `folders` and `files` are left
     out, with the reason, but `kept` is not; `reported` has been told. `suspects` are packs that
@@ -53,7 +53,7 @@ class Known:
         replace_atomically(path, *head, self.raw, self.objects)
 
 
-def load(path: Path, root: Path) -> Known | None:
+def load(path: Path, root: Path) -> LastSnapshot | None:
     """None if there is nothing that can be relied on."""
     try:
         head, text, records = path.read_bytes().split(b"\n", 2)
@@ -70,5 +70,5 @@ def load(path: Path, root: Path) -> Known | None:
             for name in _REASONS:
                 values[name] = {os.fsencode(path): why for path, why in facts[name].items()}
             raw, objects = records[: facts["scanned"]], records[facts["scanned"] :]
-            return Known(raw, objects, bytes.fromhex(facts["tree"]) or None, **values)
+            return LastSnapshot(raw, objects, bytes.fromhex(facts["tree"]) or None, **values)
     return None

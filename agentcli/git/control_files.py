@@ -76,7 +76,7 @@ def _key(info: os.stat_result) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
-class Look:
+class ControlFiles:
     """At one folder: a git folder, that of a worktree, or with `names` only these in any folder.
     `folders` are the places of the git folders within it, as of the last look."""
 
@@ -87,7 +87,7 @@ class Look:
         self._inner: _Remembered[tuple[str, ...]] = _Remembered()
         self.folders: set[str] = set()
 
-    def at(self, handle: int) -> Infos:
+    def found(self, handle: int) -> Infos:
         """What is there, by place. Raises Overfull, and OSError where it can't be read."""
         found: Infos = {}
         if self._names is not None:
