@@ -19,7 +19,7 @@ from agentcli.events import (
     ToolCallMetadata,
 )
 from agentcli.events.actions import CmdRunAction, MessageAction, SystemMessageAction
-from agentcli.events.base import _ACTIONS, _OBSERVATIONS, COMMON_FIELDS
+from agentcli.events.base import ACTIONS, COMMON_FIELDS, OBSERVATIONS
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,
@@ -76,7 +76,7 @@ def events_of(cls: type[Event]) -> st.SearchStrategy[Event]:
     )
 
 
-EVENT_CLASSES: list[type[Event]] = [*_ACTIONS.values(), *_OBSERVATIONS.values()]
+EVENT_CLASSES: list[type[Event]] = [*ACTIONS.values(), *OBSERVATIONS.values()]
 events = st.sampled_from(EVENT_CLASSES).flatmap(events_of)
 
 _call_ids = st.sampled_from(["call_1", "call_2", "call_3", "toolu_9"])

@@ -242,7 +242,7 @@ class AgentBuilder:
         context = self._context(session, registry, safety)
         notes = knowledge.equip(context, session, self.settings, ready.redactor, safety.scope.home)
         tools = ToolCollection(self._enabled_tools(), context)
-        schemas = stored_schemas(stored) if stored else tools.to_params()
+        schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, registry, safety)
         model = self.settings.model
         spending = self.limits(session.state)

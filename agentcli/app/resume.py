@@ -36,7 +36,7 @@ def _tasks(session: Session) -> list[MessageAction]:
 def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
     """The system message of a session with which something is left to do. Raises UsageError."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
-    has_message = has_message or bool(inbox.letters(session.folder))
+    has_message = has_message or bool(inbox.waiting(session.folder))
     if stored is None or not (has_message or _tasks(session)):
         raise UsageError(
             f"session {session.id} ended before it was given its task",

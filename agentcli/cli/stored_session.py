@@ -102,7 +102,7 @@ class StoredSession:
         if self._flags.quiet:
             return
 
-        waiting = [session.redact(letter.text) for letter in inbox.letters(session.folder)]
+        waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
         stands = standing(session.events, session.state, waiting)
         # Without a reader of stderr the session goes on all the same.
         with suppress(OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-from agentcli.events.base import Action, Risk, register
+from agentcli.events.base import Action, Risk
 
 
 def _first_line(text: str, limit: int = 160) -> str:
@@ -307,29 +307,6 @@ class ToolCallAction(Action):
     @property
     def message(self) -> str:
         return f"{self.name} {_first_line(self.raw_arguments)}"
-
-
-register(
-    SystemMessageAction,
-    MessageAction,
-    CmdRunAction,
-    IPythonRunCellAction,
-    FileReadAction,
-    FileWriteAction,
-    FileEditAction,
-    SearchAction,
-    GlobAction,
-    AgentThinkAction,
-    AgentFinishAction,
-    RecallAction,
-    MemoryAction,
-    TaskTrackingAction,
-    CondensationRequestAction,
-    CondensationAction,
-    RewindAction,
-    RenameAction,
-    ToolCallAction,
-)
 
 
 def tool_name(action: Action) -> str:

@@ -117,6 +117,16 @@ class Event(_Value):
 COMMON_FIELDS = frozenset(Event.model_fields)
 
 
+ACTIONS: dict[str, type[Event]] = {}
+OBSERVATIONS: dict[str, type[Event]] = {}
+"""Every class by its `kind`."""
+
+
+def _enter(table: dict[str, type[Event]], cls: type[Event]) -> None:
+    if "kind" in vars(cls) and table.setdefault(cls.kind, cls) is not cls:
+        raise ValueError(f"two event classes are named {cls.kind!r}")
+
+
 class Action(Event):
     """An intent. `runnable` ones are carried out by a tool and answered by an Observation."""
 
@@ -125,11 +135,19 @@ class Action(Event):
     """The tool that carries it out, where that has another name than `kind`."""
     source: Source = Source.AGENT
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        _enter(ACTIONS, cls)
+
 
 class Observation(Event):
     """What came of an Action, or something that happened."""
 
     content: str = ""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        _enter(OBSERVATIONS, cls)
 
     @property
     def message(self) -> str:
@@ -146,18 +164,6 @@ class OpaqueEvent(Event):
     def message(self) -> str:
         name = self.raw.get("action") or self.raw.get("observation") or "event"
         return f"{name} (from a newer version)"
-
-
-_ACTIONS: dict[str, type[Action]] = {}
-_OBSERVATIONS: dict[str, type[Observation]] = {}
-
-
-def register(*classes: type[Event]) -> None:
-    """Make classes known to `event_from_dict`. Raises ValueError on a name given twice."""
-    for cls in classes:
-        table: dict[str, Any] = _ACTIONS if issubclass(cls, Action) else _OBSERVATIONS
-        if table.setdefault(cls.kind, cls) is not cls:
-            raise ValueError(f"two event classes are named {cls.kind!r}")
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
@@ -196,9 +202,9 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
     fields.pop("message", None)
     cls: type[Event] | None
     if "action" in fields:
-        cls = _ACTIONS.get(fields.pop("action"))
+        cls = ACTIONS.get(fields.pop("action"))
     else:
-        cls = _OBSERVATIONS.get(fields.pop("observation", ""))
+        cls = OBSERVATIONS.get(fields.pop("observation", ""))
     if not isinstance(fields.get("id"), int) or "timestamp" not in fields:
         raise ValueError("not an event: it has no id or no timestamp")
     if cls is None or version_of(fields) > EVENT_VERSION:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agentcli.events.base import Observation, Risk, register
+from agentcli.events.base import Observation, Risk
 
 
 class CmdMetadata(BaseModel):
@@ -369,35 +369,3 @@ class NullObservation(Observation):
     """In place of an event that an import left out."""
 
     kind: ClassVar[str] = "null"
-
-
-register(
-    CmdOutputObservation,
-    IPythonRunCellObservation,
-    FileReadObservation,
-    FileWriteObservation,
-    FileEditObservation,
-    SearchObservation,
-    BrowserOutputObservation,
-    RecallObservation,
-    AgentThinkObservation,
-    TaskTrackingObservation,
-    MemoryObservation,
-    ToolResultObservation,
-    AgentStateChangedObservation,
-    SessionStartedObservation,
-    CheckpointObservation,
-    SetAsideObservation,
-    GoingBackObservation,
-    DecisionObservation,
-    RiskJudgedObservation,
-    HookObservation,
-    ReplyDiscardedObservation,
-    ModelSwitchedObservation,
-    AttemptsAbandonedObservation,
-    PrefixChangedObservation,
-    UserRejectObservation,
-    ErrorObservation,
-    SuccessObservation,
-    NullObservation,
-)

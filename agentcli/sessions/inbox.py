@@ -36,38 +36,39 @@ class QueuedMessage:
 def put(folder: Path, text: str, delivery: Delivery) -> str:
     """Leave a message for the session in `folder`; returns its id. Raises SessionError."""
     inbox = folder / "inbox"
-    letter_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    message_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     body = json.dumps({"text": text, "delivery": delivery}).encode("utf-8", "replace")
     if len(body) > _LARGEST:
         raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
     try:
         inbox.mkdir(mode=0o700, exist_ok=True)
-        replace_durably(inbox / f"{letter_id}.json", body)
+        replace_durably(inbox / f"{message_id}.json", body)
     except OSError as error:
         raise SessionError(f"{inbox} can't be written: {error.strerror}") from error
-    return letter_id
+    return message_id
 
 
-def letters(folder: Path) -> list[QueuedMessage]:
+def waiting(folder: Path) -> list[QueuedMessage]:
     """What waits there, oldest first; what can't be read as a message is passed over."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder / "inbox"))
     except OSError:
         return []
-    return [letter for name in names if (letter := _read(folder / "inbox" / name)) is not None]
+    found = (_read(folder / "inbox" / name) for name in names)
+    return [message for message in found if message is not None]
 
 
-def remove(folder: Path, letter: QueuedMessage) -> None:
-    (folder / "inbox" / f"{letter.id}.json").unlink(missing_ok=True)
+def remove(folder: Path, message: QueuedMessage) -> None:
+    (folder / "inbox" / f"{message.id}.json").unlink(missing_ok=True)
 
 
 def taken_before(
-    events: Sequence[Event], waiting: Sequence[QueuedMessage]
+    events: Sequence[Event], messages: Sequence[QueuedMessage]
 ) -> Iterator[QueuedMessage]:
     """Those that are events already: their owner was killed before it could remove them."""
-    ids = {letter.id for letter in waiting}
+    ids = {message.id for message in messages}
     known = {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id in ids}
-    return (letter for letter in waiting if letter.id in known)
+    return (message for message in messages if message.id in known)
 
 
 def _read(path: Path) -> QueuedMessage | None:

@@ -256,25 +256,27 @@ class Session:
     ) -> int:
         """Make events of the messages in the inbox that are to be delivered so; how many. One that
         `refuse` has a reason against is dropped, and the person told why."""
-        waiting = [letter for letter in inbox.letters(self.folder) if letter.delivery == delivery]
+        waiting = [
+            message for message in inbox.waiting(self.folder) if message.delivery == delivery
+        ]
         if not waiting:
             return 0
         known = list(inbox.taken_before(self.events, waiting))
         refused = 0
-        for letter in waiting:
-            if letter not in known and (why := refuse(letter.text)):
-                self.notify(Notice(f"the message {letter.text[:40]!r} is not taken: {why}"))
+        for message in waiting:
+            if message not in known and (why := refuse(message.text)):
+                self.notify(Notice(f"the message {message.text[:40]!r} is not taken: {why}"))
                 refused += 1
-            elif letter not in known:
+            elif message not in known:
                 self.emit(
                     MessageAction(
-                        content=letter.text,
+                        content=message.text,
                         source=Source.USER,
                         delivery=delivery,
-                        inbox_id=letter.id,
+                        inbox_id=message.id,
                     )
                 )
-            inbox.remove(self.folder, letter)
+            inbox.remove(self.folder, message)
         return len(waiting) - len(known) - refused
 
     def notify(self, progress: Progress) -> None:

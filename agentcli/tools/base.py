@@ -52,36 +52,12 @@ def seconds(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """`output` is for the model; `data` (exit codes, digests, diffs) for records and screens.
-
-    True unless there is an error. `a + b` joins texts, images and data, later data winning.
-    """
+    """Of a tool that did its work; one that could not raises ToolError. `output` is for the model,
+    `data` (exit codes, digests, diffs) for records and screens."""
 
     output: str = ""
-    error: str | None = None
     images: tuple[str, ...] = ()
-    system: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    error_id: str = "tool_failed"
-
-    def __bool__(self) -> bool:
-        return self.error is None
-
-    def __str__(self) -> str:
-        return f"Error: {self.error}" if self.error is not None else self.output
-
-    def __add__(self, other: ToolResult) -> ToolResult:
-        def join(a: str | None, b: str | None) -> str | None:
-            return f"{a}\n{b}" if a and b else a or b
-
-        return ToolResult(
-            output=join(self.output, other.output) or "",
-            error=join(self.error, other.error),
-            images=self.images + other.images,
-            system=join(self.system, other.system),
-            data={**self.data, **other.data},
-            error_id=other.error_id if other.error is not None else self.error_id,
-        )
 
 
 @dataclass(slots=True)

@@ -43,25 +43,15 @@ class ToolCollection:
     """Raises ValueError when two tools have one name."""
 
     def __init__(self, tools: Iterable[Tool[Any]], context: ToolContext) -> None:
-        self.tool_map: dict[str, Tool[Any]] = {}
+        self._tools: dict[str, Tool[Any]] = {}
+        for tool in tools:
+            if self._tools.setdefault(tool.name, tool) is not tool:
+                raise ValueError(f"two tools are named {tool.name!r}")
         self._context = context
         self._permitted: Path | None = None
-        self.add_tools(*tools)
 
-    def add_tool(self, tool: Tool[Any]) -> None:
-        if tool.name in self.tool_map:
-            raise ValueError(f"two tools are named {tool.name!r}")
-        self.tool_map[tool.name] = tool
-
-    def add_tools(self, *tools: Tool[Any]) -> None:
-        for tool in tools:
-            self.add_tool(tool)
-
-    def get_tool(self, name: str) -> Tool[Any] | None:
-        return self.tool_map.get(name)
-
-    def to_params(self) -> tuple[ToolSchema, ...]:
-        return tuple(tool.schema() for tool in self.tool_map.values())
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        return tuple(tool.schema() for tool in self._tools.values())
 
     def effect(self, action: Action) -> Effect:
         """What carrying out `action` can do; READ for calls that can't be run at all."""
@@ -97,12 +87,10 @@ class ToolCollection:
         except ToolError as error:
             return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
         except Exception as error:
+            # A tool is code of anybody; what goes wrong in it is told to the model.
             log.exception("%s failed", metadata.function_name)
             told = f"{metadata.function_name} failed: {type(error).__name__}: {error}"
             return ErrorObservation(error_id="tool_failed", content=told, cause=action.id)
-        if result.error is not None:
-            content = result.error if not result.output else f"{result.error}\n{result.output}"
-            return ErrorObservation(error_id=result.error_id, content=content, cause=action.id)
         observation = tool.observation(arguments, _sized(result))
         return observation.model_copy(update={"cause": action.id})
 
@@ -147,7 +135,7 @@ class ToolCollection:
             raise
 
     def _git_guarded(self, action: Action, permitted: Path | None) -> AbstractContextManager[None]:
-        """What a person let go beyond the borders may change what git runs, nothing else may."""
+        """Only what a person let go beyond the access scope may change what git runs."""
         watch = self._context.git
         if watch is None:
             return nullcontext()
@@ -169,7 +157,7 @@ class ToolCollection:
         return observation.model_copy(update={"content": content})
 
     def permit(self, path: str) -> None:
-        """The next call that runs alone may write this real path, wherever the borders are."""
+        """The next call that runs alone may write this real path, whatever the access scope is."""
         self._permitted = Path(path)
 
     def runs_beside_others(self, action: Action) -> bool:
@@ -179,12 +167,12 @@ class ToolCollection:
 
     def _tool_of(self, action: Action) -> Tool[Any] | None:
         metadata = action.tool_call_metadata
-        return self.tool_map.get(metadata.function_name) if metadata else None
+        return self._tools.get(metadata.function_name) if metadata else None
 
     def _validate(self, name: str, raw: str) -> tuple[Tool[Any], ToolArguments]:
-        tool = self.tool_map.get(name)
+        tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join(self.tool_map)
+            known = ", ".join(self._tools)
             raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
         try:
             values = json.loads(raw or "{}")

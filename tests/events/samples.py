@@ -10,9 +10,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 
 from agentcli.events import Event, event_to_dict
-from agentcli.events.base import _ACTIONS, _OBSERVATIONS
+from agentcli.events.base import ACTIONS, OBSERVATIONS
 
-CLASSES: list[type[Event]] = [*_ACTIONS.values(), *_OBSERVATIONS.values()]
+CLASSES: list[type[Event]] = [*ACTIONS.values(), *OBSERVATIONS.values()]
 _MOMENT = datetime(2026, 11, 1, 12, 30, 59, 250_000, UTC)
 _BY_TYPE = {str: "text é", int: 3, float: 1.5, bool: True, datetime: _MOMENT}
 
