@@ -35,9 +35,9 @@ def log(ctx) -> Log:
 def test_a_call_comes_with_its_result_and_a_result_alone(log, use):
     result = log.run("make test", "3 failed")
     log.run("ls", "a.py")
-    assert str(use(TOOL, event=result.cause)) == "bash make test\n\nResult, event 3:\n3 failed"
-    assert str(use(TOOL, event=result.id)) == "3 failed"
-    assert str(use(TOOL, event=1)) == "Fix the bug."
+    assert use(TOOL, event=result.cause).output == "bash make test\n\nResult, event 3:\n3 failed"
+    assert use(TOOL, event=result.id).output == "3 failed"
+    assert use(TOOL, event=1).output == "Fix the bug."
 
 
 def test_a_long_text_comes_in_parts_that_end_with_a_line_and_join_to_the_whole(log, use):
@@ -45,7 +45,7 @@ def test_a_long_text_comes_in_parts_that_end_with_a_line_and_join_to_the_whole(l
     event = log.run("seq", text)
     parts, start = [], 0
     while True:
-        out = str(use(TOOL, event=event.id, start=start))
+        out = use(TOOL, event=event.id, start=start).output
         part, note, told = out.rpartition("\n[Characters ")
         if not note:
             parts.append(out)
@@ -63,20 +63,20 @@ def test_words_find_events_newest_first_and_never_what_was_recalled(log, use):
     log.run("cat b", "the key is RED")
     (action,) = log.step(RecallAction(recall_type="event", query="key is"))
     log.add(RecallObservation(cause=action.id, recall_type="event", content="the key is blue"))
-    lines = str(use(TOOL, query="KEY is")).splitlines()
+    lines = use(TOOL, query="KEY is").output.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["event 5 (run)", "event 3 (run)"]
-    assert str(use(TOOL, query="green")) == "No event of this session has all of: green"
+    assert use(TOOL, query="green").output == "No event of this session has all of: green"
 
 
 def test_summaries_are_not_found_and_who_spoke_is_told(log, use):
     log.say("the key is green")
     log.add(CondensationAction(forgotten_event_ids=(1,), summary="the key is green, they said"))
-    assert str(use(TOOL, query="key green")) == "event 2 (user): the key is green"
+    assert use(TOOL, query="key green").output == "event 2 (user): the key is green"
 
 
 def test_an_excerpt_begins_with_a_whole_word(log, use):
     log.run("cat", f"{'walrus ' * 40}key")
-    assert "(run): … walrus walrus" in str(use(TOOL, query="key"))
+    assert "(run): … walrus walrus" in use(TOOL, query="key").output
 
 
 def test_what_was_read_is_marked_when_the_file_was_changed_since(log, use):
@@ -89,15 +89,15 @@ def test_what_was_read_is_marked_when_the_file_was_changed_since(log, use):
     edit = log.add(FileEditObservation(cause=action.id, content="Edited", path="a.py", digest="d"))
     second = read()
     note = f"[as it was then; event {edit.id} changed the file since]"
-    assert str(use(TOOL, event=first.id)) == f"{note}\n1\told"
-    assert f"Result, event {first.id}: {note}\n1\told" in str(use(TOOL, event=first.cause))
-    assert str(use(TOOL, event=second.id)) == "1\told"
+    assert use(TOOL, event=first.id).output == f"{note}\n1\told"
+    assert f"Result, event {first.id}: {note}\n1\told" in use(TOOL, event=first.cause).output
+    assert use(TOOL, event=second.id).output == "1\told"
 
 
 def test_there_are_not_endless_hits(log, use):
     for number in range(40):
         log.run("cat", f"key {number}")
-    lines = str(use(TOOL, query="key")).splitlines()
+    lines = use(TOOL, query="key").output.splitlines()
     assert len(lines) == 21
     assert lines[-1].startswith("… and older ones")
 
@@ -105,7 +105,7 @@ def test_there_are_not_endless_hits(log, use):
 def test_what_was_gone_back_behind_is_not_found_by_its_words(log, use):
     log.run("cat a", "the key is blue")
     log.add(RewindAction(to_event=1))
-    assert "No event" in str(use(TOOL, query="key"))
+    assert "No event" in use(TOOL, query="key").output
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_it_costs_no_more_than_ninety_odd_tokens_of_every_request():
 
 def test_a_call_still_without_result_is_shown_alone(log, use):
     (action,) = log.step(CmdRunAction(command="sleep 9"))
-    assert str(use(TOOL, event=action.id)) == "bash sleep 9"
+    assert use(TOOL, event=action.id).output == "bash sleep 9"
