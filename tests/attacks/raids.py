@@ -55,15 +55,18 @@ rights too."""
 LAYERS_ALONE = [(layer,) for layer in LAYERS]
 
 
-def every_side(test: Callable[..., None]) -> Callable[..., None]:
-    """Parametrizes `layer` and `user`: on every layer, as another user in each test; with
-    EVERY_SIDE in the environment as each user."""
-    turn = zlib.crc32(test.__name__.encode())
+def sides_for(name: str) -> list[tuple[str, str]]:
+    """Every layer, as another user for each `name`; with EVERY_SIDE in the environment as each."""
+    turn = zlib.crc32(name.encode())
     alternating = [
         (layer, USERS[(number + turn) % len(USERS)]) for number, layer in enumerate(LAYERS)
     ]
-    sides = SIDES if "EVERY_SIDE" in os.environ else alternating
-    return pytest.mark.parametrize(("layer", "user"), sides)(test)
+    return SIDES if "EVERY_SIDE" in os.environ else alternating
+
+
+def every_side(test: Callable[..., None]) -> Callable[..., None]:
+    """Parametrizes `layer` and `user` by `sides_for` the name of the test."""
+    return pytest.mark.parametrize(("layer", "user"), sides_for(test.__name__))(test)
 
 
 def in_turn(

@@ -81,9 +81,12 @@ def test_nothing_of_a_hostile_repository_runs_unasked_without_a_sandbox(arena, k
     assert all("Not allowed" in told for told in run.told)
     said = "submodule" if kind == "submodule" else "setting" if kind != "hooks folder" else "hook"
     assert said in run.told[0]
-    plan = place.run([*one_by_one(calls), Reply("Done.")], "--no-sandbox", "--approval", "plan")
-    assert not ran(place)
-    assert said in plan.told[0]
+    if kind in ("monitor", "hooks folder", "submodule", "include"):
+        # One of each sort: what is judged is the same, and tests/git tries every setting.
+        replies = [*one_by_one(calls), Reply("Done.")]
+        plan = place.run(replies, "--no-sandbox", "--approval", "plan")
+        assert not ran(place)
+        assert said in plan.told[0]
 
 
 def test_an_ordinary_repository_is_read_unasked_without_a_sandbox(arena):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, SIDES
+from tests.attacks.raids import NOBODY, sides_for
 from tests.server import Call, Reply
 
-SIDES = [*SIDES, ("none", "self")]
+SIDES = [*sides_for(__name__), ("none", "self")]
 STALLED_S = 25
 """What waits for a FIFO or reads a device is given up after 30."""
 

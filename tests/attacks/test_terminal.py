@@ -129,7 +129,13 @@ def test_what_servers_say(agent, serve, show):
     harmless(shown)
 
 
-@pytest.mark.parametrize("where", ["project", "user"])
+@pytest.mark.parametrize(
+    ("where", "commands"),
+    [
+        ("project", (["config", "show", "--origin"], ["doctor"], ["models"], ["run", "x"])),
+        ("user", (["config", "show", "--origin"], ["run", "x"])),
+    ],
+)
 @pytest.mark.parametrize(
     "toml",
     [
@@ -139,14 +145,14 @@ def test_what_servers_say(agent, serve, show):
         f"# {PAYLOAD}\n= broken",
     ],
 )
-def test_settings_and_complaints_about_them(agent, show, where, toml):
+def test_settings_and_complaints_about_them(agent, show, where, commands, toml):
     path = agent.workspace / ".agent/config.toml"
     if where == "user":
         path = agent.home / "config.toml"
         agent.env["AGENT_CONFIG"] = str(path)
     path.parent.mkdir(exist_ok=True)
     path.write_text(toml)
-    for command in (["config", "show", "--origin"], ["doctor"], ["models"], ["run", "x"]):
+    for command in commands:
         harmless(show(*command))
 
 
