@@ -50,20 +50,20 @@ def load_with_trust(
     what was compared: each file is read once. Raises ConfigError."""
     found = fingerprint(workspace)
     store = trust_store(environ)
-    standing = store.standing(found) if found.files or found.fault else TrustState()
-    trusted = standing.trusted
-    askable = _wants_trust(found) and not standing.never and not inside_session(environ)
+    state = store.state_of(found) if found.files or found.fault else TrustState()
+    trusted = state.trusted
+    askable = _wants_trust(found) and not state.never and not inside_session(environ)
     if ask is not None and askable and not trusted:
-        answer = ask(found, standing)
+        answer = ask(found, state)
         trusted = answer == "yes"
         if trusted:
             store.trust(found)
         elif answer == "never":
             store.never_ask(workspace)
-            standing = replace(standing, never=True)
+            state = replace(state, never=True)
     if not trusted:
         loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
-        notices = () if standing.never else _notices(found, standing, loaded.notices)
+        notices = () if state.never else _notices(found, state, loaded.notices)
         return Loaded(replace(loaded, notices=notices), NOTHING_BROUGHT)
     loaded = load_settings(
         environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
@@ -107,12 +107,12 @@ def settings_of(found: Fingerprint) -> dict[str, Any]:
     return project_values(text, str(found.workspace / PROJECT_CONFIG))
 
 
-def _notices(found: Fingerprint, standing: TrustState, notices: Any) -> tuple[str, ...]:
+def _notices(found: Fingerprint, state: TrustState, notices: Any) -> tuple[str, ...]:
     where = f"{found.workspace}:"
     if found.fault:
         return (*notices, f"{where} can't be trusted: {found.fault}")
-    if standing.changed:
-        names = ", ".join(standing.changed)
+    if state.changed:
+        names = ", ".join(state.changed)
         said = f"{where} no longer trusted, as these files changed: {names}; see agent trust"
         return (*notices, said)
     if not notices and _wants_trust(found):

@@ -87,9 +87,9 @@ class TrustStore:
         self._path = path
 
     def is_trusted(self, found: Fingerprint) -> bool:
-        return self.standing(found).trusted
+        return self.state_of(found).trusted
 
-    def standing(self, found: Fingerprint) -> TrustState:
+    def state_of(self, found: Fingerprint) -> TrustState:
         """How what was found now compares with what was trusted."""
         record = self._folders().get(str(found.workspace))
         if record is None:

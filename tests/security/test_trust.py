@@ -69,9 +69,9 @@ def test_every_change_is_named_and_ends_the_trust(project, store, name, change):
     before = fingerprint(project)
     store.trust(before)
     change(project / name)
-    standing = store.standing(fingerprint(project))
-    assert not standing.trusted
-    assert standing.changed == (name,)
+    state = store.state_of(fingerprint(project))
+    assert not state.trusted
+    assert state.changed == (name,)
 
 
 def test_the_same_files_elsewhere_are_not_trusted(project, store, tmp_path):
@@ -154,7 +154,7 @@ def test_what_hooks_run_is_kept_as_it_was_digested(project):
 
 def test_never_and_revoke(project, store):
     store.never_ask(project)
-    assert store.standing(fingerprint(project)).never
+    assert store.state_of(fingerprint(project)).never
     assert store.folders() == {}
     store.trust(fingerprint(project))
     assert list(store.folders()) == [str(project)]

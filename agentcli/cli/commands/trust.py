@@ -42,7 +42,7 @@ def trust(
         return _revoke(store, workspace, as_json)
     found = fingerprint(workspace)
     if show:
-        _print(found, store.standing(found), as_json)
+        _print(found, store.state_of(found), as_json)
         return 0
     if inside_session(person_environ()):
         raise UsageError(
@@ -50,14 +50,14 @@ def trust(
         )
     if found.fault:
         raise ConfigError(f"{workspace} can't be trusted: {found.fault}")
-    state = store.standing(found)
+    state = store.state_of(found)
     if not yes or not as_json:
         _print(found, state, as_json=False, stream=sys.stderr)
     agreed = state.trusted or not found.files or confirmed("trust this folder?", yes)
     if agreed and found.files and not state.trusted:
         store.trust(found)
     if as_json:
-        _print(found, store.standing(found), as_json=True)
+        _print(found, store.state_of(found), as_json=True)
     elif agreed and found.files:
         print(f"{visible(str(workspace))} is trusted, as it is now")
     elif not agreed:

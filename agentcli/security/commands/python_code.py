@@ -12,15 +12,8 @@ from agentcli.security.commands.effects import Verb
 
 _SHELL_CALLS = {"system", "popen", "getoutput", "getstatusoutput", "run", "call", "check_call"}
 _SHELL_CALLS |= {"check_output", "Popen", "create_subprocess_shell", "run_cell_magic", "spawn"}
-_SPREAD_CALLS = {
-    "execl",
-    "execlp",
-    "execv",
-    "execvp",
-    "create_subprocess_exec",
-    "spawnl",
-    "spawnlp",
-}
+_SPREAD_CALLS = {"execl", "execlp", "execv", "execvp", "spawnl", "spawnlp"}
+_SPREAD_CALLS |= {"create_subprocess_exec"}
 _DELETING = {"rmtree", "remove", "unlink", "rmdir", "removedirs", "remove_tree", "send2trash"}
 _MOVING = {"move", "rename", "renames", "replace"}
 _WRITING = {"copy", "copy2", "copyfile", "copytree", "symlink", "link"}

@@ -90,11 +90,11 @@ class HardBlocks:
     effect_of: Callable[[Action], str]
     """The declared effect of an action's tool."""
     contained: bool = False
-    _patience: TimeLimit = field(default_factory=lambda: TimeLimit(_LONGEST_S), init=False)
+    _time_limit: TimeLimit = field(default_factory=lambda: TimeLimit(_LONGEST_S), init=False)
 
     def __call__(self, action: Action) -> str:
         """Why `action` may never run, as a clause that begins with "it"; "" when it may."""
-        self._patience = TimeLimit(_LONGEST_S)
+        self._time_limit = TimeLimit(_LONGEST_S)
         try:
             return self._reason(action)
         except _TooMuch:
@@ -153,7 +153,7 @@ class HardBlocks:
         return ""
 
     def _go_on(self) -> None:
-        if self._patience.is_over():
+        if self._time_limit.is_over():
             raise _TooMuch
 
     def _python(self, code: str) -> str:

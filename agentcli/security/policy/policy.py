@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +22,8 @@ from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.commands.read_only import runs_git
-from agentcli.security.commands.reading import Script, SimpleCommand, is_read_only, parse_script
+from agentcli.security.commands.reading import Script, is_read_only, parse_script
 from agentcli.security.commands.script import quoted
-from agentcli.security.commands.shell_words import decode
-from agentcli.security.policy import grants as granting
 from agentcli.security.policy.command_rules import (
     Allowance,
     Setting,
@@ -34,12 +31,14 @@ from agentcli.security.policy.command_rules import (
     forbidding,
     possible,
 )
+from agentcli.security.policy.grants import grant_for
+from agentcli.security.policy.hidden_files import names_hidden
 from agentcli.security.policy.losses import Losses, losses
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import (
     UNSANDBOXED,
-    first,
     matches,
+    of_decision,
     parse_grants,
     split_grants,
 )
@@ -55,6 +54,20 @@ class _Answer:
     reason: str = ""
     rule: str = ""
     risk: Risk = Risk.UNKNOWN
+
+
+@dataclass
+class _Case:
+    """An action with what is known of it: `place` is where the path of a file tool leads, `script`
+    the command that it starts, `grants` what the person allowed so far. `git_doubt` tells why git
+    may do more than read, `why_not` why no rule allows it though one is about it."""
+
+    action: Action
+    place: Path | None
+    script: Script | None
+    grants: Sequence[str]
+    git_doubt: Callable[[], str]
+    why_not: str = ""
 
 
 class GitJudge(Protocol):
@@ -102,7 +115,7 @@ class Policy:
         except (ToolError, OSError) as error:
             place, answer = None, _Answer("deny", f"its path can't be told: {error}")
         else:
-            answer = self._answer(action, place, grants)
+            answer = self._answer(self._case(action, place, grants))
         reason = answer.reason
         if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
             reason += f"; it would run in {folder}"
@@ -122,8 +135,8 @@ class Policy:
         """The narrowest rule worth saving for `action`; several joined by "; " for a compound
         command, "" when none would be safe."""
         try:
-            doubt = functools.cache(lambda: self._git_doubt(action))
-            grant = granting.grant_for(action, self.locate, self._setting(action, doubt))
+            setting = self._setting(action, self._git_doubt_of(action))
+            grant = grant_for(action, self.locate, setting)
         except (ToolError, OSError):
             return ""
         if self._leaves_sandbox(action):
@@ -131,27 +144,32 @@ class Policy:
             return "; ".join(rules)
         return grant
 
-    def _answer(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Answer:
-        if reason := self.blocked(action):
-            return _Answer("deny", reason, "hard block", Risk.HIGH)
+    def _answer(self, case: _Case) -> _Answer:
+        """The order of decision: the first that has an answer gives it."""
+        return (
+            self._hard_block(case)
+            or self._hidden(case)
+            or self._denied(case)
+            or self._refused_in_plan_mode(case)
+            or self._asked_by_rule(case)
+            or self._allowed_by_rule(case)
+            or self._by_mode(case)
+        )
+
+    def _case(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Case:
         script = None
         if isinstance(action, CmdRunAction) and action.job is None:
             script = parse_script(action.command)
-        doubt = functools.cache(lambda: self._git_doubt(action))
-        reads = self._only_reads(action, script, doubt)
-        first = (
-            self._hidden(place)
-            or self._denied(action, script)
-            or (self._planned(action, reads, doubt) if self.mode == "plan" else None)
-            or self._asked_by_rule(action, script)
-        )
-        if first is not None:
-            return first
-        allowed, why_not = self._allowed_by_rule(action, script, grants, doubt)
-        if allowed is not None:
-            return allowed
-        why_not = why_not or self._looked_like_reading(action, doubt)
-        return self._by_mode(action, reads, place, why_not)
+        return _Case(action, place, script, grants, self._git_doubt_of(action))
+
+    def _hard_block(self, case: _Case) -> _Answer | None:
+        reason = self.blocked(case.action)
+        return _Answer("deny", reason, "hard block", Risk.HIGH) if reason else None
+
+    @property
+    def _start(self) -> str:
+        """The folder that commands start in."""
+        return self.cwd() or str(self.scope.workspace)
 
     def _place(self, action: Action) -> Path | None:
         """What the path of a file tool leads to in the end."""
@@ -166,7 +184,8 @@ class Policy:
         folder = self.cwd()
         return folder if folder != str(self.scope.workspace) else ""
 
-    def _only_reads(self, action: Action, script: Script | None, doubt: Callable[[], str]) -> bool:
+    def _only_reads(self, case: _Case) -> bool:
+        action, script = case.action, case.script
         if not isinstance(action, CmdRunAction):
             return self.effect_of(action) == "read"
         if script is None:
@@ -175,7 +194,11 @@ class Policy:
             return False
         if not is_read_only(action.command) or self._names_hidden(action):
             return False
-        return not any(map(runs_git, script.commands)) or not doubt()
+        return not any(map(runs_git, script.commands)) or not case.git_doubt()
+
+    def _git_doubt_of(self, action: Action) -> Callable[[], str]:
+        """Looked at when it is first asked for, and once."""
+        return functools.cache(lambda: self._git_doubt(action))
 
     def _git_doubt(self, action: Action) -> str:
         """Why git may do more than read though its words say so; "" when it certainly reads, or
@@ -187,15 +210,15 @@ class Policy:
             return ""
         if why := self.git().of_variables(self.exported()):
             return why
-        return self.git().of_reading(Path(self.cwd() or self.scope.workspace))
+        return self.git().of_reading(Path(self._start))
 
-    def _hidden(self, place: Path | None) -> _Answer | None:
-        if place is None or self.scope.may_read(place):
+    def _hidden(self, case: _Case) -> _Answer | None:
+        if case.place is None or self.scope.may_read(case.place):
             return None
-        return _Answer("deny", f"{place} is hidden from the agent", "hidden")
+        return _Answer("deny", f"{case.place} is hidden from the agent", "hidden")
 
-    def _denied(self, action: Action, script: Script | None) -> _Answer | None:
-        rule = self._matching("deny", action, script)
+    def _denied(self, case: _Case) -> _Answer | None:
+        rule, script = self._matching("deny", case), case.script
         if rule is None:
             return None
         told = f"the rule {rule} of {rule.origin} denies it"
@@ -206,13 +229,11 @@ class Policy:
             told = next((quoted(told, part.written) for part in parts), told)
         return _Answer("deny", told, str(rule))
 
-    def _matching(
-        self, decision: Literal["deny", "ask"], action: Action, script: Script | None
-    ) -> Rule | None:
-        rules = first(self.rules, decision)
-        if script is not None:
-            return forbidding(self._about(action, rules), script)
-        return next((rule for rule in rules if self._matches(rule, action)), None)
+    def _matching(self, decision: Literal["deny", "ask"], case: _Case) -> Rule | None:
+        rules = of_decision(self.rules, decision)
+        if case.script is not None:
+            return forbidding(self._about(case.action, rules), case.script)
+        return next((rule for rule in rules if self._matches(rule, case.action)), None)
 
     def _about(self, action: Action, rules: Iterable[Rule]) -> tuple[Rule, ...]:
         """The rules that may forbid this command."""
@@ -226,54 +247,54 @@ class Policy:
         effect, scope = self.effect_of(action), self.scope
         return matches(rule, action, effect, self.locate, scope.workspace, scope.home)
 
-    def _planned(self, action: Action, reads: bool, doubt: Callable[[], str]) -> _Answer | None:
-        if reads:
+    def _refused_in_plan_mode(self, case: _Case) -> _Answer | None:
+        if self.mode != "plan" or self._only_reads(case):
             return None
         told = "in plan mode nothing is changed: only reading runs"
-        why = self._looked_like_reading(action, doubt)
+        why = self._looked_like_reading(case)
         return _Answer("deny", f"{told}; {why}" if why else told, "plan")
 
-    def _asked_by_rule(self, action: Action, script: Script | None) -> _Answer | None:
+    def _asked_by_rule(self, case: _Case) -> _Answer | None:
         """A script that can't be judged whole is asked when a rule may forbid a part of it, in
         every mode: nobody can tell whether it falls under the rule."""
+        action, script = case.action, case.script
         if script is not None and isinstance(action, CmdRunAction):
-            denying = self._about(action, first(self.rules, "deny"))
+            denying = self._about(action, of_decision(self.rules, "deny"))
             if rule := possible(denying, script, action.command):
                 why = script.unclear or "not every word of it is known before it runs"
-                told = f"the rule {rule} may deny it: {why}"
-                return self._ask(action, told, str(rule))
-        rule = None if self.mode == "yolo" else self._matching("ask", action, script)
+                return self._ask(action, f"the rule {rule} may deny it: {why}", str(rule))
+        rule = None if self.mode == "yolo" else self._matching("ask", case)
         if rule is None:
             return None
         return self._ask(action, f"the rule {rule} of {rule.origin} asks for it", str(rule))
 
-    def _allowed_by_rule(
-        self,
-        action: Action,
-        script: Script | None,
-        grants: Sequence[str],
-        doubt: Callable[[], str],
-    ) -> tuple[_Answer | None, str]:
-        """That a rule allows it, or why one that is about it does not, if there is one."""
-        rules = (*first(self.rules, "allow"), *(r for text in grants for r in parse_grants(text)))
-        if isinstance(action, CmdRunAction):
-            if script is None or action.is_input or self._names_hidden(action):
-                return None, ""
-            wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
-            own = tuple(rule for rule in rules if rule.tool == wanted)
-            found = allowing(own, script, self._setting(action, doubt))
-            if why := found.why or self._against(action, found):
-                return None, why
-            # What only reads needs no rule, but gets wider rights only by one that is about all.
-            about_all = (rule for rule in own if not rule.pattern)
-            rule = (found.rule or next(about_all, None)) if found.allowed else None
+    def _allowed_by_rule(self, case: _Case) -> _Answer | None:
+        granted = (rule for text in case.grants for rule in parse_grants(text))
+        rules = (*of_decision(self.rules, "allow"), *granted)
+        if isinstance(case.action, CmdRunAction):
+            rule = self._rule_for_command(case, case.action, rules)
         else:
-            rule = next((each for each in rules if self._matches(each, action)), None)
+            rule = next((each for each in rules if self._matches(each, case.action)), None)
         if rule is None:
-            return None, ""
-        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule)), ""
+            return None
+        return _Answer("allow", f"the rule {rule} of {rule.origin} allows it", str(rule))
 
-    def _against(self, action: CmdRunAction, found: Allowance) -> str:
+    def _rule_for_command(
+        self, case: _Case, action: CmdRunAction, rules: Iterable[Rule]
+    ) -> Rule | None:
+        """The rule that allows it; where one is about it and does not, `why_not` is told."""
+        if case.script is None or action.is_input or self._names_hidden(action):
+            return None
+        wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
+        own = tuple(rule for rule in rules if rule.tool == wanted)
+        found = allowing(own, case.script, self._setting(action, case.git_doubt))
+        case.why_not = found.why or self._git_objection(action, found)
+        if case.why_not or not found.allowed:
+            return None
+        # What only reads needs no rule, but gets wider rights only by one that is about all.
+        return found.rule or next((rule for rule in own if not rule.pattern), None)
+
+    def _git_objection(self, action: CmdRunAction, found: Allowance) -> str:
         """Why rules are not enough for what git would do outside the sandbox. One that is about
         all commands is."""
         parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
@@ -330,23 +351,20 @@ class Policy:
         folder that has one."""
         if self._is_contained(action):
             return False
-        start = self.cwd() or str(self.scope.workspace)
-        return any(
-            _leads_to_hidden(self.scope, part, start)
-            for part in parse_script(action.command).commands
-        )
+        return names_hidden(parse_script(action.command), self.scope, self._start)
 
-    def _by_mode(self, action: Action, reads: bool, place: Path | None, why_not: str) -> _Answer:
-        """`why_not`: why it is not allowed though a rule is about it, or it looks as if it read."""
+    def _by_mode(self, case: _Case) -> _Answer:
+        action = case.action
         if self.mode == "yolo":
             return _Answer("allow", "everything runs unasked", "yolo")
-        if reads:
+        if self._only_reads(case):
             return _Answer("allow", "it only reads", "read", Risk.LOW)
         if isinstance(action, CmdRunAction) and action.job is not None:
             return _Answer("allow", "it is about a job of this session", "job")
         if self.confirm == "always":
             return self._ask(action, "everything but reading is to be asked", "confirm")
-        if needs := self._needs(action, place):
+        if needs := self._needs(action, case.place):
+            why_not = case.why_not or self._looked_like_reading(case)
             return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
         if self.confirm == "never":
             return _Answer("allow", "it stays within its borders", self.mode)
@@ -363,14 +381,14 @@ class Policy:
 
     def losses(self, action: Action, kept: Coverage) -> Losses:
         """What `action` names of what no checkpoint holds."""
-        cwd = self.cwd() or str(self.scope.workspace)
-        return losses(action, self.effect_of(action), self.scope, cwd, kept)
+        return losses(action, self.effect_of(action), self.scope, self._start, kept)
 
-    def _looked_like_reading(self, action: Action, doubt: Callable[[], str]) -> str:
+    def _looked_like_reading(self, case: _Case) -> str:
         """Why a git command that looks as if it read is not taken to."""
-        if not isinstance(action, CmdRunAction) or not is_read_only(action.command):
+        if not isinstance(case.action, CmdRunAction) or not is_read_only(case.action.command):
             return ""
-        return doubt() if any(map(runs_git, parse_script(action.command).commands)) else ""
+        script = parse_script(case.action.command)
+        return case.git_doubt() if any(map(runs_git, script.commands)) else ""
 
     def _needs(self, action: Action, place: Path | None) -> str:
         """What of `action` goes beyond what runs unasked; "" when nothing does."""
@@ -405,43 +423,3 @@ class Policy:
 def _what(action: Action) -> str:
     kinds = {"bash": "commands", "python": "python code"}
     return kinds.get(tool_name(action), f"what {tool_name(action)} does")
-
-
-_SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")
-
-
-def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, start: str) -> bool:
-    folder = Path(start) / (part.cwd or "")
-    known = [word for word in part.words[1:] if word]
-    known += [redirect.target for redirect in part.redirects if redirect.target]
-    below = bool(part.words) and part.words[0] in _SEARCHES_BELOW
-    texts = {text for word in known for text in (word, word.partition("=")[2])}
-    for text in texts - {""}:
-        place = _place_of(text, folder, scope)
-        if place is None or not scope.may_read(place):
-            return True
-        if below and _is_above_hidden(place, scope):
-            return True
-    for glob in _globs(part):
-        place = _place_of(re.split(r"[*?[]", glob)[0].rpartition("/")[0] or ".", folder, scope)
-        if place is None or not scope.may_read(place) or _is_above_hidden(place, scope):
-            return True
-    return False
-
-
-def _place_of(text: str, folder: Path, scope: AccessScope) -> Path | None:
-    """Where a word leads if it is a path; None when that can't be told."""
-    if text == "~" or text.startswith("~/"):
-        text = f"{scope.home}{text[1:]}"
-    elif text.startswith("~") or "\0" in text:
-        return None
-    return Path(os.path.realpath(folder / text))
-
-
-def _is_above_hidden(place: Path, scope: AccessScope) -> bool:
-    return any(hidden.is_relative_to(place) for hidden in scope.hidden)
-
-
-def _globs(part: SimpleCommand) -> list[str]:
-    """The words of `part` that name files by a glob, without their quotes."""
-    return [re.sub(r"[\\\"']", "", w) for w in part.unknown if decode(w).unknown == "glob"]

@@ -148,6 +148,6 @@ def _is_of_domain(url: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def first(rules: Sequence[Rule], decision: Decision) -> tuple[Rule, ...]:
+def of_decision(rules: Sequence[Rule], decision: Decision) -> tuple[Rule, ...]:
     """The rules of one kind, in their order."""
     return tuple(rule for rule in rules if rule.decision == decision)

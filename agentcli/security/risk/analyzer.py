@@ -39,7 +39,7 @@ def model_rating(action: Action) -> tuple[Risk, str]:
 def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:
     try:
         return analyzer(action)
-    except Exception:
+    except (OSError, ValueError, RecursionError):
         _LOG.exception("an analyzer of risk failed")
         return Risk.HIGH, f"the {_name(analyzer)} analyzer failed, so the risk isn't known"
 
