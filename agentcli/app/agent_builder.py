@@ -43,7 +43,6 @@ from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import RetryPolicy
 from agentcli.llm.models import Roles
 from agentcli.llm.registry import Providers
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
@@ -217,20 +216,9 @@ class AgentBuilder:
         return Roles(
             registry,
             {part: [name for name in names if name] for part, names in chains.items()},
-            self._retry_policy(),
+            self.settings.llm,
             Catalog(settings.prices),
             settings.model.context_tokens,
-        )
-
-    def _retry_policy(self) -> RetryPolicy:
-        waits = self.settings.llm
-        return RetryPolicy(
-            retries=waits.retries,
-            retry_base_s=waits.retry_base_s,
-            retry_longest_s=waits.retry_longest_s,
-            retry_after_longest_s=waits.retry_after_longest_s,
-            first_byte_s=waits.first_byte_s,
-            gap_s=waits.gap_s,
         )
 
     def _bench(

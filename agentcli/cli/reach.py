@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, RetryPolicy
-from agentcli.llm.registry import BUILT_IN, Providers
+from agentcli.llm.client import LLM
+from agentcli.llm.provider_kind import provider_kinds
+from agentcli.llm.registry import Providers
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
+from agentcli.settings import LLMSettings
 from agentcli.ui.summary import quantity
 
 _LIMIT_S = 10.0
@@ -58,10 +60,10 @@ def reachable(registry: Providers) -> Iterator[Reach]:
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
         name
-        for name, built_in in BUILT_IN.items()
-        if built_in.default_model and registry.environ.get(built_in.key_env or "")
+        for name, kind in provider_kinds().items()
+        if kind.default_model and registry.environ.get(kind.key_env or "")
     ]
-    own = [name for name in registry.configured if name not in BUILT_IN]
+    own = [name for name in registry.configured if name not in provider_kinds()]
     names = with_key + own
     if names:
         with ThreadPoolExecutor(len(names)) as pool:
@@ -99,10 +101,10 @@ def ask(registry: Providers, name: str) -> Reach:
 
 def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
     """Whether the model `name` really answers: it is asked for a word, once."""
-    patience = RetryPolicy(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
+    waits = LLMSettings(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:
-        llm = LLM(registry.provider(registry.endpoint(name)), name, patience, catalog)
+        llm = LLM(registry.provider(registry.endpoint(name)), name, waits, catalog)
         llm.complete(request, lambda progress: None, CallBudget(None), lambda event: event)
     except AgentError as error:
         standing = _standing(error)

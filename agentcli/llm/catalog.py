@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from agentcli.llm.provider_kind import provider_kinds
 from agentcli.messages import Usage
+
+if TYPE_CHECKING:
+    from agentcli.settings import PriceSettings
 
 DEFAULT_CONTEXT_TOKENS = 128_000
 LOCAL_CONTEXT_TOKENS = 32_768
 _PER = 1_000_000
-_CATALOGUED = {
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "openai-chat": "openai",
-    "openrouter": "openrouter",
-    "gemini": "google",
-}
-_LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp", "scripted")
-
-
-class Price(Protocol):
-    """USD per million tokens."""
-
-    @property
-    def input(self) -> float: ...
-    @property
-    def output(self) -> float: ...
-    @property
-    def cache_read(self) -> float | None: ...
-    @property
-    def cache_write(self) -> float | None: ...
 
 
 class Catalog:
     """Answers about `provider/model` names. The catalogue is loaded when first asked."""
 
-    def __init__(self, prices: Mapping[str, Price]) -> None:
+    def __init__(self, prices: Mapping[str, PriceSettings]) -> None:
         self._own_prices = prices
         self._warm = False
 
@@ -51,8 +34,8 @@ class Catalog:
         usage = _consistent(usage)
         if own := self._own_prices.get(name):
             return _own_cost(own, usage)
-        provider, _, model = name.partition("/")
-        if provider not in _CATALOGUED:
+        price_list, model = _priced(name)
+        if not price_list:
             return None
         from genai_prices import Usage as PricedUsage
         from genai_prices import calc_price
@@ -64,26 +47,27 @@ class Catalog:
             cache_write_tokens=usage.cache_write_tokens,
         )
         try:
-            price = calc_price(priced, model_ref=model, provider_id=_CATALOGUED[provider])
+            price = calc_price(priced, model_ref=model, provider_id=price_list)
         except (LookupError, ValueError):
             return None
         return float(price.total_price)
 
     def context_tokens(self, name: str) -> int:
         """Tokens the model takes in; a cautious guess for one that is not catalogued."""
-        if name.partition("/")[0] in _LOCAL:
+        kind = provider_kinds().get(name.partition("/")[0])
+        if kind is not None and kind.key_env is None:
             return LOCAL_CONTEXT_TOKENS
         return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
 
     def known_context_tokens(self, name: str) -> int | None:
         """Tokens the model takes in, if the catalogue says it."""
-        provider, _, model = name.partition("/")
-        if provider not in _CATALOGUED:
+        price_list, model = _priced(name)
+        if not price_list:
             return None
         from genai_prices.data_snapshot import get_snapshot
 
         try:
-            _, info = get_snapshot().find_provider_model(model, None, _CATALOGUED[provider], None)
+            _, info = get_snapshot().find_provider_model(model, None, price_list, None)
         except LookupError:
             return None
         window: Any = info.context_window
@@ -94,6 +78,13 @@ class Catalog:
         prompt = self.cost(name, Usage(prompt_tokens=1_000))
         output = self.cost(name, Usage(completion_tokens=1_000))
         return None if prompt is None or output is None else (prompt * 1_000, output * 1_000)
+
+
+def _priced(name: str) -> tuple[str, str]:
+    """The id of the list that has the model's price (empty: none has), and the model's name."""
+    provider, _, model = name.partition("/")
+    kind = provider_kinds().get(provider)
+    return (kind.price_list if kind else ""), model
 
 
 def _consistent(usage: Usage) -> Usage:
@@ -108,7 +99,7 @@ def _consistent(usage: Usage) -> Usage:
     )
 
 
-def _own_cost(price: Price, usage: Usage) -> float:
+def _own_cost(price: PriceSettings, usage: Usage) -> float:
     plain = usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens
     read = price.input if price.cache_read is None else price.cache_read
     write = price.input if price.cache_write is None else price.cache_write

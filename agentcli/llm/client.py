@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Event, Progress
@@ -22,29 +23,15 @@ from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.provider import Provider, StillAlive, StreamItem
 from agentcli.llm.spending import CallBudget, charged
-from agentcli.llm.tool_choice import held_to_choice
+from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.messages import Reply, Request
+
+if TYPE_CHECKING:
+    from agentcli.settings import LLMSettings
 
 _TICK_S = 0.1
 _KEY_REFUSED = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How long to wait and how often to try again; all in seconds but `retries`."""
-
-    retries: int = 5
-    retry_base_s: float = 2.0
-    retry_longest_s: float = 64.0
-    retry_after_longest_s: float = 300.0
-    first_byte_s: float = 120.0
-    gap_s: float = 90.0
-
-    def backoff(self, attempt: int) -> float:
-        """Wait before retry number `attempt`, from 1: doubling, between half and all of it."""
-        longest = min(self.retry_longest_s, self.retry_base_s * 2.0 ** (attempt - 1))
-        return longest * random.uniform(0.5, 1.0)
 
 
 class _Stalled(LLMError):
@@ -58,7 +45,7 @@ class LLM:
         self,
         provider: Provider,
         model: str,
-        retry_policy: RetryPolicy,
+        waits: LLMSettings,
         catalog: Catalog,
         with_new_key: Callable[[], Provider | None] = lambda: None,
     ) -> None:
@@ -67,7 +54,7 @@ class LLM:
         self.model = model
         self._with_new_key = with_new_key
         self._provider = provider
-        self._patience = retry_policy
+        self._waits = waits
         self._catalog = catalog
         self._connecting: threading.Thread | None = None
         self._connect_error: BaseException | None = None
@@ -88,7 +75,7 @@ class LLM:
         `record` keeps that a provider's limit had to be waited for. Raises LLMError when there is
         none to be had, ConfigError when there is a limit to what it may cost and its price is not
         known."""
-        return held_to_choice(
+        return enforce_tool_choice(
             request, lambda asked: self._reply(asked, notify, call_budget, record), notify
         )
 
@@ -126,7 +113,7 @@ class LLM:
                     continue
                 attempt += 1
                 self._refuse_long_wait(error)
-                if not error.retryable or attempt > self._patience.retries:
+                if not error.retryable or attempt > self._waits.retries:
                     raise
                 with _rate_limited(error, record):
                     self._wait(error, attempt, notify)
@@ -182,7 +169,7 @@ class LLM:
         inbox: queue.SimpleQueue[StreamItem | BaseException],
         notify: Callable[[Progress], None],
     ) -> Iterator[StreamItem]:
-        limit = self._patience.first_byte_s
+        limit = self._waits.first_byte_s
         deadline = time.monotonic() + limit
         while True:
             try:
@@ -203,13 +190,13 @@ class LLM:
             if isinstance(item, BaseException):
                 raise item
             yield item
-            limit = self._patience.gap_s
+            limit = self._waits.gap_s
             deadline = time.monotonic() + limit
 
     def _refuse_long_wait(self, error: LLMError) -> None:
         """Raises TryAgainLater when the server asks for more patience than there is."""
         wait = error.retry_after
-        if error.retryable and wait is not None and wait > self._patience.retry_after_longest_s:
+        if error.retryable and wait is not None and wait > self._waits.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             raise TryAgainLater(
                 error.kind,
@@ -221,9 +208,9 @@ class LLM:
 
     def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
         wait = error.retry_after
-        wait = self._patience.backoff(attempt) if wait is None else wait
+        wait = backoff(self._waits, attempt) if wait is None else wait
         until = time.monotonic() + wait
-        detail = f"{error.message} (retry {attempt} of {self._patience.retries})"
+        detail = f"{error.message} (retry {attempt} of {self._waits.retries})"
         while (left := until - time.monotonic()) > 0:
             notify(Status("retrying", detail, left))
             time.sleep(min(_TICK_S, left))
@@ -257,6 +244,12 @@ class LLM:
             self._provider.connect()
         except BaseException as error:
             self._connect_error = error
+
+
+def backoff(waits: LLMSettings, attempt: int) -> float:
+    """Seconds before retry number `attempt`, from 1: doubling, between half and all of it."""
+    longest = min(waits.retry_longest_s, waits.retry_base_s * 2.0 ** (attempt - 1))
+    return longest * random.uniform(0.5, 1.0)
 
 
 @contextmanager

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, RetryPolicy
+from agentcli.llm.client import LLM
 from agentcli.llm.fallback import FallbackChain
 from agentcli.llm.provider import Provider
 from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
 
-PARTS = ("main", "condenser", "judge", "vision", "editor", "delegate", "title")
+if TYPE_CHECKING:
+    from agentcli.settings import LLMSettings
+
+PARTS = ("main", "condenser", "judge", "vision")
 
 
 class Roles:
@@ -23,7 +27,7 @@ class Roles:
         self,
         registry: Providers,
         chains: Mapping[str, Sequence[str]],
-        retry_policy: RetryPolicy,
+        waits: LLMSettings,
         catalog: Catalog,
         context_tokens: int = 0,
     ) -> None:
@@ -31,7 +35,7 @@ class Roles:
         of `main`. `context_tokens` is the window of the preferred one of `main` if not 0. Raises
         ConfigError for a model of an unknown provider."""
         self._registry = registry
-        self._patience = retry_policy
+        self._waits = waits
         self._catalog = catalog
         self._context_tokens = context_tokens
         self._chains = {
@@ -72,4 +76,4 @@ class Roles:
             return self._registry.provider(endpoint)
 
         provider = self._registry.provider(endpoint)
-        return LLM(provider, name, self._patience, self._catalog, with_new_key)
+        return LLM(provider, name, self._waits, self._catalog, with_new_key)

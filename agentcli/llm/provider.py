@@ -18,7 +18,7 @@ from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.messages import Message, Reply, Request, ToolCall
 
-_GARBLED = (
+_PARSE_ERRORS = (
     ValueError,
     RecursionError,
     TypeError,
@@ -221,11 +221,11 @@ def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]
     return tuple(result)
 
 
-def said(value: object) -> str:
+def text_of(value: object) -> str:
     """A piece of text as it came, or what the parts of a list of parts say. Raises TypeError."""
     if isinstance(value, list):
         parts = [part for part in value if part.get("type") in ("text", "output_text")]
-        return "".join(said(part["text"]) for part in parts)
+        return "".join(text_of(part["text"]) for part in parts)
     if not isinstance(value, str):
         raise TypeError(f"text expected, not {type(value).__name__}")
     return value
@@ -249,11 +249,11 @@ def join_object(head: Mapping[str, Any], **arrays: bytes) -> bytes:
 
 
 @contextmanager
-def reading() -> Iterator[None]:
+def parsing_reply() -> Iterator[None]:
     """Within it, an answer that can't be taken apart is the server's fault, and a BAD_RESPONSE."""
     try:
         yield
-    except _GARBLED as error:
+    except _PARSE_ERRORS as error:
         what = f"{type(error).__name__}: {error}"[:200]
         raise LLMError(
             LLMErrorKind.BAD_RESPONSE, f"the server sent a garbled answer ({what})"
@@ -326,7 +326,7 @@ def _check_length(length: int) -> None:
         )
 
 
-def lively(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
+def drop_idle(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
     """`items` less the idle signs of life of a server that has sent nothing else for too long."""
     latest = time.monotonic()
     for item in items:

@@ -1,96 +1,27 @@
-"""From a model's name to something that answers: built-in providers, keys, local servers."""
+"""From a model's name to something that answers: addresses, keys, local servers."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
 from agentcli.llm.provider import Endpoint, Provider
+from agentcli.llm.provider_kind import PROTOCOLS, ProviderKind, provider_kinds
 from agentcli.llm.text_tools import TextTools
 from agentcli.system.programs import find_program
 
+if TYPE_CHECKING:
+    from agentcli.settings import ProviderSettings
+
 _LOCAL_PROBE_S = 0.2
 _KEY_COMMAND_S = 30
-
-
-@dataclass(frozen=True)
-class BuiltIn:
-    """`key_env` None: the server wants no key. `default_model` is used when only a key is known."""
-
-    api: str
-    base_url: str
-    key_env: str | None = None
-    default_model: str | None = None
-
-    @property
-    def local(self) -> bool:
-        return self.key_env is None and bool(self.base_url)
-
-
-BUILT_IN: dict[str, BuiltIn] = {
-    "anthropic": BuiltIn(
-        "anthropic_messages", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5"
-    ),
-    "openai": BuiltIn("responses", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5.5"),
-    "openrouter": BuiltIn(
-        "chat_completions",
-        "https://openrouter.ai/api/v1",
-        "OPENROUTER_API_KEY",
-        "~anthropic/claude-sonnet-latest",
-    ),
-    "gemini": BuiltIn(
-        "chat_completions",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GEMINI_API_KEY",
-        "gemini-3.8-flash",
-    ),
-    "openai-chat": BuiltIn("chat_completions", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "ollama": BuiltIn("chat_completions", "http://127.0.0.1:11434/v1"),
-    "lmstudio": BuiltIn("chat_completions", "http://127.0.0.1:1234/v1"),
-    "vllm": BuiltIn("chat_completions", "http://127.0.0.1:8000/v1"),
-    "llamacpp": BuiltIn("chat_completions", "http://127.0.0.1:8080/v1"),
-    "scripted": BuiltIn("scripted", ""),
-}
-
-_APIS = {
-    "chat_completions": "ChatCompletions",
-    "responses": "Responses",
-    "anthropic_messages": "AnthropicMessages",
-    "scripted": "Scripted",
-}
-
-
-class ProviderOptions(Protocol):
-    """What a user may say of a provider."""
-
-    @property
-    def api(self) -> str | None: ...
-    @property
-    def base_url(self) -> str | None: ...
-    @property
-    def api_key_env(self) -> str | None: ...
-    @property
-    def api_key_command(self) -> str | None: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def extra_body(self) -> Mapping[str, object]: ...
-    @property
-    def drop_params(self) -> Sequence[str]: ...
-    @property
-    def tool_format(self) -> str: ...
-    @property
-    def images(self) -> bool: ...
-    @property
-    def stream(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +31,7 @@ class Providers:
     `learn` is told each key before it is used, so that it can be masked.
     """
 
-    configured: Mapping[str, ProviderOptions]
+    configured: Mapping[str, ProviderSettings]
     environ: Mapping[str, str]
     learn: Callable[[str], None] = lambda key: None
     connect_timeout_s: float = 10.0
@@ -111,9 +42,9 @@ class Providers:
         local server offers. Raises ConfigError when there is none."""
         if wanted:
             return self.full_name(wanted)
-        for name, provider in BUILT_IN.items():
-            if provider.default_model and provider.key_env and self.environ.get(provider.key_env):
-                return f"{name}/{provider.default_model}"
+        for name, kind in provider_kinds().items():
+            if kind.default_model and kind.key_env and self.environ.get(kind.key_env):
+                return f"{name}/{kind.default_model}"
         if local := next(self.local_models(), None):
             return local
         raise ConfigError(
@@ -126,12 +57,12 @@ class Providers:
     def full_name(self, wanted: str) -> str:
         """`wanted` as provider/model. Raises ConfigError when the provider is not known."""
         provider, slash, model = wanted.partition("/")
-        known = {**BUILT_IN, **self.configured}
+        kinds = provider_kinds()
+        known = {**kinds, **self.configured}
         if slash and provider in known and model:
             return wanted
         if provider in known:
-            default = BUILT_IN[provider].default_model if provider in BUILT_IN else None
-            if default:
+            if provider in kinds and (default := kinds[provider].default_model):
                 return f"{provider}/{default}"
             raise ConfigError(
                 f"{provider} is a provider; name its model too",
@@ -146,8 +77,8 @@ class Providers:
         """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
         provider, _, model = name.partition("/")
         options = self.configured.get(provider)
-        built_in = BUILT_IN.get(provider)
-        base_url = (options and options.base_url) or (built_in and built_in.base_url) or ""
+        kind = provider_kinds().get(provider)
+        base_url = (options and options.base_url) or (kind and kind.base_url) or ""
         if provider == "openai-chat" and not (options and options.base_url):
             openai = self.configured.get("openai")
             base_url = (openai and openai.base_url) or base_url
@@ -162,7 +93,7 @@ class Providers:
             provider=provider,
             model=model,
             base_url=base_url,
-            api_key=self._key(provider, options, built_in),
+            api_key=self._key(provider, options, kind),
             headers=dict(options.headers) if options else {},
             extra_body=dict(options.extra_body) if options else {},
             drop_params=tuple(options.drop_params) if options else (),
@@ -189,17 +120,19 @@ class Providers:
     def provider(self, endpoint: Endpoint) -> Provider:
         """What speaks the endpoint's wire format; nothing is imported or sent yet."""
         options = self.configured.get(endpoint.provider)
-        built_in = BUILT_IN.get(endpoint.provider)
-        api = (options and options.api) or (built_in and built_in.api) or _guess(endpoint.base_url)
-        module = importlib.import_module(f"agentcli.llm.providers.{api}")
-        provider: Provider = getattr(module, _APIS[api])(endpoint)
+        kind = provider_kinds().get(endpoint.provider)
+        name = (options and options.api) or (kind and kind.protocol) or _guess(endpoint.base_url)
+        protocol = PROTOCOLS.get(name)
+        if protocol is None:
+            raise ConfigError(f"provider {endpoint.provider}: there is no protocol {name!r}")
+        provider: Provider = protocol(endpoint)
         if options and options.tool_format == "text":
             return TextTools(provider)
         return provider
 
     def key_variables(self) -> set[str]:
         """Variables that hold keys of models: nothing a command should see."""
-        names = {built_in.key_env for built_in in BUILT_IN.values()}
+        names = {kind.key_env for kind in provider_kinds().values()}
         names |= {options.api_key_env for options in self.configured.values()}
         return {name for name in names if name}
 
@@ -208,34 +141,40 @@ class Providers:
 
     def local_models(self) -> Iterator[str]:
         """Full names of the models of local servers that answer within 0.2 s."""
-        local = [name for name, built_in in BUILT_IN.items() if built_in.local]
+        local = {name: kind.base_url for name, kind in provider_kinds().items() if kind.local}
         addresses = [
-            (options.base_url if (options := self.configured.get(name)) else None)
-            or BUILT_IN[name].base_url
-            for name in local
+            ((options := self.configured.get(name)) and options.base_url) or usual
+            for name, usual in local.items()
         ]
         with ThreadPoolExecutor(len(local)) as pool:
             for name, models in zip(local, pool.map(_probe, addresses), strict=True):
                 yield from (f"{name}/{model}" for model in models)
 
     def _key(
-        self, provider: str, options: ProviderOptions | None, built_in: BuiltIn | None
+        self, provider: str, options: ProviderSettings | None, kind: ProviderKind | None
     ) -> str | None:
         if options and options.api_key_command:
-            return self._checked(provider, _run_key_command(provider, options.api_key_command))
-        variable = (options and options.api_key_env) or (built_in and built_in.key_env)
+            return self._usable(provider, _run_key_command(provider, options.api_key_command))
+        variable = (options and options.api_key_env) or (kind and kind.key_env)
         if not variable:
             return None
         if key := self.environ.get(variable, "").strip():
-            return self._checked(provider, key)
+            return self._usable(provider, key)
         raise ConfigError(
             f"no key for {provider}: {variable} is not set",
             hint=f"export {variable}=…, choose another model with -m, or try: agent demo",
         )
 
-    def _checked(self, provider: str, key: str) -> str:
+    def _usable(self, provider: str, key: str) -> str:
+        """`key`, if a header can hold it; the message must not show what it is."""
         self.learn(key)
-        return _sendable(provider, key)
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise ConfigError(
+                f"the key for {provider} has characters in it that no key has (a line break, a "
+                "space?)",
+                hint="set it again, without anything around it",
+            )
+        return key
 
 
 def _check_address(provider: str, base_url: str) -> None:
@@ -247,16 +186,6 @@ def _check_address(provider: str, base_url: str) -> None:
         good = False
     if not good:
         raise ConfigError(f"provider {provider}: {base_url!r} is not the address of a server")
-
-
-def _sendable(provider: str, key: str) -> str:
-    """`key`, if a header can hold it; the message must not show what it is."""
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ConfigError(
-            f"the key for {provider} has characters in it that no key has (a line break, a space?)",
-            hint="set it again, without anything around it",
-        )
-    return key
 
 
 def _guess(base_url: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from agentcli.messages import Message
 
 
-def shown(message: Message, images: bool) -> Message:
-    """`message` as a model is to get it that takes images or does not: a note in their place tells
-    it that there is something it can't see."""
+def without_images(message: Message, images: bool) -> Message:
+    """`message` for a model that takes `images` or does not: then a note in their place tells it
+    that there is something it can't see."""
     count = len(message.image_urls)
     if images or not count:
         return message

@@ -14,7 +14,7 @@ _CORRECTION = "Answer with a tool call, not with text: one of the tools must be 
 _COMPLETE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 
 
-def held_to_choice(
+def enforce_tool_choice(
     request: Request, ask: Callable[[Request], Reply], notify: Callable[[Progress], None]
 ) -> Reply:
     """The reply of `ask` without calls where none are allowed, and asked for once more where one is

@@ -1,48 +1,24 @@
-"""A memory as the settings want it."""
+"""Makes a memory as the settings say."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentcli.errors import ConfigError
 from agentcli.events.actions import CondensationAction
 from agentcli.memory.compaction_cost import Prices
-from agentcli.memory.condensers.base import Ask, Options
-from agentcli.memory.condensers.registry import condenser
+from agentcli.memory.condenser import CONDENSERS, Ask, Condenser, Options
+from agentcli.memory.condensers.pipeline import Pipeline
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.messages import ToolSchema, Usage
+from agentcli.settings import MemorySettings
 
 _SAMPLE_TOKENS = 1_000
 _COST_AWARE = "default"
 """The condenser that chooses how much to leave by its cost; the others keep to low_water."""
-
-
-class MemoryOptions(Protocol):
-    """The settings of the section `memory`."""
-
-    @property
-    def high_water(self) -> float: ...
-    @property
-    def low_water(self) -> float: ...
-    @property
-    def condenser(self) -> str | Sequence[str]: ...
-    @property
-    def keep_first(self) -> int: ...
-    @property
-    def max_size(self) -> int: ...
-    @property
-    def max_events(self) -> int: ...
-    @property
-    def attention_window(self) -> int: ...
-    @property
-    def browser_attention_window(self) -> int: ...
-    @property
-    def max_event_chars(self) -> int: ...
-    @property
-    def cooldown_s(self) -> float: ...
-    @property
-    def enable_history_truncation(self) -> bool: ...
 
 
 class PriceList(Protocol):
@@ -52,9 +28,9 @@ class PriceList(Protocol):
 
 @dataclass(frozen=True)
 class Models:
-    """The model that works and the one that sums up, by their full names; `context_tokens` is what
-    the user set for the window of the first (0: as catalogued), `max_output_tokens` what is kept
-    free of it for the reply."""
+    """Full names of the model that works and of the one that sums up. `context_tokens` is the
+    window that the user set for the first (0: as catalogued); `max_output_tokens` of it are kept
+    free for the reply."""
 
     main: str
     condenser: str
@@ -63,15 +39,15 @@ class Models:
 
 
 def build_memory(
-    options: MemoryOptions,
+    settings: MemorySettings,
     tools: tuple[ToolSchema, ...],
     models: Models,
     catalog: PriceList,
     ask: Ask | None,
     record: Callable[[CondensationAction], object] = lambda action: None,
 ) -> Memory:
-    """Raises ConfigError for options that can't be. Windows and prices are asked of `catalog` when
-    they begin to matter."""
+    """Raises ConfigError for settings that can't be. Windows and prices are looked up in `catalog`
+    when they are first needed."""
 
     def context_tokens() -> int:
         window = models.context_tokens or catalog.context_tokens(models.main)
@@ -82,34 +58,38 @@ def build_memory(
             return models.context_tokens
         return catalog.context_tokens(models.condenser)
 
-    chosen = condenser(
-        options.condenser,
-        Options(
-            ask=ask,
-            window=condenser_window,
-            keep_first=options.keep_first,
-            max_size=options.max_size,
-            max_events=options.max_events,
-            attention_window=options.attention_window,
-            browser_attention_window=options.browser_attention_window,
-            max_event_chars=options.max_event_chars,
-            cooldown_s=options.cooldown_s,
-        ),
-    )
     return Memory(
         WindowLimits(
             context_tokens,
-            options.high_water,
-            options.low_water,
-            lean=options.condenser == _COST_AWARE,
+            settings.high_water,
+            settings.low_water,
+            cost_aware=settings.condenser == _COST_AWARE,
         ),
         tools,
-        chosen,
+        choose_condenser(settings.condenser, Options(settings, ask, condenser_window)),
         _prices_of(catalog, models),
         models.main.partition("/")[0],
-        truncate=options.enable_history_truncation,
+        truncate=settings.enable_history_truncation,
         record=record,
     )
+
+
+def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser:
+    """The condenser of this name; a list of names is a pipeline. Raises ConfigError for a name that
+    is not known, and for settings that can't be."""
+    if not isinstance(choice, str):
+        if not choice:
+            raise ConfigError("memory.condenser is an empty list", hint='to condense never: "noop"')
+        return Pipeline([choose_condenser(name, options) for name in choice])
+    kind = CONDENSERS.get(choice)
+    if kind is None:
+        known = sorted({*CONDENSERS.file_names(), *CONDENSERS.outside_names()})
+        near = difflib.get_close_matches(choice, known, 1, 0.5)
+        raise ConfigError(
+            f"memory.condenser: there is no condenser {choice!r}",
+            hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        )
+    return kind(options)
 
 
 def _prices_of(catalog: PriceList, models: Models) -> Callable[[], Prices | None]:

@@ -62,24 +62,24 @@ class Decision:
 
 def decide(outlook: Outlook, prices: Prices | None) -> Decision:
     """Whether to condense before the next request. Above the high-water mark, always; below the
-    target, never; between them when the best stride is reached and what the steps to come save is
+    target, never; between them when the best interval is reached and what the steps to come save is
     more than the condensation costs. Pure."""
     unit = prices or USUAL_PRICES
     saved_tokens = max(outlook.tokens - outlook.target, 0)
     # What is left is written anew in place of being read. What goes is summed up once, whenever
-    # that is: it makes a condensation dearer, but the stride no longer.
+    # that is: it makes a condensation dearer, but the interval no longer.
     fixed = outlook.target * max(unit.cache_write - unit.cache_read, 0.0)
     fixed += SUMMARY_TOKENS * unit.output if outlook.summarised else 0.0
     cost = fixed + (saved_tokens * unit.prompt if outlook.summarised else 0.0)
     saving = saved_tokens * unit.cache_read * outlook.steps_left
-    stride = best_stride(fixed, unit.cache_read, outlook.growth)
+    interval = best_interval(fixed, unit.cache_read, outlook.growth)
     numbers = {
         "tokens": outlook.tokens,
         "target": outlook.target,
         "high_water": outlook.high_water,
         "growth_per_step": round(outlook.growth, 1),
         "steps_left": round(outlook.steps_left, 1),
-        "stride_steps": round(stride, 1) if stride < inf else -1.0,
+        "stride_steps": round(interval, 1) if interval < inf else -1.0,
         "cost_of_condensing": cost,
         "saved_by_condensing": saving,
         "prices_known": float(prices is not None),
@@ -87,7 +87,7 @@ def decide(outlook: Outlook, prices: Prices | None) -> Decision:
     if outlook.tokens > outlook.high_water:
         words = f"{outlook.tokens:,} tokens are over the mark of {outlook.high_water:,}"
         return Decision(True, words, numbers)
-    reached = saved_tokens >= stride * outlook.growth
+    reached = saved_tokens >= interval * outlook.growth
     if saved_tokens > 0 and reached and saving > cost:
         words = f"a shorter prompt of some {outlook.target:,} tokens pays from here on"
         return Decision(True, words, numbers)
@@ -99,7 +99,7 @@ def target_tokens(staying: int, growth: float, most: int) -> int:
     return min(most, int(staying + STEPS_IN_SIGHT * max(growth, 0.0)))
 
 
-def best_stride(cost: float, cache_read: float, growth: float) -> float:
+def best_interval(cost: float, cache_read: float, growth: float) -> float:
     """Steps between condensations at which a step costs least; inf where nothing is to be saved."""
     per_step = cache_read * growth
     return sqrt(2 * cost / per_step) if per_step > 0 else inf

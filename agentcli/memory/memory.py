@@ -18,42 +18,48 @@ from agentcli.memory.compaction_cost import (
     steps_to_come,
     target_tokens,
 )
-from agentcli.memory.condensers.base import Condenser, metrics
-from agentcli.memory.condensers.observation_masking import is_long, mask
+from agentcli.memory.condenser import Condenser, Options, metrics
+from agentcli.memory.condensers.llm_summary import rolling
+from agentcli.memory.condensers.observation_masking import MaskLongest
 from agentcli.memory.condensers.old_results import OldResults
-from agentcli.memory.condensers.pipeline import merged
-from agentcli.memory.condensers.summariser import PutOff, unaided
-from agentcli.memory.condensers.window import Window
+from agentcli.memory.condensers.pipeline import Pipeline
+from agentcli.memory.condensers.window import DropOldest
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistoryStats, is_poor
 from agentcli.memory.projection import Projector, visible
+from agentcli.memory.summariser import Postponed
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
 from agentcli.memory.view import View, speaks
 from agentcli.messages import Message, ToolSchema
+from agentcli.settings import MemorySettings
 
 _SMALLEST_WINDOW = 2_048
 _WORTH_TOKENS = 32_000
 _WORTH_SHARE = 4
 """A prompt below that, or a quarter of the window, is left alone while it fits: what is saved is
 not worth the forgetting."""
-_BRIM = 0.95
-"""Of the window: whatever the condenser, the oldest steps go before a provider refuses."""
+_FULL = 0.95
+"""Of the window. Above it the oldest steps go, whatever the condenser: a provider would refuse."""
 _MOST_POOR_PASSES = 2
 _LOOK_AGAIN = 1.03
 """How much the window must grow before a condenser that found nothing to do looks again."""
 _NOT_DUE = Decision(False, "", {})
+_FOR_OVERFLOW = Pipeline(
+    [OldResults(), rolling(Options(MemorySettings()), max_size=0), MaskLongest()],
+    until_it_fits=True,
+)
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WindowLimits:
-    """Tokens the model takes in (asked when it begins to matter), and the shares of it at which
-    the window slides and where it slides to: far apart, as each slide gives up the provider's
-    prompt cache."""
+    """Tokens the model takes in (asked when first needed), and the shares of them at which the
+    conversation is condensed and down to which: far apart, as each time the provider's prompt cache
+    is lost."""
 
     context_tokens: Callable[[], int]
     high_water: float = 0.75
     low_water: float = 0.5
-    lean: bool = False
+    cost_aware: bool = False
     """Come down to what is likely needed, where that is less than the low-water mark."""
 
 
@@ -78,7 +84,7 @@ class Memory:
         that was interrupted."""
         self.limits = limits
         self.estimator = TokenEstimator()
-        self._condenser = condenser or Window()
+        self._condenser = condenser or DropOldest()
         self._ask_prices = prices
         self._provider = provider
         self._truncate = truncate
@@ -87,7 +93,7 @@ class Memory:
         self._context_tokens = 0
         self._prices: tuple[Prices | None] | None = None
         self._taken = 0
-        self._standing = HistoryStats()
+        self._stats = HistoryStats()
         self._masked: set[int] = set()
         self._grown = self._grown_steps = 0
         self._start(Projector())
@@ -100,7 +106,7 @@ class Memory:
         self._count = self._fresh = 0
         self._look_at = 0.0
         self._first_tokens = 0
-        self._steps_then = self._standing.steps
+        self._steps_then = self._stats.steps
 
     def window(self, events: Sequence[Event]) -> list[Message]:
         """The messages for the next request."""
@@ -111,13 +117,13 @@ class Memory:
             new = self._begin_again(events, new)
         else:
             for event in new:
-                self._standing.feed(event)
+                self._stats.feed(event)
         self._shown += [event.id for event in new]
         for event in new:
             self._projector.feed(event)
-            heard = speaks(event)
-            self._count += heard
-            self._fresh += heard and event.id > condensed
+            visible_to_model = speaks(event)
+            self._count += visible_to_model
+            self._fresh += visible_to_model and event.id > condensed
         self._taken = len(events)
         return self._projector.messages()
 
@@ -126,12 +132,12 @@ class Memory:
         if self._first_tokens:
             now = self.estimator.tokens(self._size + self._tools_size)
             self._grown += max(now - self._first_tokens, 0)
-            self._grown_steps += self._standing.steps - self._steps_then
+            self._grown_steps += self._stats.steps - self._steps_then
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
-            self._standing, self._masked = HistoryStats(), set()
+            self._stats, self._masked = HistoryStats(), set()
         for event in new:
-            self._standing.feed(event)
+            self._stats.feed(event)
             if isinstance(event, CondensationAction):
                 self._masked.update(event.masked_event_ids)
         before = [events[event_id] for event_id in sorted(self._shown)]
@@ -155,10 +161,10 @@ class Memory:
         self.estimator.learn(self._size + self._tools_size, prompt_tokens)
 
     def due(self, events: Sequence[Event]) -> bool:
-        """Whether the window is to become shorter now, going by its tokens."""
-        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
-        view = self._view(events)
-        return not tired and view.tokens >= self._look_at and view.due
+        """Whether the conversation is to be condensed now, going by its tokens."""
+        gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
+        view = self.view(events)
+        return not gave_up and view.tokens >= self._look_at and view.due
 
     def condense(
         self, events: Sequence[Event], permit: Callable[[], bool] = lambda: True
@@ -167,47 +173,47 @@ class Memory:
         for it; never the system text, what the user said, nor the newest two steps. `permit` is
         asked once there is something to do, before a model is paid to do it; if it says no, all is
         as if nobody had looked."""
-        view = replace(self._view(events), permit=permit)
-        if self._standing.request is not None:
-            view = replace(view, forced="asked for", focus=self._standing.request, target=lambda: 0)
+        view = replace(self.view(events), permit=permit)
+        if self._stats.request is not None:
+            view = replace(view, forced="asked for", focus=self._stats.request, target=lambda: 0)
         try:
             done = self._condensed(view)
-        except PutOff:
+        except Postponed:
             return None
         except TurnInterrupted:
             self._account(view)
             raise
         if done is not None and not permit():
             return None
-        self._standing.request = None
+        self._stats.request = None
         return done
 
     def _condensed(self, view: View) -> CondensationAction | None:
-        tired = self._standing.poor_passes >= _MOST_POOR_PASSES
-        looks = not tired and (view.forced or view.tokens >= self._look_at)
+        gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
+        looks = not gave_up and (view.forced or view.tokens >= self._look_at)
         action = self._condenser.condense(view) if looks else None
         if looks and action is None and view.read:
             self._look_at = view.tokens * _LOOK_AGAIN
-        if action is None and self._truncate and self._brimming(view):
-            action = Window().condense(replace(view, forced="the window is full"))
+        if action is None and self._truncate and self._overfull(view):
+            action = DropOldest().condense(replace(view, forced="the window is full"))
         done = self._checked(view, action)
-        return None if done is None or (tired and is_poor(done)) else done
+        return None if done is None or (gave_up and is_poor(done)) else done
 
     def compact(self, events: Sequence[Event], focus: str = "") -> CondensationAction | None:
         """All but the newest two steps condensed, because the user asked for it, with a summary
         that keeps what `focus` names; None when there is nothing to condense."""
         view = replace(
-            self._view(events), forced="asked for by the user", focus=focus, target=lambda: 0
+            self.view(events), forced="asked for by the user", focus=focus, target=lambda: 0
         )
         try:
-            action = self._condenser.condense(view) or Window().condense(view)
+            action = self._condenser.condense(view) or DropOldest().condense(view)
         except TurnInterrupted:
             self._account(view)
             raise
         return self._checked(view, action)
 
     def _account(self, view: View) -> None:
-        """Have it recorded what models were paid for nothing."""
+        """Record what models were paid for no result."""
         if view.replies:
             self._record(self._numbered(view, nothing("it was interrupted"), view.tokens))
 
@@ -218,28 +224,17 @@ class Memory:
         `target_tokens`: results first, then old steps, and if that is not enough the longest
         results of the newest; None when nothing can go, or nothing may. No model is asked, as
         someone waits for the answer; but the window is known to be smaller from now on."""
-        if not self._truncate or self._standing.poor_passes >= _MOST_POOR_PASSES:
+        if not self._truncate or self._stats.poor_passes >= _MOST_POOR_PASSES:
             return None
         first = replace(
-            self._view(events), forced="it did not fit", target=lambda: int(target_tokens)
+            self.view(events), forced="it did not fit", target=lambda: int(target_tokens)
         )
-        self._context_tokens = min(self._context(), max(int(first.tokens * _BRIM), 1))
-        view, done = first, None
-        for condenser in (OldResults(), unaided(), _Squeeze()):
-            action = condenser.condense(view)
-            if action is None:
-                continue
-            view = view.after(action)
-            done = action if done is None else merged(done, action)
-            if view.tokens <= target_tokens:
-                break
+        self._context_tokens = min(self._context(), max(int(first.tokens * _FULL), 1))
+        done = _FOR_OVERFLOW.condense(first)
         return self._checked(first, done)
 
     def view(self, events: Sequence[Event]) -> View:
         """The session as condensers see it."""
-        return self._view(events)
-
-    def _view(self, events: Sequence[Event]) -> View:
         tokens = self.tokens(events)
 
         def load() -> Sequence[Event]:
@@ -255,10 +250,10 @@ class Memory:
             decide=lambda: self._decide(tokens),
             target=lambda: self._target(tokens),
             bytes_per_token=self.estimator.bytes_per_token,
-            now=self._standing.now,
-            failed_at=self._standing.failed_at,
-            todo=self._standing.todo,
-            dealt_with=self._standing.dealt_with,
+            now=self._stats.now,
+            failed_at=self._stats.failed_at,
+            todo=self._stats.todo,
+            dealt_with=self._stats.dealt_with,
             masked=frozenset(self._masked),
         )
 
@@ -268,15 +263,15 @@ class Memory:
 
     def _target(self, tokens: int) -> int:
         most = int(self._context() * self.limits.low_water)
-        if not self.limits.lean:
+        if not self.limits.cost_aware:
             return most
-        staying = self.estimator.tokens(Size(self._standing.staying_bytes) + self._tools_size)
+        staying = self.estimator.tokens(Size(self._stats.staying_bytes) + self._tools_size)
         return target_tokens(staying, self._growth(tokens), most)
 
     def _growth(self, tokens: int) -> float:
         """Tokens a step, condensations aside, since this process looks at the session."""
         grown = self._grown + tokens - self._first_tokens
-        return grown / max(self._grown_steps + self._standing.steps - self._steps_then, 1)
+        return grown / max(self._grown_steps + self._stats.steps - self._steps_then, 1)
 
     def _decide(self, tokens: int) -> Decision:
         if tokens <= _SMALLEST_WINDOW * self.limits.low_water:
@@ -284,7 +279,7 @@ class Memory:
         context = self._context()
         target, high_water = self._target(tokens), int(context * self.limits.high_water)
         worth = max(_WORTH_TOKENS, context // _WORTH_SHARE)
-        least = min(worth, high_water) if self.limits.lean else 0
+        least = min(worth, high_water) if self.limits.cost_aware else 0
         if tokens <= max(target, least):
             return _NOT_DUE
         if self._prices is None:
@@ -294,14 +289,14 @@ class Memory:
             target=target,
             high_water=high_water,
             growth=self._growth(tokens),
-            steps_left=steps_to_come(self._standing.steps),
+            steps_left=steps_to_come(self._stats.steps),
         )
         return decide(outlook, self._prices[0])
 
-    def _brimming(self, view: View) -> bool:
-        if view.tokens <= _SMALLEST_WINDOW * _BRIM:
+    def _overfull(self, view: View) -> bool:
+        if view.tokens <= _SMALLEST_WINDOW * _FULL:
             return False
-        return view.tokens > self._context() * _BRIM
+        return view.tokens > self._context() * _FULL
 
     def _checked(self, view: View, action: CondensationAction | None) -> CondensationAction | None:
         """`action` with its numbers. One that would lose what must stay, or save nothing, is not
@@ -310,7 +305,7 @@ class Memory:
         if action is None and not view.replies:
             return None
         action = action or nothing("there was nothing to take")
-        for condenser in (None, Window(), Window(brief=True)):
+        for condenser in (None, DropOldest(), DropOldest(brief=True)):
             because = replace(view, forced=view.decision.reason or "asked for")
             done = condenser.condense(because) if condenser else action
             if done is None:
@@ -331,7 +326,7 @@ class Memory:
         numbers = {**view.decision.numbers, **action.numbers, **measured}
         paid = metrics(view.replies)
         action = action.model_copy(update={"numbers": numbers, "llm_metrics": paid})
-        if is_poor(action) and self._standing.poor_passes + 1 >= _MOST_POOR_PASSES:
+        if is_poor(action) and self._stats.poor_passes + 1 >= _MOST_POOR_PASSES:
             reason += (
                 "; for the second time in a row this saves less than 10 %, so it is not tried "
                 "again before the user speaks: what is left can't be made shorter"
@@ -346,22 +341,6 @@ def nothing(why: str, error: str = "") -> CondensationAction:
         summariser_error=error,
         reason=f"nothing was condensed: {why}",
     )
-
-
-@dataclass(frozen=True)
-class _Squeeze:
-    """Masks the longest results wherever they stand: what else could go is gone."""
-
-    def condense(self, view: View) -> CondensationAction | None:
-        left, chosen = view.tokens, []
-        results = [e for e in view.events if e.cause is not None and e.id not in view.masked]
-        long = [event for event in results if is_long(event)]
-        for event in sorted(long, key=lambda event: view.sizes[event.id], reverse=True):
-            if left <= view.target():
-                break
-            chosen.append(event)
-            left -= view.sizes[event.id]
-        return mask(chosen, f"{len(chosen)} of the longest results masked") if chosen else None
 
 
 def _begins_anew(event: Event) -> bool:

@@ -33,11 +33,11 @@ from agentcli.messages import Message, ProviderData, ToolCall
 
 MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
-"""Of observations whose tools keep to limits of their own and say what they left out: another cut
-would tear that."""
+"""Of observations whose tools keep to limits of their own and say what they left out, which another
+cut could remove."""
 MAX_MASKED_MESSAGE_CHARS = 8_000
 MAX_ARGUMENT_CHARS = 200
-"""Of a call whose arguments are masked, in each."""
+"""Of each argument of a call that is masked."""
 _MASK_HINT_CHARS = 120
 _SLACK_CHARS = 3_000
 """Less than that is not cut away."""
@@ -57,7 +57,6 @@ class _OpenReply:
     calls: dict[int, ToolCall] = field(default_factory=dict)
     results: dict[int, Message] = field(default_factory=dict)
     said_meanwhile: list[Message] = field(default_factory=list)
-    first_event_id: int = 0
 
     @property
     def answered(self) -> bool:
@@ -65,16 +64,12 @@ class _OpenReply:
 
 
 class Projector:
-    """Takes events one by one; `messages` only ever grows at its end, until a condensation.
-
-    `steps` holds, per reply, the id of its first event and the index of its message.
-    """
+    """Takes events one by one; `messages` only ever grows at its end, until a condensation."""
 
     def __init__(self) -> None:
         self._closed: list[Message] = []
         self._open: _OpenReply | None = None
         self._call_ids: set[str] = set()
-        self.steps: list[tuple[int, int]] = []
 
     def feed(self, event: Event) -> None:
         if event.reply is not None:
@@ -105,7 +100,7 @@ class Projector:
         reply = self._open
         if reply is None or reply.id != event.reply.id:
             self._close()
-            reply = _OpenReply(event.reply.id, event.reply.total, first_event_id=event.id)
+            reply = _OpenReply(event.reply.id, event.reply.total)
             self._open = reply
         reply.parts_missing -= 1
         if event.provider_data is not None:
@@ -115,12 +110,12 @@ class Projector:
             reply.text = event.content
         elif isinstance(event, Action) and event.tool_call_metadata is not None:
             call = event.tool_call_metadata
-            call_id = self._unused(call.tool_call_id, event.id)
+            call_id = self._unique_id(call.tool_call_id, event.id)
             reply.calls[event.id] = ToolCall(call_id, call.function_name, call.raw_arguments)
         elif isinstance(event, ErrorObservation):
             self._say(Message.user_message(event.content))
 
-    def _unused(self, call_id: str, event_id: int) -> str:
+    def _unique_id(self, call_id: str, event_id: int) -> str:
         """`call_id`, or a name of its own for a call whose id an earlier one had already."""
         if call_id in self._call_ids:
             call_id = f"{call_id[:30]}_{event_id}"
@@ -139,8 +134,9 @@ class Projector:
         elif (isinstance(event, ErrorObservation) and event.cause is None) or isinstance(
             event, RecallObservation
         ):
-            bounded = MAX_BOUNDED_CHARS if isinstance(event, RecallObservation) else None
-            self._say(Message.user_message(clip(event.content, bounded or MAX_OBSERVATION_CHARS)))
+            recalled = isinstance(event, RecallObservation)
+            limit = MAX_BOUNDED_CHARS if recalled else MAX_OBSERVATION_CHARS
+            self._say(Message.user_message(clip(event.content, limit)))
 
     def _say(self, message: Message) -> None:
         if self._open is not None and not self._open.answered:
@@ -151,7 +147,6 @@ class Projector:
 
     def _close(self) -> None:
         if self._open is not None:
-            self.steps.append((self._open.first_event_id, len(self._closed)))
             self._closed += _reply_messages(self._open)
             self._open = None
 
@@ -258,8 +253,8 @@ def _reply_messages(reply: _OpenReply) -> list[Message]:
 
 def _result(event: Observation, call: ToolCall) -> Message:
     if isinstance(event, UserRejectObservation):
-        told = event.content or "The user did not allow this."
-        return Message.tool_message(told, call.id, is_error=True)
+        why = event.content or "The user did not allow this."
+        return Message.tool_message(why, call.id, is_error=True)
     images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
     failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
     limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS

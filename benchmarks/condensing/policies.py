@@ -8,17 +8,17 @@ from functools import partial
 
 from agentcli.events.actions import CondensationAction
 from agentcli.memory.building import Models, build_memory
-from agentcli.memory.condensers import default, llm_summary
-from agentcli.memory.condensers.base import (
+from agentcli.memory.condenser import (
     Ask,
     Condenser,
     Options,
     first_forgotten,
     forget,
+    oldest_by_count,
     oldest_steps,
 )
+from agentcli.memory.condensers import default, llm_summary
 from agentcli.memory.condensers.observation_masking import mask, maskable
-from agentcli.memory.condensers.summariser import oldest_until
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.view import Step, View
 from agentcli.messages import ToolSchema
@@ -116,11 +116,8 @@ def _plain(setting: Setting) -> Memory:
 
 
 def _options(setting: Setting, max_event_chars: int) -> Options:
-    return Options(
-        ask=setting.ask,
-        window=lambda: setting.prices.window,
-        max_event_chars=max_event_chars,
-    )
+    settings = MemorySettings(max_event_chars=max_event_chars)
+    return Options(settings, setting.ask, lambda: setting.prices.window)
 
 
 def _summary_at(mark: float, low: float) -> Policy:
@@ -133,7 +130,7 @@ def _summary_at(mark: float, low: float) -> Policy:
 
 def _ours_at_the_mark(setting: Setting) -> Memory:
     options = _options(setting, MemorySettings().max_event_chars)
-    return _at_mark(setting, 0.75, 0.5, default.build(options))
+    return _at_mark(setting, 0.75, 0.5, default.CONDENSER(options))
 
 
 def _at_mark(setting: Setting, mark: float, low: float, condenser: Condenser) -> Memory:
@@ -180,7 +177,7 @@ class _NewestByOne:
     mark: int
 
     def condense(self, view: View) -> CondensationAction | None:
-        by_count = oldest_until(view, view.count - self.events, 0)
+        by_count = oldest_by_count(view, view.count - self.events, 0)
         return _gone(view, max(by_count, oldest_steps(view, self.mark), key=len), named=True)
 
 

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.registry import names
+from agentcli.memory.condenser import CONDENSERS
 from agentcli.memory.projection import project
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS
@@ -18,7 +18,7 @@ from tests.server import Call, HttpError, Reply
 WINDOW_TOKENS = 32_768
 OUTPUT_TOKENS = 4_096
 FACT = "the-key-is-blue-4711"
-CHOICES = [name for name in names() if name != "pipeline"]
+CHOICES = [name for name in CONDENSERS.all() if name != "pipeline"]
 STEPS = {name: 400 if name == "default" or "EVERY_SIDE" in os.environ else 160 for name in CHOICES}
 
 

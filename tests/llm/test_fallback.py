@@ -11,17 +11,17 @@ import pytest
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM, RetryPolicy
+from agentcli.llm.client import LLM
 from agentcli.llm.fallback import TAKEN_OVER, FallbackChain
 from agentcli.llm.models import PARTS, Roles
+from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
+from agentcli.llm.protocols.chat_completions import ChatCompletions
+from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import Endpoint
-from agentcli.llm.providers.anthropic_messages import AnthropicMessages
-from agentcli.llm.providers.chat_completions import ChatCompletions
-from agentcli.llm.providers.responses import Responses
 from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
-from agentcli.llm.tool_choice import held_to_choice
+from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -33,7 +33,7 @@ from agentcli.messages import (
     ToolSchema,
     Usage,
 )
-from agentcli.settings import ProviderSettings
+from agentcli.settings import LLMSettings, ProviderSettings
 
 HELLO = Request([Message.user_message("hello")])
 PICTURE = Request([Message.user_message("look", ["data:image/png;base64,AA"])])
@@ -187,11 +187,11 @@ def registry(**providers: object) -> Providers:
 
 
 def models(chains: dict[str, Sequence[str]], **providers: object) -> Roles:
-    return Roles(registry(**providers), chains, RetryPolicy(), Catalog({}))
+    return Roles(registry(**providers), chains, LLMSettings(), Catalog({}))
 
 
 def test_each_part_has_its_own_chain_or_that_of_main():
-    parts = models({"main": ["openai/a"], "title": ["ollama/small", "openai/a"]})
+    parts = models({"main": ["openai/a"], "vision": ["ollama/small", "openai/a"]})
     assert [parts.part(name).model for name in PARTS] == ["openai/a"] * (len(PARTS) - 1) + [
         "ollama/small"
     ]
@@ -225,7 +225,7 @@ def answers(*replies: Reply):
 def test_calls_where_none_are_allowed_are_ignored_and_said_to_be():
     told: list[object] = []
     ask, _ = answers(reply("m", CALL))
-    got = held_to_choice(replace(HELLO, tool_choice=ToolChoice.NONE), ask, told.append)
+    got = enforce_tool_choice(replace(HELLO, tool_choice=ToolChoice.NONE), ask, told.append)
     assert (got.tool_calls, got.finish_reason) == ((), FinishReason.STOP)
     assert told == [Notice("calls of bash are ignored: none were allowed in this reply")]
 
@@ -233,12 +233,12 @@ def test_calls_where_none_are_allowed_are_ignored_and_said_to_be():
 def test_a_required_call_is_asked_for_once_more_at_the_cost_of_both():
     required = replace(HELLO, tool_choice=ToolChoice.REQUIRED)
     ask, asked = answers(reply(text="I could call"), reply("m", CALL))
-    got = held_to_choice(required, ask, print)
+    got = enforce_tool_choice(required, ask, print)
     assert got.tool_calls == (CALL,)
     assert (got.usage.prompt_tokens, got.cost_usd) == (20, 1.0)
     assert [m.content for m in asked[1].messages][:2] == ["hello", "I could call"]
     with pytest.raises(LLMError, match="calls no tool"):
-        held_to_choice(required, answers(reply(), reply())[0], print)
+        enforce_tool_choice(required, answers(reply(), reply())[0], print)
 
 
 class Refusing:
@@ -265,7 +265,7 @@ def test_a_refused_key_is_renewed_once_without_a_wait(good, made):
     llm = LLM(
         Refusing("first", good),
         "p/m",
-        RetryPolicy(retries=0, retry_base_s=1e9),
+        LLMSettings(retries=0, retry_base_s=1e9),
         Catalog({}),
         lambda: Refusing(keys.pop(0), good),
     )
@@ -284,7 +284,7 @@ def test_a_key_command_that_fails_is_what_the_person_is_told():
     def fails():
         raise ConfigError("the command failed")
 
-    llm = LLM(Refusing("first", ""), "p/m", RetryPolicy(), Catalog({}), fails)
+    llm = LLM(Refusing("first", ""), "p/m", LLMSettings(), Catalog({}), fails)
     with pytest.raises(LLMError, match="first is refused") as caught:
         llm.complete(HELLO, lambda _: None, CallBudget(None), lambda event: event)
     assert caught.value.hint == "the command failed"

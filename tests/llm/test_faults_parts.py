@@ -13,6 +13,9 @@ from agentcli.errors import ConfigError, LLMErrorKind
 from agentcli.events.progress import TextDelta
 from agentcli.llm import provider
 from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
+from agentcli.llm.protocols.chat_completions import ChatCompletions
+from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import (
     Endpoint,
     StillAlive,
@@ -25,9 +28,6 @@ from agentcli.llm.provider import (
     unique_calls,
     wire_arguments,
 )
-from agentcli.llm.providers.anthropic_messages import AnthropicMessages
-from agentcli.llm.providers.chat_completions import ChatCompletions
-from agentcli.llm.providers.responses import Responses
 from agentcli.messages import ToolCall
 
 HERE = Endpoint("lab", "m", "http://127.0.0.1:9", None)

@@ -12,10 +12,10 @@ import pytest
 from agentcli.errors import LLMErrorKind
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.classify import classify, retry_after
-from agentcli.llm.client import RetryPolicy
+from agentcli.llm.client import backoff
 from agentcli.llm.provider import sent_events, unique_calls, wire_arguments, wire_name
 from agentcli.messages import ToolCall, Usage
-from agentcli.settings import PriceSettings
+from agentcli.settings import LLMSettings, PriceSettings
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_server_may_say_how_long_to_wait():
 
 
 def test_waits_double_up_to_a_longest():
-    retry_policy = RetryPolicy(retry_base_s=2, retry_longest_s=64)
+    waits = LLMSettings(retry_base_s=2, retry_longest_s=64)
     for attempt, longest in enumerate([2, 4, 8, 16, 32, 64, 64], 1):
-        assert longest / 2 <= retry_policy.backoff(attempt) <= longest
+        assert longest / 2 <= backoff(waits, attempt) <= longest
 
 
 def test_prices_come_from_the_catalogue_or_from_the_user_and_are_never_made_up():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.memory.compaction_cost import Outlook, Prices, best_stride, decide, steps_to_come
+from agentcli.memory.compaction_cost import Outlook, Prices, best_interval, decide, steps_to_come
 
 # USD per token, as a large model with a prompt cache is sold.
 CACHED = Prices(prompt=3e-6, cache_read=3e-7, cache_write=3.75e-6, output=15e-6)
@@ -17,11 +17,11 @@ UNCACHED = replace(CACHED, cache_read=3e-6, cache_write=3e-6)
 EARLY = Outlook(tokens=110_000, target=20_000, high_water=150_000, growth=2_000.0, steps_left=100.0)
 
 
-def test_the_best_stride_costs_least_per_step():
+def test_the_best_interval_costs_least_per_step():
     def per_step(stride, cost=50_000.0, cache_read=0.1, growth=500.0):
         return cost / stride + cache_read * growth * stride / 2
 
-    best = best_stride(50_000.0, 0.1, 500.0)
+    best = best_interval(50_000.0, 0.1, 500.0)
     assert best == pytest.approx(44.7, abs=0.1)
     assert per_step(best) <= min(per_step(best * 0.9), per_step(best * 1.1))
 

@@ -30,19 +30,20 @@ from agentcli.events.observations import (
     SuccessObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condensers.base import Options, forget
-from agentcli.memory.condensers.registry import condenser, names
-from agentcli.memory.condensers.summariser import Conversation
+from agentcli.memory.building import choose_condenser
+from agentcli.memory.condenser import CONDENSERS, Options, forget
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
+from agentcli.memory.summariser import Conversation
 from agentcli.memory.summary import sections, told, with_known_ids
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
+from agentcli.settings import MemorySettings
 from tests.memory.long_histories import Log, record, session, stories
 from tests.memory.test_projection import PROTOCOLS, complaints
 
 WINDOW = 5_000
 SUMMARY = "## Goal\n- fix the bug [1]\n\n## Done\n1. looked around [2-4], see [99999]"
-CHOICES = [*(name for name in names() if name != "pipeline"), ["old_results", "llm_summary"]]
+CHOICES = [*sorted(CONDENSERS.all().keys() - {"pipeline"}), ["old_results", "llm_summary"]]
 
 
 def reply(text="", calls=(), finish=FinishReason.STOP):
@@ -77,14 +78,11 @@ ANSWERS = {"good": good, **BAD}
 
 def memory_with(choice, ask=good, window=WINDOW, **options):
     """A memory with a small window."""
-    made = Options(
-        ask=lambda request, spent: ask(request),
-        max_size=30,
-        max_events=30,
-        attention_window=12,
-        **options,
+    settings = MemorySettings(
+        max_size=30, max_events=30, attention_window=12, max_event_chars=10_000, **options
     )
-    return Memory(WindowLimits(lambda: window), condenser=condenser(choice, made))
+    made = Options(settings, lambda request, spent: ask(request))
+    return Memory(WindowLimits(lambda: window), condenser=choose_condenser(choice, made))
 
 
 def think(memory, log):
@@ -458,7 +456,7 @@ def test_a_long_message_of_the_user_is_referenced_once_it_is_old():
 )
 def test_what_can_not_be_is_a_config_error(choice, options, told):
     with pytest.raises(ConfigError) as raised:
-        condenser(choice, Options(**options))
+        choose_condenser(choice, Options(MemorySettings(**options)))
     assert told in raised.value.hint
 
 
@@ -492,7 +490,7 @@ class AsksTwice:
                 self.spent.append(spent)
                 return answer(request)
 
-            Conversation(Options(ask=ask), view).ask("system", "text")
+            Conversation(Options(MemorySettings(), ask), view).ask("system", "text")
         return forget(view, view.old_steps, "summed up", "asked")
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
+from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
+from agentcli.llm.protocols.chat_completions import ChatCompletions
+from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import Endpoint
-from agentcli.llm.providers.anthropic_messages import AnthropicMessages
-from agentcli.llm.providers.chat_completions import ChatCompletions
-from agentcli.llm.providers.responses import Responses
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import project
 from agentcli.messages import Request, Role, ToolSchema

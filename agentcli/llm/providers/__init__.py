@@ -1,1 +1,1 @@
-"""Wire formats, one file each."""
+"""Providers, one file each, named as the file is; `PROVIDER` says what is known of it."""

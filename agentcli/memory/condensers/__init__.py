@@ -1,1 +1,1 @@
-"""Ways to make the window shorter, one file each; the file's name is the condenser's name."""
+"""Condensers, one file each, named as the file is; `CONDENSER` says how it is made."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from agentcli.memory.condensers.base import Condenser, Options, require_room
-from agentcli.memory.condensers.recent import Recent
+from agentcli.memory.condenser import CondenserKind
+from agentcli.memory.condensers.window import DropOldest
 
-
-def build(options: Options) -> Condenser:
-    """Raises ConfigError when keep_first is not less than half of max_events."""
-    require_room(options.keep_first, options.max_events, "max_events")
-    return Recent(options.keep_first, options.max_events, share=0.5)
+CONDENSER = CondenserKind(
+    lambda options: DropOldest(options.settings.keep_first, options.settings.max_events, share=0.5),
+    "max_events",
+)

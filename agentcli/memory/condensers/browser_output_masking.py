@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.condenser import CondenserKind
 from agentcli.memory.condensers.observation_masking import Masking
 
-_STRIDE = 20
-"""Events, ten steps or so: each time, the provider's cache of the prompt is lost from there on."""
+_EVENTS_BETWEEN = 20
+"""Ten steps or so: each time, the provider's cache of the prompt is lost from there on."""
 
-
-def build(options: Options) -> Condenser:
-    return Masking(options.browser_attention_window, stride=_STRIDE, browser_only=True)
+CONDENSER = CondenserKind(
+    lambda options: Masking(
+        options.settings.browser_attention_window, _EVENTS_BETWEEN, browser_only=True
+    )
+)

@@ -6,18 +6,16 @@ import json
 import re
 from dataclasses import dataclass
 
-from agentcli.errors import LLMError
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import (
-    Condenser,
+from agentcli.memory.condenser import (
+    CondenserKind,
     Options,
     droppable,
     first_forgotten,
     forget,
-    oldest_steps,
-    require_room,
+    oldest_by_both,
 )
-from agentcli.memory.condensers.summariser import Conversation, Unusable, material, oldest_until
+from agentcli.memory.summariser import Conversation, UnusableReply, prompt
 from agentcli.memory.summary import notice
 from agentcli.memory.view import Step, View, ids_of
 
@@ -33,54 +31,39 @@ class LLMAttention:
     options: Options
 
     def condense(self, view: View) -> CondensationAction | None:
-        crowded = view.count > self.options.max_size
-        if not (view.due or crowded):
-            return None
-        keep_first = self.options.keep_first
-        excess = view.count - self.options.max_size // 2 if crowded else 0
-        candidates = droppable(view, keep_first)
-        oldest = oldest_steps(view, view.target(), keep_first) if view.due else []
-        oldest = max(oldest, oldest_until(view, excess, keep_first), key=len)
+        settings = self.options.settings
+        oldest = oldest_by_both(view, settings.keep_first, view.target(), settings.max_size)
         if not oldest:
             return None
-        conversation, error = Conversation(self.options, view), ""
-        gone, how = oldest, "the oldest steps went"
-        if self.options.ask is not None and not self._cooling(view):
-            try:
-                ranked = self._ranked(view, conversation, candidates)
-                gone, how = _least_wanted(ranked, oldest), "a model chose what stays"
-            except (LLMError, Unusable) as failure:
-                error = str(failure)[:300]
+        conversation = Conversation(self.options, view)
+        chosen, error = conversation.attempt(lambda: _least_wanted(_ranked(conversation), oldest))
+        gone = oldest if chosen is None else chosen
+        how = "the oldest steps went" if chosen is None else "a model chose what stays"
         text = notice(view, *first_forgotten(view, gone))
         action = forget(view, gone, text, f"{view.decision.reason or 'many events'}; {how}")
         return action.model_copy(update={"summariser_error": error})
 
-    def _cooling(self, view: View) -> bool:
-        if view.failed_at is None or view.now is None:
-            return False
-        return (view.now - view.failed_at).total_seconds() < self.options.cooldown_s
 
-    def _ranked(self, view: View, conversation: Conversation, candidates: list[Step]) -> list[Step]:
-        """`candidates`, the most wanted first; those that nobody named last, the newest of them
-        first. Raises LLMError and Unusable."""
-        ids = ids_of(candidates)
-        events = [view.original(event_id) for event_id in sorted(ids)]
-        reply = conversation.ask(_INSTRUCTIONS, material(view, events, self.options))
-        wanted = [number for number in _numbers(reply.text) if number in ids]
-        if not wanted:
-            raise Unusable("the answer names no event")
-        rank = {number: place for place, number in reversed(list(enumerate(wanted)))}
-        last = len(wanted)
-        return sorted(
-            reversed(candidates),
-            key=lambda step: min(rank.get(event_id, last) for event_id in step.event_ids),
-        )
+def _ranked(conversation: Conversation) -> list[Step]:
+    """The steps that may go, the most wanted first; those that nobody named last, the newest of
+    them first. Raises LLMError, UnusableReply and Postponed."""
+    view = conversation.view
+    candidates = droppable(view, conversation.options.settings.keep_first)
+    ids = ids_of(candidates)
+    events = [view.original(event_id) for event_id in sorted(ids)]
+    reply = conversation.ask(_INSTRUCTIONS, prompt(conversation, events))
+    wanted = [number for number in _numbers(reply.text) if number in ids]
+    if not wanted:
+        raise UnusableReply("the answer names no event")
+    rank = {number: place for place, number in reversed(list(enumerate(wanted)))}
+    last = len(wanted)
+    return sorted(
+        reversed(candidates),
+        key=lambda step: min(rank.get(event_id, last) for event_id in step.event_ids),
+    )
 
 
-def build(options: Options) -> Condenser:
-    """Raises ConfigError when keep_first is not less than half of max_size."""
-    require_room(options.keep_first, options.max_size, "max_size")
-    return LLMAttention(options)
+CONDENSER = CondenserKind(LLMAttention, "max_size")
 
 
 def _least_wanted(ranked: list[Step], oldest: list[Step]) -> list[Step]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcli.events import Event
-from agentcli.memory.condensers.base import Condenser, Options, require_room
-from agentcli.memory.condensers.summariser import Conversation, Summarising, material
+from agentcli.memory.condenser import CondenserKind, Options
+from agentcli.memory.summariser import Conversation, Summarising, prompt
 from agentcli.memory.summary import HEADINGS, put_together, sections
-from agentcli.memory.view import View
 
 _INSTRUCTIONS = """\
 You keep the summary of a coding agent's session, for the agent itself: its older work is about to \
@@ -25,18 +24,15 @@ lines and their ids, move what got done, drop what no longer matters. Call no to
 nothing around the summary; stay under 1,200 words."""
 
 
-def build(options: Options) -> Condenser:
-    """Raises ConfigError when keep_first is not less than half of max_size."""
-    require_room(options.keep_first, options.max_size, "max_size")
-    return rolling(options, options.max_size)
-
-
-def rolling(options: Options, max_size: int) -> Condenser:
+def rolling(options: Options, max_size: int) -> Summarising:
     """`max_size` 0: only by the size of the window."""
     return Summarising(options, _write, max_size)
 
 
-def _write(view: View, conversation: Conversation, events: Sequence[Event]) -> str:
+def _write(conversation: Conversation, events: Sequence[Event]) -> str:
     instructions = _INSTRUCTIONS.format(headings="\n".join(f"## {h}" for h in HEADINGS))
-    reply = conversation.ask(instructions, material(view, events, conversation.options))
+    reply = conversation.ask(instructions, prompt(conversation, events))
     return put_together(sections(reply.text))
+
+
+CONDENSER = CondenserKind(lambda options: rolling(options, options.settings.max_size), "max_size")

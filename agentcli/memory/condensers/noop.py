@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from agentcli.memory.condenser import CondenserKind
+from agentcli.memory.condensers.pipeline import Pipeline
 
-from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import Condenser, Options
-from agentcli.memory.view import View
-
-
-@dataclass(frozen=True)
-class Noop:
-    def condense(self, view: View) -> CondensationAction | None:
-        return None
-
-
-def build(options: Options) -> Condenser:
-    return Noop()
+CONDENSER = CondenserKind(lambda options: Pipeline([]))

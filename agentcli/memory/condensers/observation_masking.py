@@ -11,7 +11,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.condenser import CondenserKind, Options
 from agentcli.memory.view import View, ids_of
 
 LEAST_CHARS = 400
@@ -23,14 +23,14 @@ LEAST_SHARE = 0.1
 @dataclass(frozen=True)
 class Masking:
     """Masks results of older steps beyond the newest `attention_window` events (of browsing only:
-    beyond so many pages), once `stride` new events came since the last time."""
+    beyond so many pages), once `events_between` new ones came since the last time."""
 
     attention_window: int
-    stride: int
+    events_between: int
     browser_only: bool = False
 
     def condense(self, view: View) -> CondensationAction | None:
-        enough = view.count > self.attention_window and view.fresh >= self.stride
+        enough = view.count > self.attention_window and view.fresh >= self.events_between
         if not (enough or view.due):
             return None
         found = maskable(view)
@@ -77,6 +77,26 @@ def mask(events: list[Event], reason: str) -> CondensationAction:
     )
 
 
-def build(options: Options) -> Condenser:
-    window = options.attention_window
-    return Masking(window, stride=max(window // 4, 5))
+@dataclass(frozen=True)
+class MaskLongest:
+    """Masks the longest results wherever they stand: for when everything else that could go is
+    gone."""
+
+    def condense(self, view: View) -> CondensationAction | None:
+        left, chosen = view.tokens, []
+        results = [e for e in view.events if e.cause is not None and e.id not in view.masked]
+        long = [event for event in results if is_long(event)]
+        for event in sorted(long, key=lambda event: view.sizes[event.id], reverse=True):
+            if left <= view.target():
+                break
+            chosen.append(event)
+            left -= view.sizes[event.id]
+        return mask(chosen, f"{len(chosen)} of the longest results masked") if chosen else None
+
+
+def _make(options: Options) -> Masking:
+    window = options.settings.attention_window
+    return Masking(window, events_between=max(window // 4, 5))
+
+
+CONDENSER = CondenserKind(_make)

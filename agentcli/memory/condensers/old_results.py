@@ -1,4 +1,4 @@
-"""old_results: what is of no use any more gives way to a note, then what is old and long."""
+"""old_results: results of no more use give way to a note, then old and long ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.condenser import CondenserKind
 from agentcli.memory.condensers.observation_masking import LEAST_SHARE, mask, maskable
 from agentcli.memory.projection import MAX_ARGUMENT_CHARS
 from agentcli.memory.view import View, ids_of
@@ -31,7 +31,7 @@ class OldResults:
 
     def condense(self, view: View) -> CondensationAction | None:
         if not view.due or view.target() <= 0:
-            # With all old steps to go, nothing is left to put a note in.
+            # All old steps are to go, so that notes would have nowhere to stand.
             return None
         found = maskable(view)
         repeated = _repeated(view, found)
@@ -97,18 +97,17 @@ def _repeated(view: View, found: list[Event]) -> list[Event]:
         if not answers or event.id in view.masked:
             continue
         assert isinstance(event, Observation)
-        key = _said(event)
+        key = _shown(event)
         if key in newest and event.id in candidates:
             repeated.append(event)
         newest.add(key)
     return repeated
 
 
-def _said(event: Observation) -> object:
+def _shown(event: Observation) -> object:
     if isinstance(event, FileReadObservation):
         return (event.kind, event.path, event.lines_shown)
     return (event.kind, event.content)
 
 
-def build(options: Options) -> Condenser:
-    return OldResults()
+CONDENSER = CondenserKind(lambda options: OldResults())

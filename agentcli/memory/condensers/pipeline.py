@@ -8,25 +8,30 @@ from typing import NoReturn
 
 from agentcli.errors import ConfigError
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import Condenser, Options
+from agentcli.memory.condenser import Condenser, CondenserKind, Options
 from agentcli.memory.view import View
 
 
 @dataclass(frozen=True)
 class Pipeline:
     stages: Sequence[Condenser]
+    until_it_fits: bool = False
+    """Later stages are for what is still over the target after the earlier ones."""
 
     def condense(self, view: View) -> CondensationAction | None:
         done: CondensationAction | None = None
         for stage in self.stages:
             action = stage.condense(view)
-            if action is not None:
-                view = view.after(action)
-                done = action if done is None else merged(done, action)
+            if action is None:
+                continue
+            view = view.after(action)
+            done = action if done is None else _merged(done, action)
+            if self.until_it_fits and view.tokens <= view.target():
+                break
         return done
 
 
-def merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
+def _merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
     """Both as one. The second saw what the first had left, its summary too, which it forgot if it
     wrote one itself."""
     forgotten = {*first.forgotten_ids(), *second.forgotten_ids()}
@@ -45,8 +50,11 @@ def merged(first: CondensationAction, second: CondensationAction) -> Condensatio
     )
 
 
-def build(options: Options) -> NoReturn:
+def _not_by_name(options: Options) -> NoReturn:
     raise ConfigError(
         "memory.condenser: a pipeline is written as the list of its stages",
         hint='e.g. condenser = ["old_results", "llm_summary"]',
     )
+
+
+CONDENSER = CondenserKind(_not_by_name)

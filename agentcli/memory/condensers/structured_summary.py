@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 
 from agentcli.events import Event
-from agentcli.memory.condensers.base import Condenser, Options, require_room
-from agentcli.memory.condensers.summariser import Conversation, Summarising, Unusable, material
+from agentcli.memory.condenser import CondenserKind
+from agentcli.memory.summariser import Conversation, Summarising, UnusableReply, prompt
 from agentcli.memory.summary import put_together
-from agentcli.memory.view import View
 from agentcli.messages import ToolSchema
 
 FIELDS = {
@@ -51,27 +50,21 @@ _FORM = ToolSchema(
 )
 
 
-def build(options: Options) -> Condenser:
-    """Raises ConfigError when keep_first is not less than half of max_size."""
-    require_room(options.keep_first, options.max_size, "max_size")
-    return Summarising(options, _write, options.max_size)
-
-
-def _write(view: View, conversation: Conversation, events: Sequence[Event]) -> str:
-    text = material(view, events, conversation.options)
+def _write(conversation: Conversation, events: Sequence[Event]) -> str:
+    text = prompt(conversation, events)
     call = conversation.ask(_INSTRUCTIONS, text, (_FORM,)).tool_calls[0]
     try:
         values = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"the form is not valid JSON: {error}") from error
+        raise UnusableReply(f"the form is not valid JSON: {error}") from error
     if call.name != _FORM.name or not isinstance(values, dict):
-        raise Unusable("the model did not fill in the form")
+        raise UnusableReply("the model did not fill in the form")
     parts: dict[str, list[str]] = {}
     for name, (heading, _) in FIELDS.items():
         if value := _words(values.get(name)):
             parts.setdefault(heading, []).append(f"- {name.replace('_', ' ')}: {value}")
     if not parts:
-        raise Unusable("the form came back empty")
+        raise UnusableReply("the form came back empty")
     return put_together(parts)
 
 
@@ -81,3 +74,8 @@ def _words(value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else " ".join(str(value).split())
+
+
+CONDENSER = CondenserKind(
+    lambda options: Summarising(options, _write, options.settings.max_size), "max_size"
+)

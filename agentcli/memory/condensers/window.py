@@ -5,39 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.condensers.base import (
-    Condenser,
-    Options,
+from agentcli.memory.condenser import (
+    CondenserKind,
     first_forgotten,
     forget,
+    oldest_by_count,
     oldest_steps,
 )
 from agentcli.memory.summary import notice
-from agentcli.memory.view import Step, View
+from agentcli.memory.view import View
 
 
 @dataclass(frozen=True)
-class Window:
+class DropOldest:
+    """Comes down to `share` of `max_events` when there are more (0: however many); so the prefix
+    holds in between."""
+
+    keep_first: int = 0
+    max_events: int = 0
+    share: float = 0.75
     brief: bool = False
     """With a notice of a few words, where a longer one would be more than what goes."""
 
     def condense(self, view: View) -> CondensationAction | None:
-        if not view.due:
+        if 0 < self.max_events < view.count:
+            excess = view.count - int(self.max_events * self.share)
+            gone = oldest_by_count(view, excess, self.keep_first)
+            reason = f"{view.count} events, over {self.max_events}"
+        else:
+            gone = oldest_steps(view, view.target(), self.keep_first) if view.due else []
+            reason = view.decision.reason
+        if not gone:
             return None
-        gone = oldest_steps(view, view.target())
-        return dropped(view, gone, view.decision.reason, brief=self.brief)
+        first, last = first_forgotten(view, gone)
+        short = f"[Events {first} to {last} are left out.]"
+        return forget(
+            view, gone, short if self.brief else notice(view, first, last), f"{reason}; dropped"
+        )
 
 
-def dropped(
-    view: View, gone: list[Step], reason: str, *, brief: bool = False
-) -> CondensationAction | None:
-    """`gone` forgotten with a notice in their place; None when there are none."""
-    if not gone:
-        return None
-    first, last = first_forgotten(view, gone)
-    text = f"[Events {first} to {last} are left out.]" if brief else notice(view, first, last)
-    return forget(view, gone, text, f"{reason}; dropped")
-
-
-def build(options: Options) -> Condenser:
-    return Window()
+CONDENSER = CondenserKind(lambda options: DropOldest())

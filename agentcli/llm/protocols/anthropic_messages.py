@@ -8,38 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.classify import classify, http_failure, stream_error
-from agentcli.llm.lazy_sdk import lazily
+from agentcli.llm.classify import stream_error
 from agentcli.llm.provider import (
     Endpoint,
-    ReplySize,
     StillAlive,
     StreamItem,
-    WireParts,
     broken_off,
-    check_event_stream,
-    check_object,
     dump,
     join_object,
-    lively,
-    reading,
-    said,
-    sent_events,
-    text_lines,
+    text_of,
     token_count,
     tool_call,
     unique_calls,
-    unknown_failure,
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.strip_images import shown
+from agentcli.llm.sdk import SDKProvider
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -89,67 +78,20 @@ class _Group:
         return self.role == b"user"
 
 
-class AnthropicMessages:
+class AnthropicMessages(SDKProvider):
+    sdk, client, path = "anthropic", "Anthropic", "/v1/messages"
+    models_path = "/v1/models?limit=1000"
+
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._size = ReplySize()
-        self._parts = WireParts(self._wire)
+        super().__init__(endpoint)
         self._groups: list[_Group] = []
         self._grouped = 0
-        self._client: Any = None
 
-    def connect(self) -> None:
-        with lazily("anthropic"):
-            import anthropic
+    def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
+        return _read(events, self._endpoint.name)
 
-            from agentcli.llm.bounded_http import http_client
-
-            self._client = anthropic.Anthropic(
-                api_key=self._endpoint.api_key or "none",
-                base_url=self._endpoint.base_url,
-                default_headers=dict(self._endpoint.headers),
-                http_client=http_client(self._endpoint, self._size),
-                max_retries=0,
-            )
-
-    def answer(self, request: Request) -> Iterator[StreamItem]:
-        import anthropic
-
-        body = self._body(request)
-        self._size.expect(request, stream=self._endpoint.stream)
-        options = {"headers": {"content-type": "application/json"}}
-        post = partial(
-            self._client.post, "/v1/messages", cast_to=object, content=body, options=options
-        )
-        with reading():
-            if not self._endpoint.stream:
-                yield parse_reply(check_object(post()), self._endpoint.name)
-                return
-            with post(stream=True, stream_cls=anthropic.Stream[object]) as stream:
-                check_event_stream(stream.response.headers.get("content-type", ""))
-                events = sent_events(text_lines(stream.response.iter_bytes()))
-                yield from lively(_read(events, self._endpoint.name))
-
-    def translate(self, error: Exception) -> LLMError:
-        import anthropic
-
-        origin = self._endpoint.base_url
-        if isinstance(error, anthropic.APIStatusError):
-            return classify(error.status_code, error.body, error.response.headers, origin)
-        wrapped = isinstance(error, anthropic.APIConnectionError)
-        cause = (error.__cause__ if wrapped else None) or error
-        return http_failure(origin, cause) or unknown_failure(origin, cause)
-
-    def models(self) -> list[str]:
-        data = check_object(self._client.get("/v1/models?limit=1000", cast_to=object))
-        return [str(model["id"]) for model in data.get("data") or [] if "id" in model]
-
-    def abort(self) -> None:
-        if self._client is not None:
-            self._client.close()
-
-    def body_bytes(self, request: Request) -> int:
-        return len(self._body(request))
+    def _parse(self, data: Mapping[str, Any]) -> Reply:
+        return parse_reply(data, self._endpoint.name)
 
     def _body(self, request: Request) -> bytes:
         head: dict[str, Any] = {
@@ -234,7 +176,6 @@ class AnthropicMessages:
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         """The content blocks of a message; of an assistant's with thinking, in their old order."""
-        message = shown(message, self._endpoint.images)
         if message.role is Role.SYSTEM:
             return []
         if message.role is Role.USER:
@@ -302,7 +243,7 @@ class _Collected:
         name = _FIELD_OF_DELTA.get(str(delta.get("type")))
         if name is None:
             return
-        piece = said(delta[name])
+        piece = text_of(delta[name])
         self.pieces.setdefault((index, name), []).append(piece)
         if name == "text":
             yield TextDelta(piece)
@@ -406,3 +347,6 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
+
+
+PROTOCOL = AnthropicMessages

@@ -11,26 +11,21 @@ from typing import Any
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.openai_sdk import OpenAIClient
 from agentcli.llm.provider import (
-    Endpoint,
     StillAlive,
     StreamItem,
-    WireParts,
     broken_off,
     check_object,
     dump,
     join_object,
-    lively,
-    reading,
-    said,
+    text_of,
     token_count,
     tool_call,
     unique_calls,
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.strip_images import shown
+from agentcli.llm.sdk import SDKProvider
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -46,20 +41,11 @@ from agentcli.messages import (
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Responses(OpenAIClient):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._parts = WireParts(self._wire)
+class Responses(SDKProvider):
+    sdk, client, path = "openai", "OpenAI", "/responses"
 
-    def answer(self, request: Request) -> Iterator[StreamItem]:
-        body = self._body(request)
-        self._size.expect(request, stream=self._endpoint.stream)
-        with reading():
-            if not self._endpoint.stream:
-                yield parse_reply(self.post("/responses", body), self._endpoint.name)
-                return
-            with self.stream("/responses", body) as events:
-                yield from lively(self._read(events))
+    def _parse(self, data: Mapping[str, Any]) -> Reply:
+        return parse_reply(data, self._endpoint.name)
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         items: list[Mapping[str, Any]] = []
@@ -67,9 +53,9 @@ class Responses(OpenAIClient):
         for event in events:
             kind = event.get("type", "")
             if kind == "response.output_text.delta":
-                yield TextDelta(said(event["delta"]))
+                yield TextDelta(text_of(event["delta"]))
             elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-                yield ReasoningDelta(said(event["delta"]))
+                yield ReasoningDelta(text_of(event["delta"]))
             elif kind == "response.output_item.added" and event["item"]["type"] == "function_call":
                 yield ToolCallStarted(str(event["item"].get("name") or ""))
             elif kind == "response.function_call_arguments.delta":
@@ -86,9 +72,6 @@ class Responses(OpenAIClient):
             yield StillAlive(idle=True)
         if not answered:
             raise broken_off()
-
-    def body_bytes(self, request: Request) -> int:
-        return len(self._body(request))
 
     def _body(self, request: Request) -> bytes:
         endpoint = self._endpoint
@@ -141,7 +124,6 @@ class Responses(OpenAIClient):
         return b"[" + b",".join(out) + b"]"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        message = shown(message, self._endpoint.images)
         if message.role is Role.SYSTEM:
             return []
         if message.role is Role.USER:
@@ -269,3 +251,6 @@ def _usage(usage: object) -> Usage:
         cache_read_tokens=token_count(usage, "input_tokens_details", "cached_tokens"),
         reasoning_tokens=token_count(usage, "output_tokens_details", "reasoning_tokens"),
     )
+
+
+PROTOCOL = Responses

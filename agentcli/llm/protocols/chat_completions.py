@@ -12,25 +12,20 @@ from typing import Any
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.openai_sdk import OpenAIClient
 from agentcli.llm.provider import (
-    Endpoint,
     StillAlive,
     StreamItem,
-    WireParts,
     broken_off,
     dump,
     join_object,
-    lively,
-    reading,
-    said,
+    text_of,
     token_count,
     tool_call,
     unique_calls,
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.strip_images import shown
+from agentcli.llm.sdk import SDKProvider
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -58,23 +53,14 @@ _FAILED = ("error", "network_error", "insufficient_system_resource")
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-class ChatCompletions(OpenAIClient):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._parts = WireParts(self._wire)
+class ChatCompletions(SDKProvider):
+    sdk, client, path = "openai", "OpenAI", "/chat/completions"
 
-    def answer(self, request: Request) -> Iterator[StreamItem]:
-        body = self._body(request)
-        self._size.expect(request, stream=self._endpoint.stream)
-        with reading():
-            if not self._endpoint.stream:
-                yield parse_reply(self.post("/chat/completions", body), self._endpoint.name)
-                return
-            with self.stream("/chat/completions", body) as chunks:
-                yield from lively(_read(chunks, self._endpoint.name))
+    def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
+        return _read(events, self._endpoint.name)
 
-    def body_bytes(self, request: Request) -> int:
-        return len(self._body(request))
+    def _parse(self, data: Mapping[str, Any]) -> Reply:
+        return parse_reply(data, self._endpoint.name)
 
     def _body(self, request: Request) -> bytes:
         endpoint = self._endpoint
@@ -132,7 +118,6 @@ class ChatCompletions(OpenAIClient):
         return b"[" + b",".join(out) + b"]"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        message = shown(message, self._endpoint.images)
         if message.role is Role.USER:
             return [{"type": "text", "text": message.content or " "}, *_images(message)]
         if message.role is Role.TOOL:
@@ -207,13 +192,13 @@ class _Collected:
     usage: object = None
 
     def take_delta(self, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
-        if text := said(delta.get("content") or ""):
+        if text := text_of(delta.get("content") or ""):
             self.text.append(text)
             yield TextDelta(text)
         if refusal := delta.get("refusal"):
-            self.refusal.append(said(refusal))
+            self.refusal.append(text_of(refusal))
         for name in _REASONING_FIELDS:
-            if reasoning := said(delta.get(name) or ""):
+            if reasoning := text_of(delta.get(name) or ""):
                 self.reasoning.append(reasoning)
                 yield ReasoningDelta(reasoning)
                 break
@@ -315,3 +300,6 @@ def _usage(usage: object) -> Usage:
         cache_read_tokens=token_count(usage, "prompt_tokens_details", "cached_tokens"),
         reasoning_tokens=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
     )
+
+
+PROTOCOL = ChatCompletions

@@ -1,17 +1,19 @@
-"""What a condenser is, and what most of them do alike."""
+"""What a condenser is, and what most of them have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from agentcli.errors import ConfigError
 from agentcli.events import LLMMetrics
 from agentcli.events.actions import CondensationAction
+from agentcli.extensions import ExtensionPoint
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
 from agentcli.memory.view import Step, View, ids_of, stays
 from agentcli.messages import Reply, Request
+from agentcli.settings import MemorySettings
 
 Ask = Callable[[Request, float], Reply]
 """Has a model answer, given how many USD were spent and are not recorded yet; raises LLMError."""
@@ -30,27 +32,37 @@ class Condenser(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What the settings say; see there. Without `ask` there is no model, and summaries are made
-    without one. `window` is that of the model asked, in tokens."""
+    """What a condenser is made of. `ask` None: there is no model, and summaries are made without
+    one. `window` is that of the model asked, in tokens."""
 
+    settings: MemorySettings
     ask: Ask | None = None
     window: Callable[[], int] = lambda: 32_768
-    keep_first: int = 1
-    max_size: int = 100
-    max_events: int = 100
-    attention_window: int = 100
-    browser_attention_window: int = 1
-    max_event_chars: int = 10_000
-    cooldown_s: float = 600.0
 
 
-def require_room(keep_first: int, size: int, setting: str) -> None:
-    """Raises ConfigError when what is kept first leaves no room for what came last."""
-    if keep_first < 0 or size < 1 or keep_first >= size / 2:
-        raise ConfigError(
-            f"memory.keep_first is {keep_first} and memory.{setting} {size}",
-            hint=f"keep_first must be from 0 to less than half of {setting}",
-        )
+@dataclass(frozen=True)
+class CondenserKind:
+    """What the file of a condenser defines as `CONDENSER`: how one is made, and the setting that
+    bounds how many events it leaves, if there is one."""
+
+    make: Callable[[Options], Condenser]
+    bound: Literal["", "max_size", "max_events"] = ""
+
+    def __call__(self, options: Options) -> Condenser:
+        """Raises ConfigError when what is kept first leaves no room for what came last."""
+        if self.bound:
+            keep_first, most = options.settings.keep_first, getattr(options.settings, self.bound)
+            if keep_first >= most / 2:
+                raise ConfigError(
+                    f"memory.keep_first is {keep_first} and memory.{self.bound} {most}",
+                    hint=f"keep_first must be from 0 to less than half of {self.bound}",
+                )
+        return self.make(options)
+
+
+CONDENSERS = ExtensionPoint(
+    "agentcli.memory.condensers", "CONDENSER", "agentcli.condensers", CondenserKind
+)
 
 
 def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[Step]:
@@ -65,6 +77,27 @@ def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[
     return gone
 
 
+def oldest_by_count(view: View, excess: int, keep_first: int) -> list[Step]:
+    """The oldest steps that may go and hold `excess` of the events that speak to the model."""
+    speaking = {event.id for event in view.speaking}
+    gone: list[Step] = []
+    for step in droppable(view, keep_first):
+        if excess <= 0:
+            break
+        gone.append(step)
+        excess -= sum(event_id in speaking for event_id in step.event_ids)
+    return gone
+
+
+def oldest_by_both(view: View, keep_first: int, target_tokens: float, max_size: int) -> list[Step]:
+    """The oldest steps down to `target_tokens` when the window is to be shorter, or down to half of
+    `max_size` events when there are more (0: however many), whichever are more steps."""
+    by_tokens = oldest_steps(view, target_tokens, keep_first) if view.due else []
+    crowded = 0 < max_size < view.count
+    by_count = oldest_by_count(view, view.count - max_size // 2, keep_first) if crowded else []
+    return max(by_tokens, by_count, key=len)
+
+
 def droppable(view: View, keep_first: int = 0) -> list[Step]:
     """The old steps, but those of the first `keep_first` events after the system text."""
     first = {event.id for event in view.speaking[1 : 1 + keep_first]}
@@ -72,9 +105,9 @@ def droppable(view: View, keep_first: int = 0) -> list[Step]:
 
 
 def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> CondensationAction:
-    """Take whole steps out of sight, with what is around them that needs not stay, and every
-    earlier summary: `summary` takes their place. It stands after all that was said before the last
-    of what is gone, so that nothing old looks new."""
+    """Take whole steps out of sight, with what is around them that need not stay, and every earlier
+    summary: `summary` takes their place. It stands after all that was said before the last event
+    that is gone, so that nothing old looks new."""
     going = ids_of(gone)
     staying = ids_of(step for step in view.steps if step not in gone)
     end = max(going)

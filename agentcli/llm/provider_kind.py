@@ -1,0 +1,44 @@
+"""What is known of a provider before it is chosen, and where providers are found.
+
+Nothing here loads an SDK or a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from agentcli.extensions import ExtensionPoint
+
+
+@dataclass(frozen=True)
+class ProviderKind:
+    """What the file of a provider defines as `PROVIDER`."""
+
+    protocol: str
+    """Its wire format: a file of `llm/protocols`, or what an outside package enters as such."""
+    base_url: str = ""
+    key_env: str | None = None
+    """The variable that holds the key; None: the server wants no key."""
+    default_model: str | None = None
+    """Used when only a key is known."""
+    price_list: str = ""
+    """Its id in genai-prices, if it is there."""
+    rank: int = 100
+    """Without a model to use, the first in this order that has a key or answers is taken."""
+
+    @property
+    def local(self) -> bool:
+        return self.key_env is None and bool(self.base_url)
+
+
+PROVIDERS = ExtensionPoint("agentcli.llm.providers", "PROVIDER", "agentcli.providers", ProviderKind)
+PROTOCOLS = ExtensionPoint("agentcli.llm.protocols", "PROTOCOL", "agentcli.protocols", type)
+
+
+@cache
+def provider_kinds() -> Mapping[str, ProviderKind]:
+    """Every provider by its name, by rank. `_` in the name of a file is `-` in the provider's."""
+    found = {name.replace("_", "-"): kind for name, kind in PROVIDERS.all().items()}
+    return dict(sorted(found.items(), key=lambda item: item[1].rank))

@@ -1,0 +1,12 @@
+"""Google, through its endpoint for clients of OpenAI."""
+
+from agentcli.llm.provider_kind import ProviderKind
+
+PROVIDER = ProviderKind(
+    protocol="chat_completions",
+    base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+    key_env="GEMINI_API_KEY",
+    default_model="gemini-3.8-flash",
+    price_list="google",
+    rank=4,
+)

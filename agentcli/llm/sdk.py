@@ -1,0 +1,112 @@
+"""What all wire formats over HTTP share. The SDK does addresses, headers, transport and errors.
+
+Bodies are finished bytes and answers plain JSON: both SDKs' walks over the whole body and their
+models of answers are left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from agentcli.errors import LLMError
+from agentcli.llm.classify import classify, http_failure
+from agentcli.llm.lazy_sdk import lazily
+from agentcli.llm.provider import (
+    Endpoint,
+    ReplySize,
+    StreamItem,
+    WireParts,
+    check_event_stream,
+    check_object,
+    drop_idle,
+    parsing_reply,
+    sent_events,
+    text_lines,
+    unknown_failure,
+)
+from agentcli.llm.strip_images import without_images
+from agentcli.messages import Message, Reply, Request
+
+
+class SDKProvider(ABC):
+    """A wire format, spoken by the client of an SDK."""
+
+    sdk: ClassVar[str]
+    client: ClassVar[str]
+    """The class of the SDK that is its client."""
+    path: ClassVar[str]
+    models_path: ClassVar[str] = "/models"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._size = ReplySize()
+        self._parts = WireParts(lambda m: self._wire(without_images(m, endpoint.images)))
+        self._client: Any = None
+
+    @abstractmethod
+    def _body(self, request: Request) -> bytes: ...
+
+    @abstractmethod
+    def _wire(self, message: Message) -> list[Any]:
+        """The JSON values that a message amounts to."""
+
+    @abstractmethod
+    def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
+        """A reply out of the events of a stream."""
+
+    @abstractmethod
+    def _parse(self, data: Mapping[str, Any]) -> Reply:
+        """A reply that came whole."""
+
+    def connect(self) -> None:
+        with lazily(self.sdk):
+            from agentcli.llm.bounded_http import http_client
+
+            self._client = getattr(self._sdk, self.client)(
+                api_key=self._endpoint.api_key or "none",
+                base_url=self._endpoint.base_url,
+                default_headers=dict(self._endpoint.headers),
+                http_client=http_client(self._endpoint, self._size),
+                max_retries=0,
+            )
+
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        body = self._body(request)
+        self._size.expect(request, stream=self._endpoint.stream)
+        options = {"headers": {"content-type": "application/json"}}
+        post = partial(self._client.post, self.path, cast_to=object, content=body, options=options)
+        with parsing_reply():
+            if not self._endpoint.stream:
+                yield self._parse(check_object(post()))
+                return
+            with post(stream=True, stream_cls=self._sdk.Stream[object]) as stream:
+                check_event_stream(stream.response.headers.get("content-type", ""))
+                events = sent_events(text_lines(stream.response.iter_bytes()))
+                yield from drop_idle(self._read(events))
+
+    def body_bytes(self, request: Request) -> int:
+        return len(self._body(request))
+
+    def translate(self, error: Exception) -> LLMError:
+        origin = self._endpoint.base_url
+        if isinstance(error, self._sdk.APIStatusError):
+            return classify(error.status_code, error.body, error.response.headers, origin)
+        wrapped = isinstance(error, self._sdk.APIConnectionError)
+        cause = (error.__cause__ if wrapped else None) or error
+        return http_failure(origin, cause) or unknown_failure(origin, cause)
+
+    def models(self) -> list[str]:
+        data = check_object(self._client.get(self.models_path, cast_to=object))
+        return [str(model["id"]) for model in data.get("data") or [] if "id" in model]
+
+    def abort(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def _sdk(self) -> Any:
+        return importlib.import_module(self.sdk)

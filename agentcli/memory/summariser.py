@@ -1,0 +1,149 @@
+"""What condensers that ask a model have in common."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agentcli.errors import LLMError
+from agentcli.events import Event
+from agentcli.events.actions import CondensationAction
+from agentcli.memory.compaction_cost import SUMMARY_TOKENS
+from agentcli.memory.condenser import Options, first_forgotten, forget, oldest_by_both
+from agentcli.memory.projection import clip
+from agentcli.memory.summary import body_of, framed, plain_summary, told, with_known_ids
+from agentcli.memory.view import View, ids_of, speaks
+from agentcli.messages import FinishReason, Message, Reply, Request, ToolChoice, ToolSchema
+
+MAX_SUMMARY_CHARS = 24_000
+MAX_OUTPUT_TOKENS = 8_192
+_CHARS_PER_TOKEN = 3
+_PROMPT_SHARE = 0.6
+"""Of the asked model's window that events may fill; the rest is for instructions and the answer."""
+_SHARES = (1.0, 0.3, 0.1, 0.03)
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class UnusableReply(Exception):
+    """The model answered, but not with what was asked for."""
+
+
+class Postponed(Exception):
+    """Nothing may be condensed now, so no model is paid for it."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """With the model that helps to condense `view`."""
+
+    options: Options
+    view: View
+
+    def ask(self, system: str, text: str, tools: tuple[ToolSchema, ...] = ()) -> Reply:
+        """A usable reply. Raises LLMError, UnusableReply and Postponed."""
+        if self.options.ask is None:
+            raise UnusableReply("there is no model to ask")
+        if not self.view.permit():
+            raise Postponed
+        reply = self.options.ask(
+            Request(
+                messages=(Message.system_message(system), Message.user_message(text)),
+                tools=tools,
+                tool_choice=ToolChoice.REQUIRED if tools else ToolChoice.NONE,
+                max_output_tokens=MAX_OUTPUT_TOKENS,
+                estimated_tokens=(len(system) + len(text)) // _CHARS_PER_TOKEN,
+            ),
+            self.view.paid_usd,
+        )
+        self.view.replies.append(reply)
+        if reply.finish_reason not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+            raise UnusableReply(f"the summary ended with {reply.finish_reason}")
+        if tools and not reply.tool_calls:
+            raise UnusableReply("the model wrote text in place of the call it was asked for")
+        if not tools and reply.tool_calls:
+            raise UnusableReply("the model called tools in place of writing a summary")
+        if not tools and not reply.text.strip():
+            raise UnusableReply("the summary was empty")
+        return reply
+
+    def attempt(self, answer: Callable[[], T]) -> tuple[T | None, str]:
+        """What `answer` makes of the model's reply, or None and what went wrong. Without a model,
+        and for a while after one failed, nothing is tried."""
+        if self.options.ask is None or self._cooling_down():
+            return None, ""
+        try:
+            return answer(), ""
+        except (LLMError, UnusableReply) as failure:
+            log.warning("the summariser failed: %s", failure)
+            return None, str(failure)[:300]
+
+    def _cooling_down(self) -> bool:
+        view = self.view
+        if view.failed_at is None or view.now is None:
+            return False
+        return (view.now - view.failed_at).total_seconds() < self.options.settings.cooldown_s
+
+
+Write = Callable[[Conversation, Sequence[Event]], str]
+"""Has the model write the body of a summary of these events. Raises LLMError, UnusableReply and
+Postponed."""
+
+
+@dataclass(frozen=True)
+class Summarising:
+    """Replaces the oldest steps by a summary when the window is to be shorter, or holds more than
+    `max_size` events (0: however many). Without a model, or when it fails, the summary is made from
+    the events alone."""
+
+    options: Options
+    write: Write
+    max_size: int
+
+    def condense(self, view: View) -> CondensationAction | None:
+        target = view.target() - SUMMARY_TOKENS
+        gone = oldest_by_both(view, self.options.settings.keep_first, target, self.max_size)
+        if not gone:
+            return None
+        first, last = first_forgotten(view, gone)
+        ids = ids_of(gone)
+        events = [e for e in (view.original(event_id) for event_id in sorted(ids)) if speaks(e)]
+        conversation = Conversation(self.options, view)
+        text, error = conversation.attempt(
+            lambda: _checked(view, self.write(conversation, events), ids, (first, last))
+        )
+        how = "summed up" if text else "summed up without a model"
+        text = text or plain_summary(view, events, first, last)
+        action = forget(view, gone, text, f"{view.decision.reason or 'many events'}; {how}")
+        return action.model_copy(update={"summariser_error": error})
+
+
+def _checked(view: View, body: str, going: set[int], span: tuple[int, int]) -> str:
+    """The framed summary. Raises UnusableReply when it would save nothing."""
+    text = framed(view, with_known_ids(body, range(span[1] + 1)), *span)
+    gone_tokens = sum(view.sizes[event_id] for event_id in going)
+    gone_tokens += sum(view.sizes[summary.id] for summary in view.summaries)
+    if len(body) > MAX_SUMMARY_CHARS or len(text) / view.bytes_per_token >= gone_tokens:
+        raise UnusableReply("the summary was too long to save anything")
+    return text
+
+
+def prompt(conversation: Conversation, events: Sequence[Event]) -> str:
+    """What the model is to sum up: the summary so far, the focus, and the events, each cut to the
+    most characters that the settings allow and the model's window has room for."""
+    view, options = conversation.view, conversation.options
+    parts = [f"The summary so far:\n{body_of(summary)}" for summary in view.summaries]
+    asked = "\n".join(told(message, 2_000) for message in view.said_by_user[-8:])
+    parts.append(f"What the user said (it stays visible; for context):\n{asked}")
+    if view.focus:
+        parts.append(f"What matters most now: {view.focus}")
+    room = int(options.window() * _PROMPT_SHARE) * _CHARS_PER_TOKEN - sum(map(len, parts))
+    for share in _SHARES:
+        most = max(int(options.settings.max_event_chars * share), 200)
+        lines = "\n".join(told(event, most) for event in events)
+        if len(lines) <= room:
+            break
+    parts.append(f"The events to sum up:\n{clip(lines, max(room, 2_000))}")
+    return "\n\n".join(parts)
