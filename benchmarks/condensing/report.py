@@ -73,7 +73,7 @@ def rows(
 ) -> list[Row]:
     """Every policy with every model. `told` is given a line before each window."""
     # A summary that would save nothing is refused, as it should be: no news in a small window.
-    asking = logging.getLogger("agentcli.memory.condensers.summariser")
+    asking = logging.getLogger("agentcli.memory.summariser")
     level = asking.level
     asking.setLevel(logging.ERROR)
     try:

@@ -195,7 +195,7 @@ def test_each_part_has_its_own_chain_or_that_of_main():
     assert [parts.part(name).model for name in PARTS] == ["openai/a"] * (len(PARTS) - 1) + [
         "ollama/small"
     ]
-    assert parts.part("title") is parts.part("title")
+    assert parts.part("judge") is parts.part("judge")
     with pytest.raises(KeyError):
         parts.part("poet")
 

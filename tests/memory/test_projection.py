@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.events import Source
-from agentcli.events.actions import MessageAction
+from agentcli.events import ReplyPart, Source, ToolCallMetadata
+from agentcli.events.actions import MessageAction, ToolCallAction
+from agentcli.events.observations import ErrorObservation, SuccessObservation
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import Endpoint
 from agentcli.memory.memory import Memory, WindowLimits
-from agentcli.memory.projection import project
+from agentcli.memory.projection import clip, masked_event, project
 from agentcli.messages import Request, Role, ToolSchema
 from tests.server import anthropic_messages, chat_completions, responses
 from tests.strategies import histories
@@ -74,7 +75,7 @@ def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
 
 @settings(max_examples=200)
 @given(history=histories(), tokens=st.integers(1, 100))
-def test_a_slide_keeps_the_system_text_and_everything_the_user_said(history, tokens):
+def test_condensing_keeps_the_system_text_and_everything_the_user_said(history, tokens):
     memory = Memory(WindowLimits(lambda: tokens))
     condensation = memory.condense_overflow(history, tokens)
     if condensation is not None:
@@ -84,3 +85,74 @@ def test_a_slide_keeps_the_system_text_and_everything_the_user_said(history, tok
         if isinstance(event, MessageAction) and event.source is Source.USER:
             assert event.content in shown
     assert project(history)[0].role is Role.SYSTEM
+
+
+def test_a_long_text_loses_its_middle_at_line_boundaries():
+    lines = [f"line {number}\n" for number in range(100)]
+    text = "".join(lines)
+    short = clip(text, 300)
+    head, _, tail = short.partition("[… ")
+    left_out, _, tail = tail.partition(" characters are left out here …]\n")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert 150 < len(head) <= 200
+    assert 50 < len(tail) <= 100
+    assert head.endswith("\n")
+    assert tail.startswith("line ")
+    assert int(left_out) == len(text) - len(head) - len(tail)
+    assert clip("x" * 330, 300) == "x" * 330
+    assert clip("x" * 331, 300).startswith("x" * 200 + "[… 31 characters")
+
+
+def test_only_long_arguments_of_a_masked_call_give_way_to_a_note():
+    arguments = {"path": "a.py", "exact": "x" * 200, "long": "y" * 201, "number": 7}
+    call = ToolCallMetadata(
+        function_name="write", tool_call_id="c", raw_arguments=json.dumps(arguments)
+    )
+    action = ToolCallAction(
+        id=5, name="write", raw_arguments=call.raw_arguments, tool_call_metadata=call
+    )
+    note = "[201 characters are left out here; recall shows event 5.]"
+    shown = json.loads(masked_event(action).tool_call_metadata.raw_arguments)
+    assert shown == {**arguments, "long": note}
+    for raw in ("{broken", '["list"]'):
+        broken = action.model_copy(
+            update={"tool_call_metadata": call.model_copy(update={"raw_arguments": raw})}
+        )
+        assert masked_event(broken).tool_call_metadata.raw_arguments == raw
+
+
+def test_a_masked_message_keeps_head_and_tail_and_a_masked_result_names_its_event():
+    short = MessageAction(id=3, content="short", source=Source.USER)
+    assert masked_event(short) is short
+    long = MessageAction(id=3, content="word\n" * 3_000, source=Source.USER)
+    masked = masked_event(long).content
+    assert len(masked) < 9_000
+    assert masked.endswith("[The whole message is event 3: recall shows it.]")
+    result = masked_event(SuccessObservation(id=4, cause=3, content="x" * 5_000))
+    assert "recall shows event 4" in result.content
+    assert len(result.content) < 300
+
+
+def test_what_is_said_while_calls_run_comes_after_their_results():
+    def call(number):
+        metadata = ToolCallMetadata(
+            function_name="bash", tool_call_id=f"c{number}", raw_arguments="{}"
+        )
+        part = ReplyPart(id="r", index=number - 1, total=2)
+        return ToolCallAction(
+            id=number, name="bash", raw_arguments="{}", tool_call_metadata=metadata, reply=part
+        )
+
+    events = [
+        MessageAction(id=0, content="do it", source=Source.USER),
+        call(1),
+        call(2),
+        SuccessObservation(id=3, cause=1, content="one"),
+        MessageAction(id=4, content="faster", source=Source.USER),
+        ErrorObservation(id=5, cause=2, content="no such file", error_id="e"),
+        SuccessObservation(id=6, content="nobody asked for this"),
+    ]
+    messages = project(events)
+    assert [m.content for m in messages] == ["do it", "", "one", "no such file", "faster"]
+    assert [m.is_error for m in messages] == [False, False, False, True, False]
