@@ -163,6 +163,7 @@ def home_left_out(call: tuple[str | None, ...], home: str | None) -> tuple[str |
     return tuple(word for word in call if word != "~" and (home is None or word != home))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(6))
 def test_bash_runs_nothing_that_was_not_found(run_markers, tmp_path, seed):
     """Scripts of markers, many of them damaged, are run: each command that bash ran, with its very
