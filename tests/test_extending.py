@@ -73,6 +73,28 @@ def test_a_tool_is_held_by_rules(extended, serve, repository, rule):
     assert "denies it" in str(server.requests[1].body), done.stderr
 
 
+def test_a_provider(extended, serve):
+    server = serve([Reply("Two.")])
+    extended.env |= {"HOUSE_API_KEY": "key-of-the-house-0123456789"}
+    address = f'providers.house.base_url="{server.url}/v1"'
+    done = extended("run", "what is 1 + 1?", "-m", "house", "--set", address)
+    assert (done.stdout, done.returncode) == ("Two.\n", 0), done.stderr
+    assert server.requests[0].body["model"] == "large"
+    assert "key-of-the-house" in str(server.requests[0].headers)
+
+
+def test_a_condenser(extended, serve, repository):
+    counts = [Reply(f"Step {n}.", [Call("bash", {"command": f"echo {n}"})]) for n in range(20)]
+    server = serve([*counts, Reply("Counted.")], sessions=3)
+    extended.use(server)
+    done = extended("run", "count often", "--set", 'memory.condenser="newest"')
+    assert (done.stdout, done.returncode) == ("Counted.\n", 0), done.stderr
+    sent = str(server.requests[-1].body)
+    assert "[Older work is left out.]" in sent
+    assert "Step 0." not in sent
+    assert "Step 19." in sent
+
+
 def test_an_exporter(extended, serve, repository):
     extended.use(serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")]))
     extended("run", "how long is it?")
