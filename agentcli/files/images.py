@@ -3,7 +3,8 @@
 A provider refuses a whole request for one bad image, and an image once in a session is in each of
 its later requests; so nothing is let in that any provider would refuse. The limits are those of the
 strictest: 5 MB as base64, still pictures only, and 2,000 pixels a side, as is asked where there are
-many images in a request.
+many images in a request. Pillow would do it slower (19 ms for a JPEG of 1.3 MB, this 1.3), and what
+of it is fast takes images that are cut off.
 
 Formats: https://www.w3.org/TR/png-3/, https://www.w3.org/Graphics/JPEG/itu-t81.pdf,
 https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/rfc9649

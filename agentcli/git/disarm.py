@@ -1,4 +1,4 @@
-"""Repositories that commands made or changed, left so that git runs nothing of theirs.
+"""Disarms repositories that commands made or changed, so that git runs nothing of theirs.
 
 A person's `git status` looks into every repository that the index has as a path, and theirs is the
 next command in any that was cloned or made. So at the end of a turn what could run in those is

@@ -130,7 +130,7 @@ class GitWatch:
             return self._told(stopped, in_result=in_result)
 
     def _end_contest(self) -> None:
-        """Ends what keeps making what is taken away, which may go on a little after its end."""
+        """End whatever keeps making what is taken away; it may go on a little after that."""
         assert self._record is not None
         self._end_all()
         deadline = time.monotonic() + _LONGEST_CONTEST_S
@@ -176,7 +176,7 @@ class GitWatch:
 
     @contextlib.contextmanager
     def lenient(self) -> Iterator[None]:
-        """Around what a person let run with all their rights: what it changes is theirs."""
+        """Around a command that a person let run with all their rights: its changes stay."""
         self.check(in_result=False)
         self._is_lenient = True
         try:
