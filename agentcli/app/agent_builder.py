@@ -15,7 +15,7 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.execute import show_saving
 from agentcli.agent.run_limits import Limits
-from agentcli.app import git_watch, knowledge, memory
+from agentcli.app import knowledge, memory
 from agentcli.app.checkpoints import make_checkpointer
 from agentcli.app.config import state_home
 from agentcli.app.hooks import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
@@ -25,20 +25,18 @@ from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.resume import (
     end_survivors,
-    last_exports,
-    last_folder,
     require_work,
     stored_schemas,
     told_of_sandbox,
 )
-from agentcli.app.sandbox import Safety
+from agentcli.app.sandbox import Containment
+from agentcli.app.tool_context import tool_context
+from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import ConfigError
 from agentcli.events import Action, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.live import live
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.files.tracking import FileTracker
-from agentcli.files.written_places import add_written_places, written_places
+from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
@@ -55,9 +53,6 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
 from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
-from agentcli.shell.output_folder import OutputFolder
-from agentcli.shell.python import PythonInterpreter
-from agentcli.shell.shell import Shell
 from agentcli.system import programs
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
@@ -76,7 +71,7 @@ class Prepared:
     redactor: Redactor
     registry: Providers
     models: Roles
-    safety: Safety
+    containment: Containment
     notices: Sequence[str]
     system_text: str = ""
     """Of a new session."""
@@ -133,20 +128,20 @@ class AgentBuilder:
             with shield():
                 session = Session.create(ready.folder)
                 undo.callback(let_go, session, fresh=True)
-            bench = self._bench(session, ready)
-            bench.fresh = True
-            _bring_up(bench, undo, subscribers)
+            opened = self._open(session, ready)
+            opened.fresh = True
+            _bring_up(opened, undo, subscribers)
             session.emit(self._started(session, ready, name=name))
             session.emit(
                 SystemMessageAction(
                     content=ready.system_text,
-                    tools=tuple(asdict(schema) for schema in bench.agent.schemas),
+                    tools=tuple(asdict(schema) for schema in opened.agent.schemas),
                     source=Source.ENVIRONMENT,
                 )
             )
-            bench.begin(resumed=False)
+            opened.begin(resumed=False)
             undo.pop_all()
-        return bench
+        return opened
 
     def reopen(
         self,
@@ -166,21 +161,21 @@ class AgentBuilder:
             stored = require_work(session, has_message, interactive=self.interactive)
             end_survivors(session.id, self.environ)
             ready = self._prepared(folder, model or session.state.model, session.state)
-            bench = self._bench(session, ready, stored)
-            _bring_up(bench, undo, subscribers)
+            opened = self._open(session, ready, stored)
+            _bring_up(opened, undo, subscribers)
             moved = session.state.workspace != str(self.workspace)
-            contained = told_of_sandbox(session.events, ready.safety.facts())
+            contained = told_of_sandbox(session.events, ready.containment.facts())
             session.emit(self._started(session, ready, resumed=True))
             if moved:
                 told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
             if contained:
                 session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
-            bench.begin(resumed=True)
+            opened.begin(resumed=True)
             if not has_message:
-                bench.knowledge.recall(session)
+                opened.knowledge.recall(session)
             undo.pop_all()
-        return bench
+        return opened
 
     def _prepared(self, folder: Path, model: str, state: State) -> Prepared:
         """For the session in `folder`, which need not be there yet. Raises ConfigError."""
@@ -191,17 +186,17 @@ class AgentBuilder:
         models.part("main").warm_up()
         self._require_prices(models, state)
         memory.check(self.settings, models)
-        safety = self._safety(folder)
+        containment = self._containment(folder)
         rules = check_rules(self.settings, self.environ, self.workspace)
-        notices = (*rules, *safety.notices())
-        return Prepared(folder, redactor, registry, models, safety, notices)
+        notices = (*rules, *containment.notices())
+        return Prepared(folder, redactor, registry, models, containment, notices)
 
     def _system_text(self, ready: Prepared) -> str:
         return knowledge.system_text(
             self.settings,
             self.home,
             ready.models.part("main").model,
-            ready.safety.facts(),
+            ready.containment.facts(),
             watched=self.interactive,
         )
 
@@ -221,53 +216,44 @@ class AgentBuilder:
             settings.model.context_tokens,
         )
 
-    def _bench(
+    def _open(
         self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
     ) -> OpenSession:
-        registry, models, safety = ready.registry, ready.models, ready.safety
+        """`session` with all that works on it; `stored` holds the tools it was begun with."""
+        registry, models, containment = ready.registry, ready.models, ready.containment
         session.redact = ready.redactor
         log_to(session.folder / "log", session.redact)
-        context = self._context(session, registry, safety)
-        notes = knowledge.equip(context, session, self.settings, ready.redactor, safety.scope.home)
+        keys = registry.key_variables()
+        context = tool_context(self.settings, self.workspace, self.home, session, containment, keys)
+        notes = knowledge.equip(
+            context, session, self.settings, ready.redactor, containment.scope.home
+        )
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.schemas()
-        hooks = self.hooks(session, registry, safety)
-        model = self.settings.model
-        spending = self.limits(session.state)
-        parts = PolicyParts(
-            self.settings,
-            self.environ,
-            self.workspace,
-            safety.sandbox,
-            tools,
-            context,
-            ask_judge(models, session, spending),
-            lambda: None if checkpointer is None else checkpointer.coverage(show_saving(session)),
-        )
-        policy = SessionPolicy(parts)
-        checkpointer = None
-        if self.settings.agent.checkpoints:
-            checkpointer = make_checkpointer(session, tools, context, policy.to_keep)
-        policy.begin()
-        environment = safety.environment(registry.key_variables())
+        hooks = self.hooks(session, registry, containment)
+        limits = self.limits(session.state)
+        judge = ask_judge(models, session, limits)
+        policy, checkpointer = self._policy(session, containment, tools, context, judge)
+        environment = containment.environment(keys)
         known = knowledge.knowledge(
             self.settings,
             self.environ,
             self.workspace,
             notes,
-            lambda: WorkspaceFacts(self.workspace, environment, safety.scope.may_read),
+            lambda: WorkspaceFacts(self.workspace, environment, containment.scope.may_read),
         )
+        model, approver = self.settings.model, None
+        if self.ask_person:
+            approver = self.ask_person(policy.grant_for, context.files.current_text)
         agent = Agent(
             llm=models.part("main"),
-            memory=memory.memory(self.settings, models, schemas, session, spending),
+            memory=memory.memory(self.settings, models, schemas, session, limits),
             tools=tools,
             schemas=schemas,
             policy=policy,
-            limits=spending,
+            limits=limits,
             prefix=PrefixCheck(),
-            approver=self.ask_person(policy.grant_for, context.files.current_text)
-            if self.ask_person
-            else None,
+            approver=approver,
             checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
@@ -281,22 +267,52 @@ class AgentBuilder:
         )
         return OpenSession(session, agent, context, known, hooks, ready.notices)
 
-    def _safety(self, folder: Path) -> Safety:
+    def _policy(
+        self,
+        session: Session,
+        containment: Containment,
+        tools: ToolCollection,
+        context: ToolContext,
+        judge: Callable[[str], str],
+    ) -> tuple[SessionPolicy, Checkpointer | None]:
+        """Each asks the other: what checkpoints hold decides what runs unasked, and what the policy
+        finds in a command is kept before it runs."""
+        checkpointer = None
+        policy = SessionPolicy(
+            PolicyParts(
+                self.settings,
+                self.environ,
+                self.workspace,
+                containment.sandbox,
+                tools,
+                context,
+                judge,
+                lambda: None if checkpointer is None else checkpointer.kept(show_saving(session)),
+            )
+        )
+        if self.settings.agent.checkpoints:
+            checkpointer = make_checkpointer(session, tools, context, policy.to_keep)
+        policy.begin()
+        return policy, checkpointer
+
+    def _containment(self, folder: Path) -> Containment:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
         attended = self.ask_person is not None
-        safety = Safety(
+        containment = Containment(
             self.settings, self.environ, self.workspace, self.home, folder, attended=attended
         )
-        _ = safety.sandbox
-        return safety
+        _ = containment.sandbox
+        return containment
 
-    def hooks(self, session: Session, registry: Providers, safety: Safety) -> SessionHooks | None:
+    def hooks(
+        self, session: Session, registry: Providers, containment: Containment
+    ) -> SessionHooks | None:
         place = Place(
             self.workspace,
             session.folder,
-            safety.sandbox,
+            containment.sandbox,
             free_environment(self.environ, registry.key_variables(), session.id),
-            safety.environment(registry.key_variables()),
+            containment.environment(registry.key_variables()),
         )
         return session_hooks(self.settings, place, self.brought)
 
@@ -304,8 +320,8 @@ class AgentBuilder:
         """For a session that nothing works on."""
         if not self.settings.hooks.PreCompact:
             return None
-        _private(session.folder / "tmp")
-        return self.hooks(session, registry, self._safety(session.folder))
+        (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+        return self.hooks(session, registry, self._containment(session.folder))
 
     def limits(self, state: State) -> Limits:
         catalog = Catalog(self.settings.prices)
@@ -331,53 +347,6 @@ class AgentBuilder:
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
 
-    def _context(self, session: Session, registry: Providers, safety: Safety) -> ToolContext:
-        """What tools work with, as the session's events left it."""
-        sandbox = safety.sandbox
-        if sandbox.contains:
-            add_written_places(self.home, safety.scope.writable)
-        full = safety.full_environment(registry.key_variables())
-        env = safety.environment(registry.key_variables())
-        max_chars = self.settings.tools.max_output_chars
-        outputs = OutputFolder(session.outputs, self.settings.tools.max_outputs_mb * 1_000_000)
-        files = FileTracker(self.workspace, sandbox.view, session.outputs)
-        past = live(session.events)
-        for event in past:
-            files.observe(event)
-        exports, not_restored = last_exports(past, sandbox.layer, env)
-        folder = last_folder(past, str(self.workspace), sandbox.layer)
-        _private(session.folder / "tmp")
-        context = ToolContext(
-            workspace=self.workspace,
-            outputs=session.outputs,
-            files=files,
-            shell=Shell(
-                cwd=folder or str(self.workspace),
-                env=env,
-                full_env=full.environ,
-                left_out=full.left_out,
-                scratch=_private(session.folder / "shell"),
-                outputs=outputs,
-                max_chars=max_chars,
-                sandbox=sandbox,
-                exports=exports,
-                first_notes=not_restored,
-            ),
-            python=PythonInterpreter(
-                workspace=self.workspace,
-                env=env,
-                scratch=_private(session.folder / "python"),
-                outputs=outputs,
-                max_chars=max_chars,
-                sandbox=sandbox,
-            ),
-            sandbox=sandbox,
-            max_output_chars=max_chars,
-            past=session.events,
-        )
-        context.git = git_watch.start(context, sandbox, self.home, session)
-        return context
-
     def _enabled_tools(self) -> Iterator[Tool[Any]]:
         """Raises ConfigError for a tool whose switch is no setting."""
         for tool in TOOLS.all().values():
@@ -400,28 +369,28 @@ class AgentBuilder:
             version=__version__,
             session_id=session.id,
             model=ready.models.part("main").model,
-            sandbox=ready.safety.sandbox.layer,
+            sandbox=ready.containment.sandbox.layer,
             workspace=str(self.workspace),
             pid=os.getpid(),
             host=socket.gethostname(),
             name=name,
             resumed=resumed,
             max_budget_usd=self._budget(session.state),
-            sealed=ready.safety.sealed,
+            sealed=ready.containment.sealed,
         )
 
 
 def _bring_up(
-    bench: OpenSession, undo: ExitStack, subscribers: Callable[[Session], Sequence[Subscriber]]
+    opened: OpenSession, undo: ExitStack, subscribers: Callable[[Session], Sequence[Subscriber]]
 ) -> None:
     """From here on `undo` closes the session with all that works on it."""
     with shield():
         undo.pop_all()
-        undo.callback(bench.close, "failed")
-    bench.context.shell.start()
-    bench.knowledge.begin(bench.session.events)
-    for subscriber in subscribers(bench.session):
-        bench.session.subscribe(subscriber)
+        undo.callback(opened.close, "failed")
+    opened.context.shell.start()
+    opened.knowledge.begin(opened.session.events)
+    for subscriber in subscribers(opened.session):
+        opened.session.subscribe(subscriber)
 
 
 def resolve_workspace(folder: str | None) -> Path:
@@ -436,8 +405,3 @@ def resolve_workspace(folder: str | None) -> Path:
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
     return workspace
-
-
-def _private(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder

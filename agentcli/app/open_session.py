@@ -68,7 +68,7 @@ class OpenSession:
 
     @contextmanager
     def closed_on_failure(self) -> Iterator[None]:
-        """For a block that leaves the workbench to others when it ends well."""
+        """For a block that leaves the session to others when it ends well."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""What holds a session, put together from settings: its borders and its sandbox."""
+"""What holds a session, put together from settings: its access scope and its sandbox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TMP = "tmp"
 
 
 @dataclass(frozen=True)
-class Safety:
+class Containment:
     """Of one session, whose folder need not be there yet. `attended`: a person can be asked."""
 
     settings: Settings

@@ -39,7 +39,7 @@ _MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
-class WentBack:
+class UndoResult:
     """Where the session is now: `to_event`, what changed on the way, the event under which the
     workspace as it was before is kept, and what is in no snapshot, so as it was."""
 
@@ -52,7 +52,7 @@ class WentBack:
     """Files by which git runs programs, not brought back as commands may have made them."""
 
 
-def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
+def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
     """Take back what the newest `count` steps that changed files, or git's own state, did to them.
 
     All else stays as it is. Raises UsageError when there are not so many such steps, or when
@@ -81,17 +81,17 @@ def undo(session: Session, count: int, *, force: bool = False) -> WentBack:
     begun = GoingBackObservation(
         content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
-    with _going_back(session, now, begun) as kept_at:
+    with _undoing(session, now, begun) as kept_at:
         done = kept.restore(target, mine | damaged, at_rest=at_rest(session.events))
         tree = kept.take().tree
     to_event = undone[0].event_id - 1
     which = "last step" if count == 1 else f"last {count} steps"
     told = _told(f"The user undid your {which} that changed files.", done)
     _record(session, RewindAction(to_event=to_event, conversation=False, tree=tree), told)
-    return _went_back(session, to_event, count, done, kept_at)
+    return _result(session, to_event, count, done, kept_at)
 
 
-def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> WentBack:
+def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> UndoResult:
     """Bring `files`, the `conversation` or both back to just after event `event_id`, or the last
     event before it where no step is cut in two.
 
@@ -105,7 +105,7 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
             "left them: look before you rely on what is said above."
         )
         _record(session, RewindAction(to_event=cut), told)
-        return WentBack(cut, 0, (), len(session.events) - 3)
+        return UndoResult(cut, 0, (), len(session.events) - 3)
     wanted = _tree_to_restore(session, cut)
     kept = checkpoints_of(session.folder, session.state.workspace)
     _require_workspace(session, kept)
@@ -116,20 +116,20 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     begun = GoingBackObservation(
         content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
-    with _going_back(session, now, begun) as kept_at:
+    with _undoing(session, now, begun) as kept_at:
         done = kept.restore(wanted or now, shared=shared, at_rest=at_rest(session.events))
         tree = kept.take().tree
     told = "" if conversation else _told("The user brought files back to an earlier state.", done)
     action = RewindAction(to_event=cut, conversation=conversation, tree=tree)
     _record(session, action, told)
-    return _went_back(session, cut, 0, done, kept_at)
+    return _result(session, cut, 0, done, kept_at)
 
 
-def _went_back(
+def _result(
     session: Session, to_event: int, steps: int, done: Restored, kept_at: int
-) -> WentBack:
+) -> UndoResult:
     left_out = _left_out(session)
-    return WentBack(to_event, steps, tuple(done.changes), kept_at, left_out, tuple(done.held))
+    return UndoResult(to_event, steps, tuple(done.changes), kept_at, left_out, tuple(done.held))
 
 
 def _newest_changes(
@@ -148,7 +148,7 @@ def _newest_changes(
 
 
 @contextmanager
-def _going_back(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
+def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
     """Around a restore: what is there is kept before, at the event that is given, and what is begun
     is on record, so that it is told if it does not come to its end."""
     kept = CheckpointObservation(tree=now, moment="before_rewind")

@@ -26,7 +26,7 @@ from agentcli.sessions.search.finder import (
 )
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import ELSEWHERE
-from agentcli.ui.resume_summary import one_line, show_standing, standing
+from agentcli.ui.resume_summary import one_line, show_summary, summarise
 
 _LONGEST_QUOTED = 60
 
@@ -78,7 +78,7 @@ class StoredSession:
             )
 
         def subscribers(session: Session) -> Sequence[Subscriber]:
-            self._tell_standing(session)
+            self._tell_summary(session)
             return outcome.subscribers(session)
 
         message, piped = self._message, None
@@ -96,20 +96,20 @@ class StoredSession:
                     opened.say(message_text(builder, opened, message, piped), image_urls)
         return opened
 
-    def _tell_standing(self, session: Session) -> None:
+    def _tell_summary(self, session: Session) -> None:
         with suppress(OSError):
             tell_cut_off(session)
         if self._flags.quiet:
             return
 
         waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
-        stands = standing(session.events, session.state, waiting)
+        summary = summarise(session.events, session.state, waiting)
         # Without a reader of stderr the session goes on all the same.
         with suppress(OSError):
             if sys.stderr.isatty() or self._flags.verbose:
-                show_standing(stands, sys.stderr, datetime.now(UTC))
+                show_summary(summary, sys.stderr, datetime.now(UTC))
             else:
-                print(one_line(stands), file=sys.stderr)
+                print(one_line(summary), file=sys.stderr)
 
 
 def _named(wanted: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.undo import WentBack
+from agentcli.app.undo import UndoResult
 from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.session_common import here, home, tidy
 from agentcli.sessions.search.finder import find, newest
@@ -31,7 +31,7 @@ def session_folder(session: str | None) -> Path:
     return newest(home(), here()) if session is None else find(home(), session)
 
 
-def tell_undone(session_id: str, done: WentBack, as_json: bool, flags: str = "") -> None:
+def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str = "") -> None:
     """`flags`: with those one comes back from where one went."""
     if as_json:
         print(json.dumps(_as_dict(session_id, done)))
@@ -53,7 +53,7 @@ def tell_undone(session_id: str, done: WentBack, as_json: bool, flags: str = "")
         print(f"not brought back, as commands may have made it: {held}", file=sys.stderr)
 
 
-def _as_dict(session_id: str, done: WentBack) -> dict[str, Any]:
+def _as_dict(session_id: str, done: UndoResult) -> dict[str, Any]:
     return {
         "session_id": session_id,
         "to_event": done.to_event,

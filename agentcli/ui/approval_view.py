@@ -22,7 +22,7 @@ _STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
 _HUNK = re.compile(r"@@ -(\d+)")
 
 
-class Asked(NamedTuple):
+class ApprovalView(NamedTuple):
     """`kind` fits into "Allow this …?"; `wants` is what goes beyond the sandbox; `words` is what
     the model says about it, which proves nothing."""
 
@@ -33,23 +33,23 @@ class Asked(NamedTuple):
     words: str = ""
 
 
-def asked(action: Action, current: str | None = None) -> Asked:
+def approval_view(action: Action, current: str | None = None) -> ApprovalView:
     """`current` is what the file to be written holds now; None when there is none, or unknown."""
     match action:
         case CmdRunAction():
             return _command(action)
         case IPythonRunCellAction(code=code):
-            return Asked("Python code", texts(code))
+            return ApprovalView("Python code", texts(code))
         case FileWriteAction(path=path, content=content):
             kind = "write" if current is None else "write over a file"
-            return Asked(kind, [*texts(path), Text(""), *_diff(current, content)])
+            return ApprovalView(kind, [*texts(path), Text(""), *_diff(current, content)])
         case FileEditAction():
-            return Asked("edit", _edit(action, current))
+            return ApprovalView("edit", _edit(action, current))
         case ToolCallAction(name=name, raw_arguments=arguments):
-            return Asked(f"call of {name}", texts(arguments))
+            return ApprovalView(f"call of {name}", texts(arguments))
     call = action.tool_call_metadata
     kind = f"call of {call.function_name}" if call else "action"
-    return Asked(kind, texts(_arguments(action)))
+    return ApprovalView(kind, texts(_arguments(action)))
 
 
 def _arguments(action: Action) -> str:
@@ -57,9 +57,9 @@ def _arguments(action: Action) -> str:
     return call.raw_arguments if call else action.model_dump_json(exclude_defaults=True)
 
 
-def _command(action: CmdRunAction) -> Asked:
+def _command(action: CmdRunAction) -> ApprovalView:
     if action.job is not None:
-        return Asked("control of a background job", texts(f"{action.command} {action.job}"))
+        return ApprovalView("control of a background job", texts(f"{action.command} {action.job}"))
     kind = "command"
     if action.is_input:
         kind = "input to the running command"
@@ -72,7 +72,7 @@ def _command(action: CmdRunAction) -> Asked:
         wants.append("reaches the network")
     if action.unsandboxed:
         wants.append("runs outside the sandbox, with all your rights")
-    return Asked(kind, texts(action.command), action.cwd or "", tuple(wants), action.reason)
+    return ApprovalView(kind, texts(action.command), action.cwd or "", tuple(wants), action.reason)
 
 
 def _edit(action: FileEditAction, current: str | None) -> list[Text]:

@@ -18,7 +18,7 @@ from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
 from agentcli.events.base import Risk
-from agentcli.ui.approval_view import asked
+from agentcli.ui.approval_view import approval_view
 from agentcli.ui.literal import Text, rows, visible, wrapped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, Style, paint
@@ -160,7 +160,7 @@ class TerminalApprover:
         self, fd: int, action: Action, reason: str, risk: Risk, place: tuple[int, int] | None
     ) -> list[Line]:
         width, height = _size(fd)
-        what = asked(action, self._current(action))
+        what = approval_view(action, self._current(action))
         count = f" ({place[0]} of {place[1]})" if place and place[1] > 1 else ""
         title = f"Allow this {visible(what.kind)}?{count}"
         body = list(rows(what.body, width))

@@ -1,4 +1,4 @@
-"""Where a session stands: how it ended last time, what was said and done last, what waits."""
+"""What a person is told when a session goes on: how it ended, what was last, what waits."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def how_it_ended(agent_state: str, exit_code: int | None) -> str:
     return _WORDS.get(agent_state, "interrupted")
 
 
-def standing(
-    events: Sequence[Event], state: SessionFacts, letters: Sequence[str] = ()
+def summarise(
+    events: Sequence[Event], state: SessionFacts, waiting: Sequence[str] = ()
 ) -> ResumeSummary:
-    """What a person wants to know before a session goes on, from its log and its state; `letters`
-    are messages that wait in its inbox."""
+    """What a person wants to know before a session goes on, from its log and its state; `waiting`
+    are messages in its inbox."""
     turn = _newest_turn(events)
     messages = [event for event in turn if _is_users(event)]
     unanswered = [event for event in _since_reply(turn) if _is_users(event)]
@@ -128,28 +128,28 @@ def standing(
         tasks=_tasks(events),
         steps=state.iteration,
         cost_usd=state.cost_usd,
-        queued=(*(message.content for message in reversed(queued)), *letters),
+        queued=(*(message.content for message in reversed(queued)), *waiting),
     )
 
 
-def one_line(stands: ResumeSummary) -> str:
+def one_line(summary: ResumeSummary) -> str:
     """For a log file."""
-    facts = ", ".join([stands.ended, count(stands.steps, "step"), money(stands.cost_usd)])
-    task = _one_row(stands.said or stands.label)
-    return plain(clip([Span(f"resuming {stands.session_id} ({facts}): {task}")], _LONGEST_REASON))
+    facts = ", ".join([summary.ended, count(summary.steps, "step"), money(summary.cost_usd)])
+    task = _one_row(summary.said or summary.label)
+    return plain(clip([Span(f"resuming {summary.session_id} ({facts}): {task}")], _LONGEST_REASON))
 
 
-def show_standing(stands: ResumeSummary, stream: TextIO, now: datetime) -> None:
+def show_summary(summary: ResumeSummary, stream: TextIO, now: datetime) -> None:
     """At most 15 rows on a terminal of 80 columns."""
     screen = Screen(stream, live=False)
-    heading = _heading(stands, now)
-    said = _said(stands.said, screen.width)
-    calls = [_call(action, result, screen.width) for action, result in stands.calls]
-    queued = _queued(stands.queued)
+    heading = _heading(summary, now)
+    said = _said(summary.said, screen.width)
+    calls = [_call(action, result, screen.width) for action, result in summary.calls]
+    queued = _queued(summary.queued)
     others = [rows for rows in (heading, said, calls, queued) if rows]
     room = _MOST_ROWS - sum(map(len, others)) - len(others)
     room = min(_MOST_WORDS, max(_FEWEST_WORDS, room))
-    words = _first_rows(stands.words, room, screen)
+    words = _first_rows(summary.words, room, screen)
     screen.put("note", heading, whole=False)
     screen.put("user", said, whole=False)
     screen.put_rows("text", words)
@@ -269,26 +269,26 @@ def _how_cut(result: Observation | None) -> str:
     return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
-def _heading(stands: ResumeSummary, now: datetime) -> list[Line]:
-    age = f" {ago((now - stands.when.astimezone(UTC)).total_seconds())}" if stands.when else ""
-    separator = " " if stands.ended == "interrupted" else ": "
-    reason = f"{separator}{stands.reason}" if stands.reason else ""
-    style: Style = "red" if stands.ended == "failed" else "yellow"
-    if stands.ended == "finished":
+def _heading(summary: ResumeSummary, now: datetime) -> list[Line]:
+    age = f" {ago((now - summary.when.astimezone(UTC)).total_seconds())}" if summary.when else ""
+    separator = " " if summary.ended == "interrupted" else ": "
+    reason = f"{separator}{summary.reason}" if summary.reason else ""
+    style: Style = "red" if summary.ended == "failed" else "yellow"
+    if summary.ended == "finished":
         style = "green"
-    label = _one_row(stands.label)
-    known = _one_row(stands.said).startswith(label.removesuffix("…"))
+    label = _one_row(summary.label)
+    known = _one_row(summary.said).startswith(label.removesuffix("…"))
     rows: list[Line] = [] if known else [[Span(label, "bold")]]
-    return [*rows, [Span(stands.ended + age, style), Span(reason)], _facts(stands)]
+    return [*rows, [Span(summary.ended + age, style), Span(reason)], _facts(summary)]
 
 
-def _facts(stands: ResumeSummary) -> Line:
-    facts = [stands.session_id, count(stands.steps, "step"), money(stands.cost_usd)]
-    if stands.tasks:
-        done = sum(task.get("status") == "done" for task in stands.tasks)
-        now = next((t for t in stands.tasks if t.get("status") == "in_progress"), None)
+def _facts(summary: ResumeSummary) -> Line:
+    facts = [summary.session_id, count(summary.steps, "step"), money(summary.cost_usd)]
+    if summary.tasks:
+        done = sum(task.get("status") == "done" for task in summary.tasks)
+        now = next((t for t in summary.tasks if t.get("status") == "in_progress"), None)
         doing = f", now: {_one_row(now.get('title', ''))}" if now else ""
-        facts.append(f"todo {done}/{len(stands.tasks)} done{doing}")
+        facts.append(f"todo {done}/{len(summary.tasks)} done{doing}")
     return [Span(" · ".join(facts), "dim")]
 
 

@@ -30,7 +30,7 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Screen
 from agentcli.ui.style import Line, Span, cells
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
-from agentcli.ui.tool_calls import CallBoard
+from agentcli.ui.tool_calls import ToolCalls
 
 _SILENT_S = 1.0
 """Waits shorter than this show nothing."""
@@ -70,7 +70,7 @@ class TerminalRenderer:
         self._static = static
         self._clock = clock
         self._reply = StreamedReply(self._screen)
-        self._calls = CallBoard(
+        self._calls = ToolCalls(
             self._screen,
             self._reply,
             detailed=self._screen.rich or static or verbose > 0,

@@ -32,7 +32,7 @@ class _Call:
     decided: DecisionObservation | None = None
 
 
-class CallBoard:
+class ToolCalls:
     """Calls in their order. The first one is running; it is live, and becomes a line for good
     together with its result, so that the two are never apart.
 

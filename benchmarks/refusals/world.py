@@ -192,7 +192,7 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
         victim = subprocess.Popen(["bash", "-c", "exec -a canary-process sleep 100000"])
         stack.callback(victim.wait)
         stack.callback(victim.kill)
-        yield World(base, bench, ready.safety.sandbox.layer, listener, datagrams, victim)
+        yield World(base, bench, ready.containment.sandbox.layer, listener, datagrams, victim)
 
 
 def fill(workspace: Path) -> None:

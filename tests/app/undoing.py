@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.undo import WentBack, rewind, undo
+from agentcli.app.undo import UndoResult, rewind, undo
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
@@ -126,10 +126,10 @@ class Walk:
             sh(self.workspace, command)
         self._record(kept.take(thorough=True).tree, "turn_end")
 
-    def undo(self, count: int = 1, *, force: bool = False) -> WentBack:
+    def undo(self, count: int = 1, *, force: bool = False) -> UndoResult:
         return undo(self.session, count, force=force)
 
-    def rewind(self, event_id: int) -> WentBack:
+    def rewind(self, event_id: int) -> UndoResult:
         return rewind(self.session, event_id, files=True, conversation=False)
 
     def _record(self, tree: str, moment: str) -> None:

@@ -153,16 +153,16 @@ def play(stage: Stage, folder: Path) -> tuple[Outcome, Path]:
     environ = stage.environment(folder / "home")
     settings = load_settings(environ, workspace, stage.settings).values
     reader = _Reader()
-    bench = AgentBuilder(settings, environ, workspace).create(lambda session: [reader])
+    opened = AgentBuilder(settings, environ, workspace).create(lambda session: [reader])
     try:
-        bench.say("do it")
-        result = run_turn(bench.agent, bench.session)
+        opened.say("do it")
+        result = run_turn(opened.agent, opened.session)
     finally:
-        bench.close()
+        opened.close()
     ending = result.ending
-    shown = [bench.session.redact(text) for text in (ending.content, ending.hint)]
+    shown = [opened.session.redact(text) for text in (ending.content, ending.hint)]
     words = "\n".join([*reader.told, *shown])
     return (
         Outcome(str(ending.reason), result.exit_code, result.answer, words),
-        bench.session.folder,
+        opened.session.folder,
     )

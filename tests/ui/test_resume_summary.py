@@ -29,7 +29,8 @@ from agentcli.events.observations import (
     SessionStartedObservation,
     TaskTrackingObservation,
 )
-from agentcli.ui.resume_summary import ago, how_it_ended, one_line, show_standing, standing
+from agentcli.ui.resume_summary import how_it_ended, one_line, show_summary, summarise
+from agentcli.ui.summary import ago
 from tests import strategies
 from tests.ui.conftest import FakeTerminal
 
@@ -102,8 +103,8 @@ ANSWERS = (CmdOutputObservation, FileReadObservation, ErrorObservation, TaskTrac
 def shown(events, facts=None, hours=2, columns=80):
     """As it looks so many hours after the start."""
     terminal = FakeTerminal(columns)
-    show_standing(
-        standing(events, facts or Facts()), terminal, START + timedelta(hours=hours, minutes=5)
+    show_summary(
+        summarise(events, facts or Facts()), terminal, START + timedelta(hours=hours, minutes=5)
     )
     return terminal.text
 
@@ -159,16 +160,16 @@ def test_a_session_that_was_killed_in_a_command():
 
 def test_the_time_is_that_of_the_last_thing_done_not_of_the_account_of_the_kill():
     events = log(user("x"), bash("make"), KILLED, state("paused", "killed"))
-    assert standing(events, Facts()).when == START + timedelta(minutes=1)
+    assert summarise(events, Facts()).when == START + timedelta(minutes=1)
     torn = ReplyDiscardedObservation(reply_id="r")
     events = log(user("x"), said("half", total=2), torn, state("paused", "killed"))
-    stands = standing(events, Facts())
+    stands = summarise(events, Facts())
     assert (stands.when, stands.words) == (START + timedelta(minutes=1), "")
 
 
 def test_a_log_that_nobody_has_accounted_for_yet():
     events = log(user("x"), state("running"), bash("make"))
-    stands = standing(events, Facts(agent_state="running"))
+    stands = summarise(events, Facts(agent_state="running"))
     assert (stands.ended, stands.reason) == ("interrupted", "while running: $ make")
     assert stands.when == START + timedelta(minutes=2)
 
@@ -186,7 +187,7 @@ def test_an_interrupt_by_the_user_names_the_command_it_stopped():
 
 def test_an_interrupt_of_the_model_names_no_command():
     events = log(user("x"), bash("make"), ran(), state("paused", "interrupted"))
-    assert standing(events, Facts()).reason == ""
+    assert summarise(events, Facts()).reason == ""
 
 
 def test_a_command_that_was_cut_short_before_the_newest_reply_is_old_news():
@@ -199,7 +200,7 @@ def test_a_command_that_was_cut_short_before_the_newest_reply_is_old_news():
         said("I see", "r2"),
         state("paused", "interrupted"),
     )
-    assert standing(events, Facts()).reason == ""
+    assert summarise(events, Facts()).reason == ""
 
 
 def test_a_question_that_was_left_open():
@@ -248,7 +249,7 @@ def test_messages_that_the_agent_has_not_seen_are_waiting():
         user("also the docs", delivery="queue"),
         user("and tests", delivery="queue"),
     )
-    stands = standing(events, Facts())
+    stands = summarise(events, Facts())
     assert (stands.said, stands.words) == ("more", "seen")
     assert stands.queued == ("also the docs", "and tests")
     assert shown(events).endswith("2 messages of yours wait: also the docs")
@@ -256,7 +257,7 @@ def test_messages_that_the_agent_has_not_seen_are_waiting():
 
 def test_a_new_message_begins_a_new_turn():
     events = log(user("first"), bash("ls"), ran(), said("done"), user("second"))
-    stands = standing(events, Facts())
+    stands = summarise(events, Facts())
     assert (stands.said, stands.words, stands.calls) == ("second", "", ())
 
 
@@ -268,14 +269,14 @@ def test_what_was_rewound_is_not_shown():
         said("lost", "r2"),
         RewindAction(to_event=1, source=Source.USER),
     )
-    stands = standing(events, Facts())
+    stands = summarise(events, Facts())
     assert (stands.said, stands.words) == ("first", "kept")
 
 
 def test_elsewhere_it_is_one_line():
     events = log(user("fix the failing test\nplease"), state("paused", "interrupted"))
     line = "resuming 20260101-000000-aaaa (interrupted, 2 steps, $0.42): fix the failing test"
-    assert one_line(standing(events, Facts())) == line
+    assert one_line(summarise(events, Facts())) == line
 
 
 @pytest.mark.parametrize(
@@ -324,11 +325,11 @@ nasty = st.text(st.characters() | st.sampled_from("\x1b\r\n\t\x9b"), max_size=20
 def test_any_log_fits_and_sends_the_terminal_nothing_to_act_on(events, facts, text):
     """The terminal of these tests refuses what is neither text nor colour."""
     numbered = [event.model_copy(update={"id": at}) for at, event in enumerate(events)]
-    stands = standing([*numbered, user(text).model_copy(update={"id": len(events)})], facts)
+    stands = summarise([*numbered, user(text).model_copy(update={"id": len(events)})], facts)
     terminal = FakeTerminal()
-    show_standing(stands, terminal, START)
+    show_summary(stands, terminal, START)
     assert len(terminal.text.split("\n")) <= 14
     pipe = io.StringIO()
-    show_standing(stands, pipe, START)
+    show_summary(stands, pipe, START)
     assert "\x1b" not in pipe.getvalue() + one_line(stands)
     assert "\n" not in one_line(stands)

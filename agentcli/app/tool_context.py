@@ -1,0 +1,79 @@
+"""What the tools of a session work with, as its events left it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from agentcli.app import git_watch
+from agentcli.app.resume import last_exports, last_folder
+from agentcli.app.sandbox import Containment
+from agentcli.events.live import live
+from agentcli.files.tracking import FileTracker
+from agentcli.files.written_places import add_written_places
+from agentcli.sessions.session import Session
+from agentcli.settings import Settings
+from agentcli.shell.output_folder import OutputFolder
+from agentcli.shell.python import PythonInterpreter
+from agentcli.shell.shell import Shell
+from agentcli.tools.base import ToolContext
+
+
+def tool_context(
+    settings: Settings,
+    workspace: Path,
+    home: Path,
+    session: Session,
+    containment: Containment,
+    keys: Collection[str],
+) -> ToolContext:
+    """`home` is the agent's, `keys` are variables that no command gets to see."""
+    sandbox = containment.sandbox
+    if sandbox.contains:
+        add_written_places(home, containment.scope.writable)
+    full = containment.full_environment(keys)
+    env = containment.environment(keys)
+    max_chars = settings.tools.max_output_chars
+    outputs = OutputFolder(session.outputs, settings.tools.max_outputs_mb * 1_000_000)
+    files = FileTracker(workspace, sandbox.view, session.outputs)
+    past = live(session.events)
+    for event in past:
+        files.observe(event)
+    exports, not_restored = last_exports(past, sandbox.layer, env)
+    folder = last_folder(past, str(workspace), sandbox.layer)
+    _private(session.folder / "tmp")
+    context = ToolContext(
+        workspace=workspace,
+        outputs=session.outputs,
+        files=files,
+        shell=Shell(
+            cwd=folder or str(workspace),
+            env=env,
+            full_env=full.environ,
+            left_out=full.left_out,
+            scratch=_private(session.folder / "shell"),
+            outputs=outputs,
+            max_chars=max_chars,
+            sandbox=sandbox,
+            exports=exports,
+            first_notes=not_restored,
+        ),
+        python=PythonInterpreter(
+            workspace=workspace,
+            env=env,
+            scratch=_private(session.folder / "python"),
+            outputs=outputs,
+            max_chars=max_chars,
+            sandbox=sandbox,
+        ),
+        sandbox=sandbox,
+        max_output_chars=max_chars,
+        past=session.events,
+    )
+    context.git = git_watch.start(context, sandbox, home, session)
+    return context
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
