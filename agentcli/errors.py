@@ -43,6 +43,12 @@ class OutputError(AgentError):
     exit_code = 1
 
 
+def os_error_text(error: OSError) -> str:
+    """What the system said, and of which file."""
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{where}"
+
+
 class LLMErrorKind(StrEnum):
     """What went wrong at the provider, in the terms that decide what happens next."""
 

@@ -277,7 +277,7 @@ class AgentBuilder:
     ) -> tuple[SessionPolicy, Checkpointer | None]:
         """Each asks the other: what checkpoints hold decides what runs unasked, and what the policy
         finds in a command is kept before it runs."""
-        checkpointer = None
+        checkpointer: Checkpointer | None = None
         policy = SessionPolicy(
             PolicyParts(
                 self.settings,
@@ -287,7 +287,9 @@ class AgentBuilder:
                 tools,
                 context,
                 judge,
-                lambda: None if checkpointer is None else checkpointer.kept(show_saving(session)),
+                lambda: (
+                    None if checkpointer is None else checkpointer.coverage(show_saving(session))
+                ),
             )
         )
         if self.settings.agent.checkpoints:

@@ -6,7 +6,7 @@ import sys
 
 from agentcli import interrupts
 from agentcli.cli import streams
-from agentcli.errors import AgentError, OutputError, TurnInterrupted
+from agentcli.errors import AgentError, OutputError, TurnInterrupted, os_error_text
 
 _EXIT_STDOUT_CLOSED = 141
 
@@ -41,9 +41,8 @@ def _run(arguments: list[str]) -> int:
         return _EXIT_STDOUT_CLOSED
     except OSError as error:
         # A disk that is full or read-only, a file of another user: no bug of the program.
-        where = f" ({error.filename})" if error.filename else ""
-        hint = "make room or permissions there" if where else ""
-        return _fail(arguments, 1, f"{error.strerror or error}{where}", hint)
+        hint = "make room or permissions there" if error.filename else ""
+        return _fail(arguments, 1, os_error_text(error), hint)
     except Exception as error:
         # The top of the program: a bug is told in a line, its traceback kept for a report.
         from agentcli.cli.complaints import internal_error

@@ -93,6 +93,7 @@ def ask(registry: Providers, name: str) -> Reach:
         except AgentError:
             raise
         except Exception as error:
+            # Whatever an SDK raises is put in words by its provider.
             raise provider.translate(error) from error
     except AgentError as error:
         standing = _standing(error)

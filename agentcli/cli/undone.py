@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,7 +35,8 @@ def session_folder(session: str | None) -> Path:
 def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str = "") -> None:
     """`flags`: with those one comes back from where one went."""
     if as_json:
-        print(json.dumps(_as_dict(session_id, done)))
+        changes = list(map(change_as_dict, done.changes))
+        print(json.dumps({"session_id": session_id, **asdict(done), "changes": changes}))
         return
     most = _MOST_SHOWN if sys.stdout.isatty() else len(done.changes)
     for change in done.changes[:most]:
@@ -51,18 +53,6 @@ def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str = "
     if done.held:
         held = printable(", ".join(done.held), multiline=False)
         print(f"not brought back, as commands may have made it: {held}", file=sys.stderr)
-
-
-def _as_dict(session_id: str, done: UndoResult) -> dict[str, Any]:
-    return {
-        "session_id": session_id,
-        "to_event": done.to_event,
-        "steps": done.steps,
-        "changes": list(map(change_as_dict, done.changes)),
-        "kept_at": done.kept_at,
-        "left_out": done.left_out,
-        "held": done.held,
-    }
 
 
 def change_as_dict(change: Change) -> dict[str, str]:

@@ -19,7 +19,7 @@ from agentcli.cli.complaints import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import Outcome
 from agentcli.cli.session_common import tidy
-from agentcli.errors import AgentError, SessionError, TurnInterrupted
+from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
 from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
@@ -55,9 +55,9 @@ def work(flags: Flags, opening: Opening) -> int:
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
         return outcome.finish(TurnResult(ending, ""))
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        return outcome.finish(None, SessionError(f"{error.strerror or error}{where}"))
+        return outcome.finish(None, SessionError(os_error_text(error)))
     except Exception as error:
+        # A bug ends the run as every fault does: with its session named, and what there is shown.
         return outcome.finish(None, internal_error(error))
 
 

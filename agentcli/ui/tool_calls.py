@@ -23,11 +23,10 @@ _OUTPUT_KEPT = 8_000
 
 @dataclass(slots=True)
 class _Call:
-    """`since` is set when the call's turn comes, `announced` when its line is on the screen."""
+    """`since` is set when the call's turn comes."""
 
     action: Action
     since: float | None = None
-    announced: bool = False
     output: str = ""
     decided: DecisionObservation | None = None
 

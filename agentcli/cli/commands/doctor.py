@@ -21,7 +21,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.cli.reach import Reach, ask, known, reachable, try_out
 from agentcli.cli.session_common import Json, builder_for, here
-from agentcli.errors import ConfigError
+from agentcli.errors import ConfigError, os_error_text
 from agentcli.llm.catalog import Catalog
 from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
@@ -94,8 +94,7 @@ def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
     try:
         yield from checks()
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        detail = f"can't be tried out: {error.strerror or error}{where}"
+        detail = f"can't be tried out: {os_error_text(error)}"
         yield Check(name, "failed", detail, "make room or permissions there")
 
 

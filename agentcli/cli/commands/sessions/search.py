@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -39,24 +40,14 @@ def search(
     workspace = None if everywhere else str(here())
     hits = index.search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
     if as_json:
-        print(json.dumps([_as_dict(hit) for hit in hits], indent=2))
+        rows = [{**asdict(hit), "time": hit.time.isoformat()} for hit in hits]
+        print(json.dumps(rows, indent=2))
     elif hits:
         _print_hits(hits)
     else:
         other = "" if everywhere else f" in sessions of {workspace} (in all: --all)"
         print(f"nothing found{other}", file=sys.stderr)
     return 0 if hits else 1
-
-
-def _as_dict(hit: index.Hit) -> dict[str, Any]:
-    return {
-        "session_id": hit.session_id,
-        "event_id": hit.event_id,
-        "kind": hit.kind,
-        "time": hit.time.isoformat(),
-        "snippet": hit.snippet,
-        "marks": [list(mark) for mark in hit.marks],
-    }
 
 
 def _print_hits(hits: list[index.Hit]) -> None:
