@@ -6,7 +6,7 @@ Times are those of the import alone, on two cores with Python 3.11.
 _LAYER = "13 ms, all five; when the session's commands are prepared"
 LAZY_IMPORTS = {
     ("agent/prompts/__init__.py", "jinja2"): "25 ms; system texts are kept once they are made",
-    ("app/checkpoints.py", "agentcli.security.commands.reading"): "30 ms; after the first reply",
+    ("app/checkpoints.py", "agentcli.security.commands.read_only"): "30 ms; after the first reply",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     ("app/policy.py", "agentcli.app.full_policy"): "100 ms; after the first reply",

@@ -26,7 +26,7 @@ def make_checkpointer(
     """`named` are files that a command changes and that no checkpoint has unless it is told to."""
 
     def may_change(action: Action) -> bool:
-        from agentcli.security.commands.reading import is_read_only
+        from agentcli.security.commands.read_only import is_read_only
 
         if isinstance(action, MemoryAction):
             return False

@@ -86,9 +86,6 @@ class TrustStore:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def is_trusted(self, found: Fingerprint) -> bool:
-        return self.state_of(found).trusted
-
     def state_of(self, found: Fingerprint) -> TrustState:
         """How what was found now compares with what was trusted."""
         record = self._folders().get(str(found.workspace))

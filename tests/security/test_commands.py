@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.security.commands.reading import is_read_only, parse_script
+from agentcli.security.commands.read_only import is_read_only
+from agentcli.security.commands.shell_parse import parse_script
 from tests.security.corpus import NEVER_ALLOWED, NOT_READ_ONLY, READ_ONLY
 from tests.security.scripts import MARKERS, make_script
 from tests.tables import each_row

@@ -17,7 +17,7 @@ from agentcli.events.actions import (
     SearchAction,
     ToolCallAction,
 )
-from agentcli.security.commands.reading import parse_script
+from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import Setting, allowing, forbidding, possible
 from agentcli.security.policy.rules import (
     check_rule,

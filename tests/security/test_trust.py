@@ -46,11 +46,11 @@ def test_what_would_take_effect_is_found_and_nothing_else(project):
 
 
 def test_a_folder_is_trusted_until_something_changes(project, store):
-    assert not store.is_trusted(fingerprint(project))
+    assert not store.state_of(fingerprint(project)).trusted
     store.trust(fingerprint(project))
-    assert store.is_trusted(fingerprint(project))
+    assert store.state_of(fingerprint(project)).trusted
     (project / "src" / "main.py").write_text("other")
-    assert store.is_trusted(fingerprint(project))
+    assert store.state_of(fingerprint(project)).trusted
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_every_change_is_named_and_ends_the_trust(project, store, name, change):
 def test_the_same_files_elsewhere_are_not_trusted(project, store, tmp_path):
     store.trust(fingerprint(project))
     moved = project.rename(tmp_path / "elsewhere")
-    assert not store.is_trusted(fingerprint(moved))
+    assert not store.state_of(fingerprint(moved)).trusted
     link = tmp_path / "project"
     link.symlink_to(moved)
-    assert not store.is_trusted(fingerprint(link))
+    assert not store.state_of(fingerprint(link)).trusted
 
 
 def _linked_file(project):
@@ -127,7 +127,7 @@ def test_what_cannot_be_vouched_for_is_never_trusted(project, store, spoil):
     spoil(project)
     found = fingerprint(project)
     assert found.fault
-    assert not store.is_trusted(found)
+    assert not store.state_of(found).trusted
     with pytest.raises(ConfigError, match="can't be trusted"):
         store.trust(found)
 
@@ -138,7 +138,7 @@ def test_what_is_loaded_is_what_was_digested(project, store):
     (project / ".agent/config.toml").write_text("[model]\nname = 'evil/x'\n")
     assert found.contents[".agent/config.toml"] == b"[model]\nname = 'a/b'\n"
     store.trust(found)
-    assert not store.is_trusted(fingerprint(project))
+    assert not store.state_of(fingerprint(project)).trusted
 
 
 def test_what_hooks_run_is_kept_as_it_was_digested(project):
@@ -160,7 +160,7 @@ def test_never_and_revoke(project, store):
     assert list(store.folders()) == [str(project)]
     assert store.revoke(project)
     assert not store.revoke(project)
-    assert not store.is_trusted(fingerprint(project))
+    assert not store.state_of(fingerprint(project)).trusted
 
 
 def test_the_file_is_for_its_user_alone(project, store, tmp_path):
@@ -170,7 +170,7 @@ def test_the_file_is_for_its_user_alone(project, store, tmp_path):
     assert {each.name for each in path.parent.iterdir()} == {"trust.json", "trust.lock"}
     path.chmod(0o666)
     with pytest.raises(ConfigError, match="another user"):
-        store.is_trusted(fingerprint(project))
+        store.state_of(fingerprint(project))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_damaged_file_trusts_nothing_and_says_so(project, store, tmp_path, tex
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "trust.json").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        store.is_trusted(fingerprint(project))
+        store.state_of(fingerprint(project))
     assert "delete it" in caught.value.hint
 
 

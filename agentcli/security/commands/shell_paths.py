@@ -74,11 +74,6 @@ class Target:
         """Without what a symlink leads to: what a deletion or a move takes away."""
         return replace(self, places=self.places[:1])
 
-    @property
-    def everything(self) -> bool:
-        """It ends in a glob for all the content of a folder."""
-        return bool(self.pattern) and bool(_EVERYTHING.fullmatch(self.pattern[-1]))
-
 
 def _join(folder: str, text: str) -> str:
     """Keeps a slash at the end, which tells what a symlink leads to from the link itself."""

@@ -16,9 +16,10 @@ from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, ToolCall
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, name_of
 from agentcli.security.commands.python_code import read_python
-from agentcli.security.commands.reading import only_reads, parse_script
+from agentcli.security.commands.read_only import only_reads
 from agentcli.security.commands.run_text import fed, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
+from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import SHELLS

@@ -20,8 +20,8 @@ from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
 from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
 from agentcli.security.commands.python_code import read_python
-from agentcli.security.commands.reading import parse_script
 from agentcli.security.commands.script import SimpleCommand, quoted
+from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.risk import categories as table
 

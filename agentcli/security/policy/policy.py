@@ -21,9 +21,9 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.security.commands.read_only import runs_git
-from agentcli.security.commands.reading import Script, is_read_only, parse_script
-from agentcli.security.commands.script import quoted
+from agentcli.security.commands.read_only import is_read_only, runs_git
+from agentcli.security.commands.script import Script, quoted
+from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
     Allowance,
     Setting,
