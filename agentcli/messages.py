@@ -5,7 +5,7 @@ Nothing here knows a wire format, an event or a tool; every other part may impor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -119,6 +119,15 @@ class Message:
             is_error=is_error,
             image_urls=tuple(image_urls),
         )
+
+
+def common_start(old: list[Message], new: Sequence[Message]) -> int:
+    """How many messages both begin with. They are compared by identity, and all at once first, as
+    a conversation mostly grows at its end."""
+    if old == list(new[: len(old)]):
+        return len(old)
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((n for n, (was, is_) in pairs if was is not is_), min(len(old), len(new)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.messages import Message, Reply, Request, ToolCall
+from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 
 _PARSE_ERRORS = (
     ValueError,
@@ -138,12 +138,7 @@ class WireParts:
 
     def of(self, messages: Sequence[Message]) -> list[bytes]:
         """For each message its JSON values joined by commas; empty for one without any."""
-        same = 0
-        for old, new in zip(self._messages, messages, strict=False):
-            if old is not new:
-                break
-            same += 1
-        self.unchanged = same
+        self.unchanged = same = common_start(self._messages, messages)
         self._messages[same:] = messages[same:]
         self._parts[same:] = [
             b",".join(dump(value) for value in self._encode(message)) for message in messages[same:]

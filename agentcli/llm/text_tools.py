@@ -15,7 +15,16 @@ from typing import Any
 from agentcli.errors import LLMError
 from agentcli.events.progress import TextDelta, ToolCallStarted
 from agentcli.llm.provider import Provider, StillAlive, StreamItem, unique_calls
-from agentcli.messages import FinishReason, Message, Reply, Request, Role, ToolCall, ToolSchema
+from agentcli.messages import (
+    FinishReason,
+    Message,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+    ToolSchema,
+    common_start,
+)
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _INSTRUCTIONS = f"""# Tools
@@ -85,11 +94,7 @@ class TextTools:
         below needs to look at it again."""
         if request.tools != self._tools:
             self._given, self._tools = [], request.tools
-        same = 0
-        for old, new in zip(self._given, request.messages, strict=False):
-            if old is not new:
-                break
-            same += 1
+        same = common_start(self._given, request.messages)
         self._given[same:] = request.messages[same:]
         self._told[same:] = [self._told_in_text(message) for message in request.messages[same:]]
         return list(self._told)

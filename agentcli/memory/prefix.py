@@ -9,7 +9,7 @@ from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction, SystemMessageAction
 from agentcli.events.live import newest_first
 from agentcli.events.observations import PrefixChangedObservation, SessionStartedObservation
-from agentcli.messages import Message, Request, Role, ToolSchema
+from agentcli.messages import Message, Request, Role, ToolSchema, common_start
 
 _MAIN = "main"
 
@@ -28,7 +28,7 @@ class PrefixCheck:
     def change(self, request: Request, events: Sequence[Event]) -> PrefixChangedObservation | None:
         """What of `request` differs from the one before it, to be recorded before it is sent; None
         if it only goes on from there, or begins anew after a condensation or a rewind."""
-        same = self._same(request)
+        same = common_start(self._messages, request.messages)
         if self._begun:
             changed = self._compare(request, same, events[self._taken :])
         else:
@@ -46,14 +46,6 @@ class PrefixCheck:
             content=f"{changed}{place} is not what it was in the request before: "
             "the provider's cache of the prompt is lost from there on",
         )
-
-    def _same(self, request: Request) -> int:
-        """How many messages `request` and the one before it both begin with."""
-        old, now = self._messages, request.messages
-        if old == list(now[: len(old)]):
-            return len(old)
-        pairs = enumerate(zip(old, now, strict=False))
-        return next((n for n, (was, is_) in pairs if was is not is_), min(len(old), len(now)))
 
     def _compare(self, request: Request, same: int, new: Iterable[Event]) -> str | None:
         if _system(request) != self._system:

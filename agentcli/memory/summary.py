@@ -147,7 +147,10 @@ def _plain_lines(view: View, gone: Sequence[Event]) -> Iterable[tuple[str, str]]
         result = came_of.get(event.id)
         failed = isinstance(result, ErrorObservation)
         if isinstance(event, CmdRunAction):
-            yield "Done", _line(f"{_short(event.message)} → {_outcome(result)}", event.id)
+            yield (
+                "Done",
+                _line(f"{_one_line(event.message, _PART_CHARS)} → {_outcome(result)}", event.id),
+            )
         elif isinstance(event, FileWriteAction | FileEditAction) and not failed:
             yield "Files", _line(f"{event.path} changed", event.id)
         elif isinstance(event, FileReadAction) and not failed:
@@ -171,20 +174,17 @@ def _outcome(result: Observation | None) -> str:
         said = [line for line in result.content.splitlines() if line.strip()]
         # Behind the output stand notes in brackets, such as the exit code.
         last = next((line for line in reversed(said) if not line.startswith("[")), "")
-        return f"exit {code}: {_short(last)}" if last else f"exit {code}"
+        return f"exit {code}: {_one_line(last, _PART_CHARS)}" if last else f"exit {code}"
     return "failed" if isinstance(result, ErrorObservation) else "no outcome recorded"
 
 
-def _short(text: str) -> str:
+def _one_line(text: str, most: int) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= _PART_CHARS else words[: _PART_CHARS - 1] + "…"
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _line(text: str, event_id: int) -> str:
-    words = " ".join(text.split())
-    return (
-        f"- {words if len(words) <= _LINE_CHARS else words[: _LINE_CHARS - 1] + '…'} [{event_id}]"
-    )
+    return f"- {_one_line(text, _LINE_CHARS)} [{event_id}]"
 
 
 def _asked(view: View, last: int) -> str:
@@ -194,8 +194,7 @@ def _asked(view: View, last: int) -> str:
     newest = tasks[-1] if tasks else -1
     lines = []
     for message in above[-_ASKS_SHOWN:]:
-        words = " ".join(message.content.split())
-        words = words if len(words) <= _ASK_CHARS else words[: _ASK_CHARS - 1] + "…"
+        words = _one_line(message.content, _ASK_CHARS)
         if message.id <= view.dealt_with:
             state = "dealt with"
         elif message.id == newest:
