@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from agentcli.events import ReplyPart, Source, ToolCallMetadata
 from agentcli.events.actions import MessageAction, ToolCallAction
-from agentcli.events.observations import ErrorObservation, SuccessObservation
+from agentcli.events.observations import (
+    ErrorObservation,
+    SuccessObservation,
+    ToolResultObservation,
+)
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
@@ -156,3 +160,14 @@ def test_what_is_said_while_calls_run_comes_after_their_results():
     messages = project(events)
     assert [m.content for m in messages] == ["do it", "", "one", "no such file", "faster"]
     assert [m.is_error for m in messages] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_a_tool_that_says_it_failed_has_failed(error):
+    metadata = ToolCallMetadata(function_name="t", tool_call_id="c", raw_arguments="{}")
+    part = ReplyPart(id="r", index=0, total=1)
+    call = ToolCallAction(
+        id=0, name="t", raw_arguments="{}", tool_call_metadata=metadata, reply=part
+    )
+    result = ToolResultObservation(id=1, cause=0, name="t", content="so it went", error=error)
+    assert project([call, result])[-1].is_error is error
