@@ -19,10 +19,10 @@ from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import (
     Endpoint,
     StillAlive,
-    lively,
-    said,
+    drop_idle,
     sent_events,
     text_lines,
+    text_of,
     token_count,
     tool_call,
     unique_calls,
@@ -97,9 +97,9 @@ def test_a_count_is_a_count_whatever_was_sent(value):
 
 
 def test_text_is_text_or_the_texts_of_parts():
-    assert said([{"type": "text", "text": "a"}, {"type": "thinking"}]) == "a"
+    assert text_of([{"type": "text", "text": "a"}, {"type": "thinking"}]) == "a"
     with pytest.raises(TypeError):
-        said(7)
+        text_of(7)
 
 
 def test_signs_of_life_do_not_count_for_ever(monkeypatch):
@@ -107,7 +107,7 @@ def test_signs_of_life_do_not_count_for_ever(monkeypatch):
     monkeypatch.setattr(provider.time, "monotonic", lambda: float(next(clock)))
     ping, piece = StillAlive(idle=True), StillAlive()
     items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping]
-    assert list(lively(items)) == [ping, piece, ping, TextDelta("x"), ping]
+    assert list(drop_idle(items)) == [ping, piece, ping, TextDelta("x"), ping]
 
 
 @pytest.mark.parametrize("wire", [ChatCompletions, Responses, AnthropicMessages])
