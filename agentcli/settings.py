@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Api = Literal["chat_completions", "responses", "anthropic_messages"]
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
@@ -61,7 +59,7 @@ class LLMSettings(_Section):
 
 
 class ProviderSettings(_Section):
-    api: Api | None = Field(None, description="wire format; default chat_completions")
+    api: str = Field("", description="wire format; empty: as the provider is known to speak")
     base_url: str | None = Field(None, description="address of the API")
     api_key_env: str | None = Field(None, description="variable that holds the key")
     api_key_command: str | None = Field(None, description="command that prints the key")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import LLM
-from agentcli.llm.provider_kind import provider_kinds
+from agentcli.llm.provider import known_providers
 from agentcli.llm.registry import Providers
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
@@ -60,10 +60,10 @@ def reachable(registry: Providers) -> Iterator[Reach]:
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
         name
-        for name, kind in provider_kinds().items()
-        if kind.default_model and registry.environ.get(kind.key_env or "")
+        for name, provider in known_providers().items()
+        if provider.default_model and registry.environ.get(provider.key_env or "")
     ]
-    own = [name for name in registry.configured if name not in provider_kinds()]
+    own = [name for name in registry.configured if name not in known_providers()]
     names = with_key + own
     if names:
         with ThreadPoolExecutor(len(names)) as pool:
@@ -86,15 +86,15 @@ def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
 def ask(registry: Providers, name: str) -> Reach:
     """What the provider `name` answers when asked for its models."""
     try:
-        provider = registry.provider(registry.endpoint(f"{name}/any"))
-        provider.connect()
+        protocol = registry.protocol(registry.endpoint(f"{name}/any"))
+        protocol.connect()
         try:
-            return Reach(name, tuple(provider.models()))
+            return Reach(name, tuple(protocol.models()))
         except AgentError:
             raise
         except Exception as error:
-            # Whatever an SDK raises is put in words by its provider.
-            raise provider.translate(error) from error
+            # Whatever an SDK raises is put in words by its protocol.
+            raise protocol.translate(error) from error
     except AgentError as error:
         standing = _standing(error)
         return Reach(name, (), WORDS[standing] + error.message, standing)
@@ -105,7 +105,7 @@ def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
     waits = LLMSettings(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:
-        llm = LLM(registry.provider(registry.endpoint(name)), name, waits, catalog)
+        llm = LLM(registry.protocol(registry.endpoint(name)), name, waits, catalog)
         llm.complete(request, lambda progress: None, CallBudget(None), lambda event: event)
     except AgentError as error:
         standing = _standing(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import httpx2
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
-from agentcli.llm.provider import Endpoint, ReplySize
+from agentcli.llm.wire_protocol import Endpoint, ReplySize
 
 _KEEP_ALIVE_S = 300.0
 """A connection should outlast a command; one that the server has closed is noticed and replaced."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentcli.llm.provider_kind import provider_kinds
+from agentcli.llm.provider import known_providers
 from agentcli.messages import Usage
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Catalog:
 
     def context_tokens(self, name: str) -> int:
         """Tokens the model takes in; a cautious guess for one that is not catalogued."""
-        kind = provider_kinds().get(name.partition("/")[0])
-        if kind is not None and kind.key_env is None:
+        known = known_providers().get(name.partition("/")[0])
+        if known is not None and known.key_env is None:
             return LOCAL_CONTEXT_TOKENS
         return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
 
@@ -83,8 +83,8 @@ class Catalog:
 def _priced(name: str) -> tuple[str, str]:
     """The id of the list that has the model's price (empty: none has), and the model's name."""
     provider, _, model = name.partition("/")
-    kind = provider_kinds().get(provider)
-    return (kind.price_list if kind else ""), model
+    known = known_providers().get(provider)
+    return (known.price_list if known else ""), model
 
 
 def _consistent(usage: Usage) -> Usage:

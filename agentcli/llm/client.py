@@ -21,9 +21,9 @@ from agentcli.events import Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.provider import Provider, StillAlive, StreamItem
 from agentcli.llm.spending import CallBudget, charged
 from agentcli.llm.tool_choice import enforce_tool_choice
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol
 from agentcli.messages import Reply, Request
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ class LLM:
 
     def __init__(
         self,
-        provider: Provider,
+        protocol: WireProtocol,
         model: str,
         waits: LLMSettings,
         catalog: Catalog,
-        with_new_key: Callable[[], Provider | None] = lambda: None,
+        with_new_key: Callable[[], WireProtocol | None] = lambda: None,
     ) -> None:
-        """`with_new_key` makes a provider with a key that the one before did not have, if there is
+        """`with_new_key` makes one with a key that `protocol` does not have, if there is
         any; it may raise ConfigError."""
         self.model = model
         self._with_new_key = with_new_key
-        self._provider = provider
+        self._protocol = protocol
         self._waits = waits
         self._catalog = catalog
         self._connecting: threading.Thread | None = None
@@ -121,7 +121,7 @@ class LLM:
     def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
         if call_budget.left_usd is None:
             return request, 0.0
-        size = self._provider.body_bytes(request)
+        size = self._protocol.body_bytes(request)
         return call_budget.within(request, self.model, size, self._catalog)
 
     def _attempt(
@@ -144,7 +144,7 @@ class LLM:
             # Where there is a connection by now, it ends with that, though it hang in a read, and a
             # new one is made; where there is none yet, nothing is asked.
             given_up.set()
-            self._provider.abort()
+            self._protocol.abort()
             self._connecting = None
             raise
         raise LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
@@ -159,7 +159,7 @@ class LLM:
             self._ensure_connected()
             if given_up.is_set():
                 return
-            for item in self._provider.answer(request):
+            for item in self._protocol.answer(request):
                 inbox.put(item)
         except BaseException as error:
             inbox.put(error)
@@ -186,7 +186,7 @@ class LLM:
                 raise item
             if isinstance(item, Exception):
                 log.debug("the provider failed", exc_info=item)
-                raise self._provider.translate(item) from item
+                raise self._protocol.translate(item) from item
             if isinstance(item, BaseException):
                 raise item
             yield item
@@ -218,14 +218,14 @@ class LLM:
     def _renew_key(self, refused: LLMError) -> bool:
         """Whether there is another key to try than the one that was refused."""
         try:
-            provider = self._with_new_key()
+            protocol = self._with_new_key()
         except ConfigError as error:
             refused.hint = error.message
             return False
-        if provider is None:
+        if protocol is None:
             return False
-        self._provider.abort()
-        self._provider = provider
+        self._protocol.abort()
+        self._protocol = protocol
         self._connecting = None
         return True
 
@@ -233,7 +233,7 @@ class LLM:
         if self._connecting is None:
             self._connecting = threading.current_thread()
             self._connect_error = None
-            self._provider.connect()
+            self._protocol.connect()
         elif self._connecting is not threading.current_thread():
             self._connecting.join()
         if self._connect_error is not None:
@@ -241,7 +241,7 @@ class LLM:
 
     def _connect(self) -> None:
         try:
-            self._provider.connect()
+            self._protocol.connect()
         except BaseException as error:
             self._connect_error = error
 

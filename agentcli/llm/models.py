@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import LLM
 from agentcli.llm.fallback import FallbackChain
-from agentcli.llm.provider import Provider
 from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
+from agentcli.llm.wire_protocol import WireProtocol
 
 if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
@@ -67,13 +67,13 @@ class Roles:
     def _build(self, name: str) -> LLM:
         endpoint = replace(self._registry.endpoint(name), images=self._takes_images(name))
 
-        def with_new_key() -> Provider | None:
+        def with_new_key() -> WireProtocol | None:
             nonlocal endpoint
             renewed = self._registry.renewed(endpoint)
             if renewed is None:
                 return None
             endpoint = renewed
-            return self._registry.provider(endpoint)
+            return self._registry.protocol(endpoint)
 
-        provider = self._registry.provider(endpoint)
-        return LLM(provider, name, self._waits, self._catalog, with_new_key)
+        protocol = self._registry.protocol(endpoint)
+        return LLM(protocol, name, self._waits, self._catalog, with_new_key)

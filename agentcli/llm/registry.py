@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
-from agentcli.llm.provider import Endpoint, Provider
-from agentcli.llm.provider_kind import PROTOCOLS, ProviderKind, provider_kinds
+from agentcli.llm.provider import PROTOCOLS, Provider, known_providers
 from agentcli.llm.text_tools import TextTools
+from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.system.programs import find_program
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Providers:
         local server offers. Raises ConfigError when there is none."""
         if wanted:
             return self.full_name(wanted)
-        for name, kind in provider_kinds().items():
-            if kind.default_model and kind.key_env and self.environ.get(kind.key_env):
-                return f"{name}/{kind.default_model}"
+        for name, provider in known_providers().items():
+            if provider.default_model and provider.key_env and self.environ.get(provider.key_env):
+                return f"{name}/{provider.default_model}"
         if local := next(self.local_models(), None):
             return local
         raise ConfigError(
@@ -57,7 +57,7 @@ class Providers:
     def full_name(self, wanted: str) -> str:
         """`wanted` as provider/model. Raises ConfigError when the provider is not known."""
         provider, slash, model = wanted.partition("/")
-        kinds = provider_kinds()
+        kinds = known_providers()
         known = {**kinds, **self.configured}
         if slash and provider in known and model:
             return wanted
@@ -77,8 +77,8 @@ class Providers:
         """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
         provider, _, model = name.partition("/")
         options = self.configured.get(provider)
-        kind = provider_kinds().get(provider)
-        base_url = (options and options.base_url) or (kind and kind.base_url) or ""
+        known = known_providers().get(provider)
+        base_url = (options and options.base_url) or (known and known.base_url) or ""
         if provider == "openai-chat" and not (options and options.base_url):
             openai = self.configured.get("openai")
             base_url = (openai and openai.base_url) or base_url
@@ -93,7 +93,7 @@ class Providers:
             provider=provider,
             model=model,
             base_url=base_url,
-            api_key=self._key(provider, options, kind),
+            api_key=self._key(provider, options, known),
             headers=dict(options.headers) if options else {},
             extra_body=dict(options.extra_body) if options else {},
             drop_params=tuple(options.drop_params) if options else (),
@@ -117,22 +117,28 @@ class Providers:
         options = self.configured.get(name.partition("/")[0])
         return options is None or options.images
 
-    def provider(self, endpoint: Endpoint) -> Provider:
-        """What speaks the endpoint's wire format; nothing is imported or sent yet."""
+    def protocol(self, endpoint: Endpoint) -> WireProtocol:
+        """What speaks the endpoint's wire format; no SDK is imported and nothing sent yet.
+
+        Raises ConfigError when there is none of the name that is set."""
         options = self.configured.get(endpoint.provider)
-        kind = provider_kinds().get(endpoint.provider)
-        name = (options and options.api) or (kind and kind.protocol) or _guess(endpoint.base_url)
-        protocol = PROTOCOLS.get(name)
-        if protocol is None:
-            raise ConfigError(f"provider {endpoint.provider}: there is no protocol {name!r}")
-        provider: Provider = protocol(endpoint)
+        known = known_providers().get(endpoint.provider)
+        name = (options and options.api) or (known and known.protocol) or _guess(endpoint.base_url)
+        speaker = PROTOCOLS.get(name)
+        if speaker is None:
+            names = ", ".join((*PROTOCOLS.file_names(), *PROTOCOLS.outside_names()))
+            raise ConfigError(
+                f"providers.{endpoint.provider}.api: there is no wire format {name!r}",
+                hint=f"there are {names}",
+            )
+        protocol: WireProtocol = speaker(endpoint)
         if options and options.tool_format == "text":
-            return TextTools(provider)
-        return provider
+            return TextTools(protocol)
+        return protocol
 
     def key_variables(self) -> set[str]:
         """Variables that hold keys of models: nothing a command should see."""
-        names = {kind.key_env for kind in provider_kinds().values()}
+        names = {provider.key_env for provider in known_providers().values()}
         names |= {options.api_key_env for options in self.configured.values()}
         return {name for name in names if name}
 
@@ -141,7 +147,7 @@ class Providers:
 
     def local_models(self) -> Iterator[str]:
         """Full names of the models of local servers that answer within 0.2 s."""
-        local = {name: kind.base_url for name, kind in provider_kinds().items() if kind.local}
+        local = {name: each.base_url for name, each in known_providers().items() if each.local}
         addresses = [
             ((options := self.configured.get(name)) and options.base_url) or usual
             for name, usual in local.items()
@@ -151,11 +157,11 @@ class Providers:
                 yield from (f"{name}/{model}" for model in models)
 
     def _key(
-        self, provider: str, options: ProviderSettings | None, kind: ProviderKind | None
+        self, provider: str, options: ProviderSettings | None, known: Provider | None
     ) -> str | None:
         if options and options.api_key_command:
             return self._usable(provider, _run_key_command(provider, options.api_key_command))
-        variable = (options and options.api_key_env) or (kind and kind.key_env)
+        variable = (options and options.api_key_env) or (known and known.key_env)
         if not variable:
             return None
         if key := self.environ.get(variable, "").strip():

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 from agentcli.errors import LLMError
 from agentcli.llm.classify import classify, http_failure
 from agentcli.llm.lazy_sdk import lazily
-from agentcli.llm.provider import (
+from agentcli.llm.strip_images import without_images
+from agentcli.llm.wire_protocol import (
     Endpoint,
     ReplySize,
     StreamItem,
@@ -28,7 +29,6 @@ from agentcli.llm.provider import (
     text_lines,
     unknown_failure,
 )
-from agentcli.llm.strip_images import without_images
 from agentcli.messages import Message, Reply, Request
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentcli.errors import LLMError
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.provider import Provider, StillAlive, StreamItem, unique_calls
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, unique_calls
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -46,20 +46,20 @@ _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 
 
 class TextTools:
-    """Any provider, spoken to without its own form of tool calls."""
+    """Any protocol, spoken without its own form of tool calls."""
 
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
+    def __init__(self, protocol: WireProtocol) -> None:
+        self._protocol = protocol
         self._tools: tuple[ToolSchema, ...] = ()
         self._given: list[Message] = []
         self._told: list[Message] = []
         self._names: dict[str, str] = {}
 
     def connect(self) -> None:
-        self._provider.connect()
+        self._protocol.connect()
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
-        answer = self._provider.answer(self._plain(request))
+        answer = self._protocol.answer(self._plain(request))
         if not request.tools:
             yield from answer
             return
@@ -75,16 +75,16 @@ class TextTools:
                 yield item
 
     def body_bytes(self, request: Request) -> int:
-        return self._provider.body_bytes(self._plain(request))
+        return self._protocol.body_bytes(self._plain(request))
 
     def translate(self, error: Exception) -> LLMError:
-        return self._provider.translate(error)
+        return self._protocol.translate(error)
 
     def models(self) -> list[str]:
-        return self._provider.models()
+        return self._protocol.models()
 
     def abort(self) -> None:
-        self._provider.abort()
+        self._protocol.abort()
 
     def _plain(self, request: Request) -> Request:
         return replace(request, messages=self._in_text(request), tools=())

@@ -16,8 +16,8 @@ from agentcli.events.observations import SessionStartedObservation
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import LLM
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
-from agentcli.llm.provider import Endpoint
 from agentcli.llm.spending import CallBudget
+from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import Message, Request, Role, ToolCall
 from agentcli.sessions.inbox import put
 from agentcli.sessions.session import Session

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from agentcli.llm.protocols.chat_completions import ChatCompletions
-from agentcli.llm.provider import Endpoint
+from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import Message, Request, Role
 from agentcli.messages import Reply as Answer
 from tests.server import Altered, Call, ModelServer, Reply

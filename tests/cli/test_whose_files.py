@@ -76,7 +76,7 @@ FAULTS = {
     "section": ("nothing = 1\n", "there is no setting 'nothing'"),
     "syntax": ("[security\n", "not valid TOML"),
     "bytes": ("\udcff", "not valid TOML"),
-    "folder": (None, "Is a directory"),
+    "folder": (None, "is not a file"),
     "pipe": (os.mkfifo, "is not a file"),
 }
 

@@ -17,11 +17,11 @@ from agentcli.llm.models import PARTS, Roles
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
-from agentcli.llm.provider import Endpoint
 from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import enforce_tool_choice
+from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import (
     FinishReason,
     Message,

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from agentcli.errors import ConfigError, LLMErrorKind
 from agentcli.events.progress import TextDelta
-from agentcli.llm import provider
+from agentcli.llm import wire_protocol
 from agentcli.llm.classify import classify, stream_error
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
-from agentcli.llm.provider import (
+from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
     drop_idle,
@@ -104,7 +104,7 @@ def test_text_is_text_or_the_texts_of_parts():
 
 def test_signs_of_life_do_not_count_for_ever(monkeypatch):
     clock = iter(range(0, 10_000, 400))
-    monkeypatch.setattr(provider.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(wire_protocol.time, "monotonic", lambda: float(next(clock)))
     ping, piece = StillAlive(idle=True), StillAlive()
     items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping]
     assert list(drop_idle(items)) == [ping, piece, ping, TextDelta("x"), ping]

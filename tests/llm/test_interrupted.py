@@ -12,8 +12,8 @@ from agentcli.llm.client import LLM
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
-from agentcli.llm.provider import Endpoint
 from agentcli.llm.spending import CallBudget
+from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import Message, Request
 from agentcli.settings import LLMSettings
 from tests.conftest import LIMIT_S

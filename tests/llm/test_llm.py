@@ -13,7 +13,7 @@ from agentcli.errors import LLMErrorKind
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.classify import classify, retry_after
 from agentcli.llm.client import backoff
-from agentcli.llm.provider import sent_events, unique_calls, wire_arguments, wire_name
+from agentcli.llm.wire_protocol import sent_events, unique_calls, wire_arguments, wire_name
 from agentcli.messages import ToolCall, Usage
 from agentcli.settings import LLMSettings, PriceSettings
 

@@ -18,7 +18,7 @@ from agentcli.events.observations import (
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
-from agentcli.llm.provider import Endpoint
+from agentcli.llm.wire_protocol import Endpoint
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.projection import clip, masked_event, project
 from agentcli.messages import Request, Role, ToolSchema

@@ -14,7 +14,8 @@ from typing import Any
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.provider import (
+from agentcli.llm.sdk import SDKProvider
+from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
     StreamItem,
@@ -28,7 +29,6 @@ from agentcli.llm.provider import (
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.sdk import SDKProvider
 from agentcli.messages import (
     FinishReason,
     Message,

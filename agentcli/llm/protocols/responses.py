@@ -11,7 +11,8 @@ from typing import Any
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.provider import (
+from agentcli.llm.sdk import SDKProvider
+from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
     broken_off,
@@ -25,7 +26,6 @@ from agentcli.llm.provider import (
     wire_arguments,
     wire_name,
 )
-from agentcli.llm.sdk import SDKProvider
 from agentcli.messages import (
     FinishReason,
     Message,

@@ -14,7 +14,7 @@ from typing import Any
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta, ToolCallStarted
 from agentcli.llm.protocols import anthropic_messages, chat_completions, responses
-from agentcli.llm.provider import Endpoint, StreamItem, parsing_reply, unknown_failure
+from agentcli.llm.wire_protocol import Endpoint, StreamItem, parsing_reply, unknown_failure
 from agentcli.messages import Reply, Request, Role
 from agentcli.system.homes import expanded
 

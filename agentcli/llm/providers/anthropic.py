@@ -1,8 +1,8 @@
 """Anthropic."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(
+PROVIDER = Provider(
     protocol="anthropic_messages",
     base_url="https://api.anthropic.com",
     key_env="ANTHROPIC_API_KEY",

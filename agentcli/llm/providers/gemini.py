@@ -1,8 +1,8 @@
 """Google, through its endpoint for clients of OpenAI."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(
+PROVIDER = Provider(
     protocol="chat_completions",
     base_url="https://generativelanguage.googleapis.com/v1beta/openai",
     key_env="GEMINI_API_KEY",

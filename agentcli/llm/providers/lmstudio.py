@@ -1,5 +1,5 @@
 """LM Studio on this machine."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(protocol="chat_completions", base_url="http://127.0.0.1:1234/v1", rank=7)
+PROVIDER = Provider(protocol="chat_completions", base_url="http://127.0.0.1:1234/v1", rank=7)

@@ -1,8 +1,8 @@
 """openai-chat: OpenAI, through its Chat Completions API."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(
+PROVIDER = Provider(
     protocol="chat_completions",
     base_url="https://api.openai.com/v1",
     key_env="OPENAI_API_KEY",

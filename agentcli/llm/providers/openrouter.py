@@ -1,8 +1,8 @@
 """OpenRouter, which passes on to many others."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(
+PROVIDER = Provider(
     protocol="chat_completions",
     base_url="https://openrouter.ai/api/v1",
     key_env="OPENROUTER_API_KEY",

@@ -1,5 +1,5 @@
 """A file of recorded replies."""
 
-from agentcli.llm.provider_kind import ProviderKind
+from agentcli.llm.provider import Provider
 
-PROVIDER = ProviderKind(protocol="scripted", rank=10)
+PROVIDER = Provider(protocol="scripted", rank=10)
