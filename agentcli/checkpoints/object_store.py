@@ -36,8 +36,8 @@ _FANOUT = 256 * 4
 
 
 class ObjectStore:
-    """The objects of one store. Whatever `write` returned is complete on disk, or will be when
-    the `bulk` around it ends. Raises CheckpointError; OSError where the disk refuses."""
+    """The objects of one store. Whatever `write` returned is complete under its name, or will be
+    when the `bulk` around it ends. Raises CheckpointError; OSError where the disk refuses."""
 
     def __init__(self, store: Path) -> None:
         self.folder = store

@@ -118,11 +118,16 @@ def replace_durably(path: Path, body: bytes) -> None:
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     # Nobody else uses this name; what a killed process left of it goes.
     _replace(path, path.with_name(f".{path.name}.new"), [body], mode, durable=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_names(path.parent)
+
+
+def sync_names(folder: Path) -> None:
+    """What is in `folder` is found there after a crash of the computer, too. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)
 
 
 def _replace(

@@ -33,8 +33,8 @@ from agentcli.events.observations import (
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
+from agentcli.sessions.event_log import EventLog, StoredLog, event_path, read_log
 from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.log import EventLog, StoredLog, event_path, read_log
 from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
@@ -185,7 +185,7 @@ class Session:
         self._subscribers.append(subscriber)
 
     def emit(self, event: Event) -> Event:
-        """Record one event durably, then tell the subscribers. Returns it with its id and time."""
+        """Record one event as `emit_group` does. Returns it with its id and time."""
         return self.emit_group([event])[0]
 
     def emit_group(self, events: Sequence[Event]) -> list[Event]:

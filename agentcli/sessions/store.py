@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from agentcli.errors import SessionError
+from agentcli.files.private import sync_names
+from agentcli.sessions.event_log import read_events, written_at
 from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.log import read_events, written_at
 from agentcli.sessions.pages import PAGE, read_page, write_page
 from agentcli.sessions.write_faults import NO_ROOM, unwritable
 
@@ -43,7 +44,7 @@ class Store(Protocol):
 
     def append(self, records: Sequence[tuple[int, bytes]], *, barrier: bool = True) -> None:
         """Write events durably. Without `barrier` a crash of the computer may undo it until the
-        next append: right for observations, on which nobody acts before the next request is built.
+        next append: right for observations, which go before or with the next action.
 
         Raises SessionError when they can't be written, or an id is taken.
         """
@@ -64,6 +65,8 @@ class FileStore(Store):
         self._folder_fd: int | None = None
         self._page: list[bytes] = []
         self._unsynced_names = False
+        self._unsynced_above: Sequence[Path] = ()
+        """Folders that a new session's own folders have been made in."""
 
     def lock(self) -> SessionLock:
         return SessionLock(self._folder)
@@ -78,6 +81,8 @@ class FileStore(Store):
 
     def open(self, page: Sequence[bytes] = ()) -> Self:
         """Make ready to append; `page` holds the events of the last page, if it is not full."""
+        if not self._events.exists():
+            self._unsynced_above = (self._folder, *self._folder.parents[:2])
         for folder in (self._events, self._pages):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder_fd = os.open(self._events, os.O_RDONLY | os.O_DIRECTORY)
@@ -102,6 +107,7 @@ class FileStore(Store):
         if barrier or self._unsynced_names:
             try:
                 self._fsync(self._folder_fd)
+                self._sync_above()
             except OSError as error:
                 raise unwritable(self._events, error) from error
         self._unsynced_names = not barrier
@@ -168,6 +174,12 @@ class FileStore(Store):
     def _fsync(self, fd: int) -> None:
         if self._durable:
             os.fsync(fd)
+
+    def _sync_above(self) -> None:
+        """An event that is found again needs the names of the folders it is in, too."""
+        for folder in self._unsynced_above if self._durable else ():
+            sync_names(folder)
+        self._unsynced_above = ()
 
     def _add_to_page(self, event_id: int, body: bytes) -> None:
         if event_id % PAGE == 0:

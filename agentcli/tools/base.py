@@ -70,8 +70,8 @@ class ToolContext:
     shell: Shell
     python: PythonInterpreter
     sandbox: Sandbox | None = None
-    git: GitWatch | None = None
     """Where commands are contained."""
+    git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
     past: Sequence[Event] = ()

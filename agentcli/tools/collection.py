@@ -24,8 +24,8 @@ from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_PARALLEL_CALLS = 8
-LONG_CHARS = 10_000
-"""Of a result: from there on it is told how long it is."""
+TELL_SIZE_FROM = 10_000
+"""Characters of a result: from there on it says how long it is."""
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class ToolCollection:
 def _sized(result: ToolResult) -> ToolResult:
     """With a word on its size, where it is so long that it weighs on each request to come."""
     size = len(result.output)
-    if size <= LONG_CHARS:
+    if size <= TELL_SIZE_FROM:
         return result
     return replace(result, output=f"{result.output}\n[{size:,} characters above]")
 

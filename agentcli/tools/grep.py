@@ -108,9 +108,9 @@ def _whole_words(args: Grep) -> Grep:
     return args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})
 
 
-def _search(args: Grep, path: Path, ledger: FileTracker) -> _Hits:
-    place = ledger.require_readable(path)
-    search = _Search(args, path, place, ledger, time.monotonic() + MAX_SECONDS)
+def _search(args: Grep, path: Path, files: FileTracker) -> _Hits:
+    place = files.require_readable(path)
+    search = _Search(args, path, place, files, time.monotonic() + MAX_SECONDS)
     program = find_program("rg")
     try:
         if program and not _UNLIKE.search(args.pattern):
@@ -133,7 +133,7 @@ class _Search:
     args: Grep
     path: Path
     place: Path
-    ledger: FileTracker
+    files: FileTracker
     deadline: float
     hits: _Hits = field(default_factory=_Hits)
 
@@ -173,7 +173,7 @@ class _Search:
         base = f"{self.place}/".replace("//", "/")
         batch: dict[str, Folder] = {}
         room = _FOLDERS_TOGETHER
-        for folder in folders(self.place, self.ledger.hidden_below(self.place)):
+        for folder in folders(self.place, self.files.hidden_below(self.place)):
             self._check_time()
             path = base + folder.path
             batch[path] = folder
@@ -234,7 +234,7 @@ class _Search:
             if wanted is None or wanted.matches(self.path.name):
                 yield ""
             return
-        for found in walk(self.place, self.ledger.hidden_below(self.place)):
+        for found in walk(self.place, self.files.hidden_below(self.place)):
             self._check_time()
             if found.is_file and (wanted is None or wanted.matches(found.path)):
                 yield found.path
@@ -242,7 +242,7 @@ class _Search:
     def _opened(self, name: str, stack: contextlib.ExitStack) -> BinaryIO | None:
         """None for what may not or can't be read, which is counted."""
         try:
-            return stack.enter_context(self.ledger.opened(self.place / name))
+            return stack.enter_context(self.files.opened(self.place / name))
         except ToolError:
             if not name:
                 raise

@@ -107,9 +107,9 @@ class Policy:
     """What earlier commands made of the variables; None: unset."""
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        """Whether `action` may run, given what the person allowed so far. Of several reasons that
-        of the strongest is told: hard blocks, hidden files, rules that deny, ask and allow (in any
-        order of their layers), then the mode."""
+        """Whether `action` may run, given what the person allowed so far. A path that
+        can't be told is denied; everything else goes the way of `_answer`, and the first reason
+        there is the one that is told."""
         try:
             place = self._place(action)
         except (ToolError, OSError) as error:

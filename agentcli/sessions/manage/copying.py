@@ -12,7 +12,7 @@ from pathlib import Path
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_to_dict
 from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.sessions.log import event_path
+from agentcli.sessions.event_log import event_path
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
 from agentcli.sessions.store import FileStore, encode

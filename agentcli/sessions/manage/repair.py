@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.errors import SessionError
-from agentcli.sessions.log import event_path
+from agentcli.sessions.event_log import event_path
 from agentcli.sessions.manage.ownership import require_own
 from agentcli.sessions.pages import PAGE, page_path, read_page
 from agentcli.sessions.session import read_session

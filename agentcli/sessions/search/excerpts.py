@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.sessions.log import event_path
+from agentcli.sessions.event_log import event_path
 from agentcli.sessions.manage.ownership import require_own
 from agentcli.sessions.search.index import Hit, search
 from agentcli.sessions.search.searchable import searchable

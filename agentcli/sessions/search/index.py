@@ -21,7 +21,7 @@ from typing import Any
 
 from agentcli.errors import SessionError
 from agentcli.files.private import open_regular
-from agentcli.sessions.log import event_path
+from agentcli.sessions.event_log import event_path
 from agentcli.sessions.search.search_query import (
     BREAK,
     MARK_END,
