@@ -15,10 +15,9 @@ from agentcli.events.actions import (
     IPythonRunCellAction,
     ToolCallAction,
 )
+from agentcli.ui.diff import SIGN_STYLES
 from agentcli.ui.literal import Text, texts
-from agentcli.ui.style import Style
 
-_STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
 _HUNK = re.compile(r"@@ -(\d+)")
 
 
@@ -48,13 +47,9 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
         case ToolCallAction(name=name, raw_arguments=arguments):
             return ApprovalView(f"call of {name}", texts(arguments))
     call = action.tool_call_metadata
-    kind = f"call of {call.function_name}" if call else "action"
-    return ApprovalView(kind, texts(_arguments(action)))
-
-
-def _arguments(action: Action) -> str:
-    call = action.tool_call_metadata
-    return call.raw_arguments if call else action.model_dump_json(exclude_defaults=True)
+    if call is None:
+        return ApprovalView("action", texts(action.model_dump_json(exclude_defaults=True)))
+    return ApprovalView(f"call of {call.function_name}", texts(call.raw_arguments))
 
 
 def _command(action: CmdRunAction) -> ApprovalView:
@@ -97,19 +92,19 @@ def _edit(action: FileEditAction, current: str | None) -> list[Text]:
 def _diff(old: str | None, new: str) -> Iterator[Text]:
     """Line by line; far from a change, lines that stay are left out, and where is said."""
     if old is None:
-        yield from texts(new, "+", _STYLES["+"])
+        yield from texts(new, "+", SIGN_STYLES["+"])
         return
     if old == new:
         yield Text("nothing changes")
         return
     if not new:
-        yield from texts(old, "-", _STYLES["-"])
+        yield from texts(old, "-", SIGN_STYLES["-"])
         return
     for row in _unified(old, new):
         if hunk := _HUNK.match(row):
             yield Text(f"line {hunk[1]}", "@", "dim")
         else:
-            yield Text(row[1:], row[:1], _STYLES.get(row[:1], ""))
+            yield Text(row[1:], row[:1], SIGN_STYLES[row[0]])
 
 
 def _unified(old: str, new: str) -> list[str]:

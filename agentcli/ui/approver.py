@@ -19,7 +19,8 @@ from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
 from agentcli.events.base import Risk
 from agentcli.ui.approval_view import approval_view
-from agentcli.ui.literal import Text, rows, visible, wrapped
+from agentcli.ui.literal import rows, texts, visible, wrapped
+from agentcli.ui.live import terminal_size
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, Style, paint
 
@@ -75,16 +76,14 @@ class TerminalApprover:
         before_asking: Callable[[], None] = lambda: None,
         grant_text: Callable[[Action], str] = lambda action: "",
         current_text: Callable[[str], str | None] = lambda path: None,
-        color: bool | None = None,
         timeout_s: float = 60.0,
     ) -> None:
         self._tty_path = tty_path
         self._before_asking = before_asking
         self._grant_text = grant_text
         self._current_text = current_text
-        if color is None:
-            color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._colors: Colors = "full" if color else "none"
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._colors: Colors = "none" if plain else "full"
         self._timeout_s = timeout_s
 
     def available(self) -> bool:
@@ -116,8 +115,9 @@ class TerminalApprover:
             fd = self._open_patiently()
             with _line_mode(fd):
                 rule = "" if risk >= Risk.HIGH else self._grant_text(action)
-                question = self._question(fd, action, reason, risk, place)
-                return self._converse(fd, [*question, *self._keys(rule, _size(fd)[0])], rule)
+                size = terminal_size(fd)
+                question = self._question(size, action, reason, risk, place)
+                return self._converse(fd, [*question, *self._keys(rule, size[0])], rule)
         except _Closed as closed:
             return Approval(False, reason=f"no answer: {closed}")
         except (TurnInterrupted, KeyboardInterrupt):
@@ -157,9 +157,14 @@ class TerminalApprover:
         _write(fd, "".join(paint(line, self._colors) + "\n" for line in lines))
 
     def _question(
-        self, fd: int, action: Action, reason: str, risk: Risk, place: tuple[int, int] | None
+        self,
+        size: tuple[int, int],
+        action: Action,
+        reason: str,
+        risk: Risk,
+        place: tuple[int, int] | None,
     ) -> list[Line]:
-        width, height = _size(fd)
+        width, height = size
         what = approval_view(action, self._current(action))
         count = f" ({place[0]} of {place[1]})" if place and place[1] > 1 else ""
         title = f"Allow this {visible(what.kind)}?{count}"
@@ -203,7 +208,7 @@ class TerminalApprover:
 
 
 def _quoted(text: str, width: int) -> list[Line]:
-    return list(rows([Text(line) for line in text.split("\n")], width))
+    return list(rows(texts(text), width))
 
 
 def _hanging(text: str, width: int, before: str = "  ", *, style: Style = "") -> list[Line]:
@@ -223,15 +228,6 @@ def _understand(line: str) -> Approval | None:
     if len(text) <= 2 or text.lower().rstrip(".!") in _ALMOST_YES:
         return None
     return Approval(False, reason=text)
-
-
-def _size(fd: int) -> tuple[int, int]:
-    """Columns and rows; the usual ones where the terminal does not know."""
-    try:
-        columns, lines = os.get_terminal_size(fd)
-    except OSError:
-        columns = lines = 0
-    return columns or 80, lines or 24
 
 
 def _read_line(fd: int, timeout_s: float) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
@@ -43,7 +41,7 @@ from agentcli.events.observations import (
 )
 from agentcli.ui.diff import diff_counts, diff_lines
 from agentcli.ui.sanitize import printable, settle
-from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.style import Line, Span, Style, cells, clip, plain
 from agentcli.ui.summary import count, duration
 
 _EXIT_LINE = re.compile(r"(?:\A|\n)\[exit \d+(?:, no output)?(?:; (now in [^\]\n]+))?\](?=\n\[|\Z)")
@@ -112,8 +110,11 @@ def _rarer_call_text(action: Action) -> str:
     return action.message
 
 
-def _arguments(values: dict[str, Any]) -> str:
-    return f" {json.dumps(values, ensure_ascii=False, default=str)}" if values else ""
+def call_line(icon: Span, action: Action, text: str, end: Line, width: int) -> Line:
+    """`• bash    $ pytest -q · exit 0`: the text of the call gives way, never `end`."""
+    head = [icon, Span(f" {call_name(action):<6}  ", "bold")]
+    room = width - cells(plain([*head, *end]))
+    return [*head, *clip([Span(text)], max(room, 10)), *end]
 
 
 def call_lines(action: Action) -> list[Line]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
+SIGN_STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
 
 
 def diff_counts(diff: str) -> tuple[int, int]:
     """Lines added and removed."""
-    added = removed = 0
-    for _, sign, _ in _numbered(diff):
-        added += sign == "+"
-        removed += sign == "-"
-    return added, removed
+    signs = Counter(sign for _, sign, _ in _numbered(diff))
+    return signs["+"], signs["-"]
 
 
 def diff_lines(diff: str, limit: int) -> list[Line]:
@@ -39,7 +37,7 @@ def _line(row: tuple[int, str, str], width: int) -> Line:
         return [Span(f"{sign:>{width}}", "dim")]
     return [
         Span(f"{number:>{width}} ", "dim"),
-        Span(f"{sign} " + printable(text.rstrip("\r")), _STYLES[sign]),
+        Span(f"{sign} " + printable(text.rstrip("\r")), SIGN_STYLES[sign]),
     ]
 
 
@@ -47,19 +45,13 @@ def _numbered(diff: str) -> Iterator[tuple[int, str, str]]:
     old = new = 0
     started = False
     for line in diff.split("\n"):
+        sign = line[:1]
         if hunk := _HUNK.match(line):
             if started:
                 yield 0, "⋮", ""
             old, new = int(hunk[1]), int(hunk[2])
             started = True
-        elif not started or line.startswith("\\"):
-            continue
-        elif line.startswith("-"):
-            yield old, "-", line[1:]
-            old += 1
-        elif line.startswith("+"):
-            yield new, "+", line[1:]
-            new += 1
-        elif line.startswith(" "):
-            yield new, " ", line[1:]
-            old, new = old + 1, new + 1
+        elif started and sign in SIGN_STYLES:
+            yield old if sign == "-" else new, sign, line[1:]
+            old += sign != "+"
+            new += sign != "-"

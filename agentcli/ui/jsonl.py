@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -185,23 +186,11 @@ class JsonLinesWriter:
 
 
 def result_line(summary: RunSummary) -> _Line:
-    usage = summary.usage
-    error = {"message": summary.error, "hint": summary.hint} if summary.error else None
-    return {
-        "type": "result",
-        "status": summary.status,
-        "reason": summary.reason,
-        "exit_code": summary.exit_code,
-        "answer": summary.answer,
-        "usage": {name: getattr(usage, name) for name in usage.__dataclass_fields__},
-        "cost_usd": summary.cost_usd,
-        "duration_s": round(summary.duration_s, 3),
-        "steps": summary.steps,
-        "files_changed": list(summary.files_changed),
-        "evidence": list(summary.evidence),
-        "resume_command": summary.resume_command,
-        "error": error,
-    }
+    line = {"type": "result", **asdict(summary), "duration_s": round(summary.duration_s, 3)}
+    del line["session_id"]
+    hint = line.pop("hint")
+    line["error"] = {"message": summary.error, "hint": hint} if summary.error else None
+    return line
 
 
 def _notice_of(event: Event) -> _Line:

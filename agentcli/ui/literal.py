@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, Style, cells
+from agentcli.ui.sanitize import codepoint, printable
+from agentcli.ui.style import Line, Span, Style, fitting
 
 _PICTURES = re.compile("[\u2400-\u2426]")
 """The signs that stand for control characters here; the letters themselves are spelled out."""
@@ -43,7 +43,7 @@ def visible(line: str) -> str:
     at its end and control characters get a sign (`␉`, `␣`, `␛`), unusual characters their number
     (`<U+202E>`), and long padding is counted (`<200 blanks>`)."""
     if not line.isascii():
-        line = _PICTURES.sub(_number, line)
+        line = _PICTURES.sub(codepoint, line)
         line = _WORD.sub(_mixed, "".join(_combining(line)))
     line = printable(line, multiline=False, strict=True)
     line = _PADDING.sub(lambda run: f"<{len(run.group())} blanks>", line)
@@ -77,7 +77,7 @@ def wrapped(text: str, width: int) -> list[str]:
     carried, at = "", 0
     while True:
         ahead = carried + text[at : at + _MOST_PER_COLUMN * width]
-        end = _fitting(ahead, width)
+        end = fitting(ahead, width)
         if end == len(ahead) and at + end - len(carried) >= len(text):
             return [*pieces, ahead]
         blank = ahead.rfind(" ", end // 2, end)
@@ -100,26 +100,12 @@ def _wrapped(line: Text, width: int) -> Iterator[Line]:
         yield [_GOES_ON, Span(f"{line.mark} {piece}", line.style)]
 
 
-def _fitting(text: str, width: int) -> int:
-    """How many characters from the start of `text` fit; at least one."""
-    used = 0
-    for index, char in enumerate(text):
-        used += cells(char)
-        if used > width:
-            return max(index, 1)
-    return len(text)
-
-
-def _number(match: re.Match[str]) -> str:
-    return f"<U+{ord(match.group()):04X}>"
-
-
 def _mixed(word: re.Match[str]) -> str:
     """A word in which other alphabets stand beside Latin letters: those are given by number."""
     text = word.group()
     if not any(char.isascii() for char in text):
         return text
-    return _LOOK_ALIKE.sub(lambda found: found.group() + _number(found), text)
+    return _LOOK_ALIKE.sub(lambda found: found.group() + codepoint(found), text)
 
 
 def _combining(text: str) -> Iterator[str]:

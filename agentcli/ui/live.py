@@ -9,6 +9,16 @@ from typing import TextIO
 from agentcli.ui.style import Span, bare, cells, clip, plain
 
 
+def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
+    """Columns and rows; the usual ones where `terminal`, a stream or descriptor, has no size."""
+    try:
+        fd = terminal if isinstance(terminal, int) else terminal.fileno()
+        columns, rows = os.get_terminal_size(fd)
+    except (OSError, ValueError):
+        columns = rows = 0
+    return columns or 80, rows or 24
+
+
 class LiveRegion:
     """Rewrites its own rows in place, without a thread, a hidden cursor or an alternate screen.
 
@@ -23,11 +33,8 @@ class LiveRegion:
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal."""
-        try:
-            size = os.get_terminal_size(self._stream.fileno())
-        except (OSError, ValueError):
-            return self._width or 80, 24
-        return self._width or size.columns or 80, size.lines or 24
+        columns, rows = terminal_size(self._stream)
+        return self._width or columns, rows
 
     def draw(self, rows: Sequence[str], above: str = "") -> None:
         """Show `rows` in place of those shown before; `above` stays for good, over them."""

@@ -45,7 +45,7 @@ _LONGEST_SAID = 200
 def note(event: Event, verbose: int = 0) -> Line | None:
     match event:
         case ErrorObservation():
-            return _error(event.content or event.error_id)
+            return error_line(event.content or event.error_id)
         case AgentStateChangedObservation():
             return _state(event, verbose)
         case SessionStartedObservation():
@@ -125,10 +125,6 @@ def waiting(status: Status, elapsed: float) -> str:
 
 
 def error_line(text: str) -> Line:
-    return _error(text)
-
-
-def _error(text: str) -> Line:
     return [Span("error: ", "red bold"), Span(printable(text.strip()), "red")]
 
 
@@ -144,7 +140,7 @@ def _session(event: SessionStartedObservation) -> str:
 
 def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:
     if event.agent_state == "error":
-        return _error(event.content or event.reason)
+        return error_line(event.content or event.reason)
     if event.agent_state in _QUIET_STATES and verbose < 2:
         return None
     why = event.content or event.reason.replace("_", " ")

@@ -23,6 +23,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.errors import TurnInterrupted
+from agentcli.ui.live import terminal_size
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Colors, Line, Span, Style, cells, clip, paint, plain
@@ -99,7 +100,12 @@ class Selection:
 def table(choices: Sequence[Choice], width: int) -> list[Line]:
     """One line for each choice, in columns, none wider than `width`."""
     facts = [
-        (choice.age, _state(choice), count(choice.steps, "step"), _cost(choice.cost_usd))
+        (
+            choice.age,
+            f"in use by {choice.pid}" if choice.pid else choice.state,
+            count(choice.steps, "step"),
+            "$?" if choice.cost_usd is None else money(choice.cost_usd),
+        )
         for choice in choices
     ]
     widths = [max(map(len, column)) for column in zip(*facts, strict=True)]
@@ -187,11 +193,8 @@ def _output() -> Output:
     """stderr, without asking the terminal where its cursor is: some never answer."""
 
     def size() -> Size:
-        try:
-            columns, rows = os.get_terminal_size(sys.stderr.fileno())
-        except OSError:
-            columns, rows = 80, 24
-        return Size(rows=rows or 24, columns=columns or 80)
+        columns, rows = terminal_size(sys.stderr)
+        return Size(rows, columns)
 
     return Vt100_Output(sys.stderr, size, term=os.environ.get("TERM"), enable_cpr=False)
 
@@ -235,14 +238,6 @@ def _bindings(selection: Selection) -> KeyBindings:
 
 def _searched(choice: Choice) -> str:
     return f"{choice.name}\n{choice.title}\n{choice.session_id}\n{choice.folder}".casefold()
-
-
-def _state(choice: Choice) -> str:
-    return f"in use by {choice.pid}" if choice.pid else choice.state
-
-
-def _cost(usd: float | None) -> str:
-    return "$?" if usd is None else money(usd)
 
 
 def _title(choice: Choice, room: int) -> Line:

@@ -23,7 +23,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.ui.calls import Outcome, call_name, call_text, outcome
+from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
 from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
@@ -294,8 +294,8 @@ def _facts(summary: ResumeSummary) -> Line:
 
 def _said(text: str, width: int) -> list[Line]:
     rows = [row for row in printable(text.strip()).split("\n") if row.strip()]
-    lines: list[Line] = [[Span("> " + row, "bold")] for row in rows[:1]]
-    lines += [[Span("  " + row, "bold")] for row in rows[1:_MOST_SAID]]
+    marked = zip(("> ", *["  "] * (_MOST_SAID - 1)), rows, strict=False)
+    lines: list[Line] = [[Span(mark + row, "bold")] for mark, row in marked]
     if len(rows) > _MOST_SAID:
         more = Span(f" … +{count(len(rows) - _MOST_SAID, 'line')}", "dim")
         lines[-1] = [*clip(lines[-1], width - cells(more.text)), more]
@@ -323,12 +323,9 @@ def _call(action: Action, result: Observation | None, width: int) -> Line:
     came = outcome(result) if result else Outcome()
     status = [Span(_how_cut(result), "yellow")] if _is_cut_short(result) else came.status
     icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
-    head = [icon, Span(f" {call_name(action):<6}  ", "bold")]
     text = _one_row(call_text(action))
     end = [Span(" · " if text else "", "dim"), *status] if status else []
-    end = list(clip(end, width // 2))
-    room = width - cells(plain(head)) - cells(plain(end))
-    return [*head, *clip([Span(text)], max(room, 10)), *end]
+    return call_line(icon, action, text, clip(end, width // 2), width)
 
 
 def _queued(messages: Sequence[str]) -> list[Line]:

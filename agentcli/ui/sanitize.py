@@ -42,7 +42,7 @@ def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str
             text = _COLOUR_OR_CURSOR.sub("", _TERMINAL_STRING.sub("", text))
         text = _UNSAFE.sub(_picture, text)
     if strict:
-        text = "".join(map(_visible, _UNSEEN_LETTERS.sub(_codepoint, text)))
+        text = "".join(map(_visible, _UNSEEN_LETTERS.sub(codepoint, text)))
     if not multiline:
         text = text.replace("\n", "␊" if strict else " ").replace("\t", "␉" if strict else " ")
     return text
@@ -56,10 +56,11 @@ def _picture(match: re.Match[str]) -> str:
         return "␡"
     if code < 0xA0:
         return f"<{code:02X}>"
-    return _codepoint(match) if code < 0xD800 else "\ufffd"
+    return codepoint(match) if code < 0xD800 else "\ufffd"
 
 
-def _codepoint(match: re.Match[str]) -> str:
+def codepoint(match: re.Match[str]) -> str:
+    """A character by its number, such as `<U+202E>`."""
     return f"<U+{ord(match.group()):04X}>"
 
 

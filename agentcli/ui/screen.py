@@ -27,16 +27,15 @@ class Screen:
         self,
         stream: TextIO,
         *,
-        color: bool | None = None,
         width: int | None = None,
-        plain: bool = False,
         live: bool = True,
     ) -> None:
-        terminal = stream.isatty()
-        smart = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-        self.rich = smart and not plain
+        dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+        self.rich = stream.isatty() and not dumb
         self.live = self.rich and live
-        self.colors = _colors(smart, color)
+        self.colors: Colors = "none"
+        if self.rich:
+            self.colors = "mono" if os.environ.get("NO_COLOR") else "full"
         self._stream = stream
         self._region = LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()
@@ -90,11 +89,3 @@ class Screen:
     def _encodable(self, text: str) -> str:
         encoding = self._stream.encoding
         return text.translate(_TO_ASCII).encode(encoding, "replace").decode(encoding)
-
-
-def _colors(terminal: bool, color: bool | None) -> Colors:
-    if color is None:
-        color = terminal and not os.environ.get("NO_COLOR")
-    if color:
-        return "full"
-    return "mono" if terminal else "none"

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
 
 
-class _Base(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+
+class _Base(_Strict):
     schema_version: Literal[1]
     session_id: str
     seq: Annotated[int, Field(ge=0, description="0 for the first line, then one more each")]
@@ -79,9 +81,7 @@ class NoticeLine(_Base):
     data: dict[str, Any]
 
 
-class UsageData(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class UsageData(_Strict):
     prompt_tokens: Annotated[NonNegativeInt, Field(description="cached ones included")]
     completion_tokens: NonNegativeInt
     cache_read_tokens: NonNegativeInt
@@ -89,9 +89,7 @@ class UsageData(BaseModel):
     reasoning_tokens: NonNegativeInt
 
 
-class ErrorData(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class ErrorData(_Strict):
     message: str
     hint: str
 

@@ -73,7 +73,7 @@ def clip(line: Line, width: int) -> Line:
     room = max(width - 1, 0)
     kept: list[Span] = []
     for text, style in expanded:
-        taken = _prefix(text, room)
+        taken = text[: fitting(text, room)]
         kept.append(Span(taken, style))
         if taken != text:
             break
@@ -86,16 +86,16 @@ def bare(text: str) -> str:
     return _SGR.sub("", text)
 
 
-def _prefix(text: str, width: int) -> str:
-    """The longest beginning of `text` that fits `width` columns."""
+def fitting(text: str, width: int) -> int:
+    """How many characters from the start of `text` fit `width` columns."""
     if text.isascii():
-        return text[:width]
+        return min(len(text), width)
     used = 0
     for index, char in enumerate(text):
         used += _width(char)
         if used > width:
-            return text[:index]
-    return text
+            return index
+    return len(text)
 
 
 def indent(lines: Iterable[Line], by: int = 4) -> list[Line]:

@@ -10,6 +10,7 @@ from agentcli.messages import Usage
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """`status` is the state the session is in, `reason` the stable word why; times in seconds.
+    Programs are told the fields in this order.
 
     `cost_usd` is None when the price of a model used is not known. `error` and `hint` are for
     people. `evidence` are facts from the log that speak for the result, one a line.
@@ -17,18 +18,18 @@ class RunSummary:
 
     status: str
     session_id: str
-    exit_code: int = 0
     reason: str = ""
-    duration_s: float = 0.0
-    steps: int = 0
+    exit_code: int = 0
+    answer: str = ""
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
+    duration_s: float = 0.0
+    steps: int = 0
     files_changed: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
     resume_command: str = ""
-    answer: str = ""
     error: str = ""
     hint: str = ""
-    evidence: tuple[str, ...] = ()
 
 
 SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TextIO
@@ -42,28 +41,23 @@ class TerminalRenderer:
     """Shows a session as it happens; a subscriber of it.
 
     On a terminal: Markdown, diffs, and a live region that `tick`, called some ten times a second,
-    keeps moving. Elsewhere, or if `plain`: a line for each call and one for its result.
+    keeps moving. Elsewhere: a line for each call and one for its result.
     `show_text` says whether the model's answer belongs here, by default on terminals only; what
     the model says beside tool calls is always shown. `static` shows a past session, in full.
     """
 
     def __init__(
         self,
-        stream: TextIO | None = None,
+        stream: TextIO,
         *,
-        color: bool | None = None,
         width: int | None = None,
         quiet: bool = False,
         verbose: int = 0,
         show_text: bool | None = None,
-        plain: bool = False,
         static: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        stream = stream or sys.stderr
-        self._screen = Screen(
-            stream, color=color, width=width, plain=plain, live=not static and not quiet
-        )
+        self._screen = Screen(stream, width=width, live=not static and not quiet)
         self._quiet = quiet
         self._verbose = verbose
         self._show_text = stream.isatty() if show_text is None else show_text
@@ -188,10 +182,8 @@ class TerminalRenderer:
                 self._reply.show(self._unshown, "")
                 self._unshown = ""
             if self._static or message.delivery is not None:
-                lines = printable(message.content.strip()).split("\n")
-                marks = ["> ", *["  "] * (len(lines) - 1)]
-                said = [[Span(m + s, "bold")] for m, s in zip(marks, lines, strict=True)]
-                self._screen.put("user", said)
+                said = "> " + printable(message.content.strip()).replace("\n", "\n  ")
+                self._screen.put("user", [[Span(row, "bold")] for row in said.split("\n")])
         elif self._verbose:
             self._screen.put("note", [[Span(printable(message.message), "dim")]])
 
@@ -270,23 +262,9 @@ class TerminalRenderer:
         return [self._screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
 
 
-def render_conversation(
-    events: Iterable[Event],
-    stream: TextIO | None = None,
-    *,
-    color: bool | None = None,
-    width: int | None = None,
-    verbose: int = 0,
-) -> None:
+def render_conversation(events: Iterable[Event], stream: TextIO) -> None:
     """Show stored events as they looked when they happened, with nothing live."""
-    renderer = TerminalRenderer(
-        stream or sys.stdout,
-        color=color,
-        width=width,
-        verbose=verbose,
-        show_text=True,
-        static=True,
-    )
+    renderer = TerminalRenderer(stream, show_text=True, static=True)
     for event in events:
         renderer.on_event(event)
     renderer.close()

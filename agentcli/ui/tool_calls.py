@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agentcli.events import Action, Observation
 from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction
 from agentcli.events.observations import DecisionObservation
-from agentcli.ui.calls import Outcome, call_lines, call_name, call_text, outcome, tail
+from agentcli.ui.calls import Outcome, call_line, call_lines, call_text, outcome, tail
 from agentcli.ui.notices import decision
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
@@ -128,7 +128,8 @@ class ToolCalls:
         if width > screen.width // 2 and width + 3 > room:
             status, below = [], _filled(status, screen.width - 4)
         screen.put("call", [self._line(action, icon, status)], whole=False)
-        screen.put("call", indent(self._rest_of(action)))
+        if self._verbose:
+            screen.put("call", indent([Span(row)] for row in _text_rows(action)[1:]))
         screen.put("call", indent(below))
         screen.put("call", indent([*call_lines(action), *result.lines]), whole=result.whole)
 
@@ -146,27 +147,17 @@ class ToolCalls:
             self._screen.put("call", indent(result.lines))
 
     def _line(self, action: Action, icon: Span, status: list[Span]) -> Line:
-        """`• bash    $ pytest -q · exit 0`: the text of the call gives way, never its result."""
-        first, more = self._text(action)
-        line = [icon, Span(f" {call_name(action):<6}  ", "bold")]
-        end = [Span(f" … +{more} lines", "dim")] if more and not self._verbose else []
+        first, *more = _text_rows(action)
+        if self.workspace and not isinstance(action, CmdRunAction | IPythonRunCellAction):
+            first = first.replace(f"{self.workspace}/", "")
+        end = [Span(f" … +{len(more)} lines", "dim")] if more and not self._verbose else []
         if status:
             end += [Span(" · ", "dim"), *status] if first else status
-        room = self._screen.width - cells(plain(line)) - cells(plain(end))
-        return [*line, *clip([Span(first)], max(room, 10)), *end]
+        return call_line(icon, action, first, end, self._screen.width)
 
-    def _text(self, action: Action) -> tuple[str, int]:
-        """The first line of what is called for, and how many follow."""
-        text = printable(call_text(action).strip())
-        if self.workspace and not isinstance(action, CmdRunAction | IPythonRunCellAction):
-            text = text.replace(f"{self.workspace}/", "")
-        first, *more = text.split("\n")
-        return first, len(more)
 
-    def _rest_of(self, action: Action) -> list[Line]:
-        if not self._verbose:
-            return []
-        return [[Span(line)] for line in printable(call_text(action).strip()).split("\n")[1:]]
+def _text_rows(action: Action) -> list[str]:
+    return printable(call_text(action).strip()).split("\n")
 
 
 def _filled(status: list[Span], width: int) -> list[Line]:

@@ -75,7 +75,8 @@ class Person:
 
 
 @pytest.fixture
-def person():
+def person(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
     person = Person()
     yield person
     for fd in (person.master, person.slave):
@@ -89,7 +90,7 @@ def rule(action):
 
 def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **options):
     person.answers(*lines)
-    approver = TerminalApprover(person.path, **{"color": False, "grant_text": rule, **options})
+    approver = TerminalApprover(person.path, **{"grant_text": rule, **options})
     approval = approver.ask(action, reason, risk=risk, place=place)
     person.wait()
     return approval
@@ -248,7 +249,7 @@ def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch)
 
     monkeypatch.setattr(approver_module, "_read_line", interrupted)
     with pytest.raises(TurnInterrupted):
-        TerminalApprover(person.path, color=False).ask(LS, "")
+        TerminalApprover(person.path).ask(LS, "")
     person.read_until("> \r\n", LIMIT_S)
 
 
@@ -279,14 +280,15 @@ def test_which_of_several_questions_it_is(person, place, shown):
 
 
 def test_colour_only_where_it_is_wanted(person, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    ask(person, b"n\n", risk=Risk.HIGH, color=None)
+    ask(person, b"n\n", risk=Risk.HIGH)
     assert "\x1b" not in person.seen
     person.seen = ""
     prompt = "\x1b[1m>\x1b[0m "
     thread = threading.Thread(target=_answer_after, args=(person, prompt), daemon=True)
     thread.start()
-    TerminalApprover(person.path, color=True).ask(LS, "", risk=Risk.HIGH)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
+    TerminalApprover(person.path).ask(LS, "", risk=Risk.HIGH)
     thread.join()
     assert "\x1b[31;1m  risk: HIGH\x1b[0m" in person.seen
 
@@ -377,7 +379,7 @@ def test_the_screen_in_tmux(tmp_path):
             from agentcli.events.actions import CmdRunAction
             from agentcli.events.base import Risk
             from agentcli.ui.approver import TerminalApprover
-            approver = TerminalApprover(color=False, grant_text=lambda a: "bash(pip install:*)")
+            approver = TerminalApprover(grant_text=lambda a: "bash(pip install:*)")
             action = CmdRunAction.model_validate_json({ESCALATION.model_dump_json()!r})
             why = "it needs more than the sandbox gives"
             print(approver.ask(action, why, risk=Risk.MEDIUM, place=(1, 3)))
@@ -392,7 +394,7 @@ def test_the_screen_in_tmux(tmp_path):
         return done.stdout
 
     begin = f"read x; exec {sys.executable} {program}"
-    env = ["-e", f"PYTHONPATH={Path.cwd()}", "-e", "LANG=C.UTF-8"]
+    env = ["-e", f"PYTHONPATH={Path.cwd()}", "-e", "LANG=C.UTF-8", "-e", "NO_COLOR=1"]
     run("-u", "new-session", "-d", "-x", "80", "-y", "40", *env, begin)
     try:
         run("pipe-pane", "-O", f"cat > {tmp_path / 'shown'}")
