@@ -41,8 +41,8 @@ from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.models import Roles
 from agentcli.llm.registry import Providers
+from agentcli.llm.roles import Roles
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
 from agentcli.memory.prefix import PrefixCheck
@@ -183,7 +183,7 @@ class AgentBuilder:
         registry = self.registry(redactor.learn)
         redactor.learn(*registry.keys())
         models = self.models(registry, model)
-        models.part("main").warm_up()
+        models.chain("main").warm_up()
         self._require_prices(models, state)
         memory.check(self.settings, models)
         containment = self._containment(folder)
@@ -195,14 +195,14 @@ class AgentBuilder:
         return knowledge.system_text(
             self.settings,
             self.home,
-            ready.models.part("main").model,
+            ready.models.chain("main").model,
             ready.containment.facts(),
             watched=self.interactive,
         )
 
     def models(self, registry: Providers, wanted: str) -> Roles:
-        """The models by the part they play, of the main part the `wanted` one first. Raises
-        ConfigError when there is none."""
+        """The models by their role, of the main one the `wanted` one first. Raises ConfigError when
+        there is none."""
         settings = self.settings
         chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
         for part in type(settings.models).model_fields:
@@ -246,7 +246,7 @@ class AgentBuilder:
         if self.ask_person:
             approver = self.ask_person(policy.grant_for, context.files.current_text)
         agent = Agent(
-            llm=models.part("main"),
+            llm=models.chain("main"),
             memory=memory.memory(self.settings, models, schemas, session, limits),
             tools=tools,
             schemas=schemas,
@@ -341,7 +341,7 @@ class AgentBuilder:
         """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
         if self._budget(state) is not None:
             catalog = Catalog(self.settings.prices)
-            asked = [models.part(name).model for name in ("main", "condenser", "judge")]
+            asked = [models.chain(name).model for name in ("main", "condenser", "judge")]
             for name in asked:
                 require_price(catalog, name)
             spent_usd(state.metrics, catalog)
@@ -370,7 +370,7 @@ class AgentBuilder:
         return SessionStartedObservation(
             version=__version__,
             session_id=session.id,
-            model=ready.models.part("main").model,
+            model=ready.models.chain("main").model,
             sandbox=ready.containment.sandbox.layer,
             workspace=str(self.workspace),
             pid=os.getpid(),

@@ -12,7 +12,7 @@ from agentcli.messages import Message, Request
 
 if TYPE_CHECKING:
     from agentcli.agent.run_limits import Limits
-    from agentcli.llm.models import Roles
+    from agentcli.llm.roles import Roles
     from agentcli.sessions.session import Session
 
 PART = "judge"
@@ -25,12 +25,12 @@ def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str]
     recorded. Raises LLMError."""
 
     def keep(event: Event) -> Event:
-        # A session's state and model are those of the main part.
+        # A session's state and model are those of the main role.
         return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
 
     def ask(prompt: str) -> str:
         session.notify(Status("thinking", "the risk is being judged"))
-        chain = models.part(PART)
+        chain = models.chain(PART)
         chain.begin_turn()
         request = Request(
             messages=[Message.user_message(prompt)],

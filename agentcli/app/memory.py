@@ -17,7 +17,7 @@ from agentcli.settings import Settings
 
 if TYPE_CHECKING:
     from agentcli.agent.run_limits import Limits
-    from agentcli.llm.models import Roles
+    from agentcli.llm.roles import Roles
 
 
 def memory(
@@ -28,7 +28,7 @@ def memory(
     limits: Limits,
 ) -> Memory:
     """What `session` shows the model. Raises ConfigError for settings that can't be."""
-    chain = models.part("condenser")
+    chain = models.chain("condenser")
 
     def quietly(progress: Progress) -> None:
         # What the summariser writes is nothing the agent says.
@@ -36,7 +36,7 @@ def memory(
             session.notify(progress)
 
     def keep(event: Event) -> Event:
-        # A session's state and model are those of the main part.
+        # A session's state and model are those of the main role.
         return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
 
     def ask(request: Request, unrecorded_usd: float) -> Reply:
@@ -58,8 +58,8 @@ def check(settings: Settings, models: Roles) -> None:
 
 def _names(settings: Settings, models: Roles) -> Models:
     return Models(
-        models.part("main").model,
-        models.part("condenser").model,
+        models.chain("main").model,
+        models.chain("condenser").model,
         settings.model.output_tokens,
         settings.model.context_tokens,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
@@ -32,12 +32,9 @@ _STANDINGS: dict[LLMErrorKind, Standing] = {
     LLMErrorKind.TIMEOUT: "unreachable",
     LLMErrorKind.STALLED: "unreachable",
 }
-WORDS: dict[Standing, str] = {
-    "works": "",
+_WORDS: dict[Standing, str] = {
     "refused": "the key is refused: ",
     "no_credit": "the account has no credit: ",
-    "unreachable": "",
-    "failed": "",
 }
 """What is said before the provider's own words."""
 
@@ -50,9 +47,6 @@ class Reach:
     models: tuple[str, ...] = ()
     error: str = ""
     standing: Standing = "works"
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def reachable(registry: Providers) -> Iterator[Reach]:
@@ -96,8 +90,7 @@ def ask(registry: Providers, name: str) -> Reach:
             # Whatever an SDK raises is put in words by its protocol.
             raise protocol.translate(error) from error
     except AgentError as error:
-        standing = _standing(error)
-        return Reach(name, (), WORDS[standing] + error.message, standing)
+        return _failed(name, error)
 
 
 def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
@@ -108,11 +101,11 @@ def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
         llm = LLM(registry.protocol(registry.endpoint(name)), name, waits, catalog)
         llm.complete(request, lambda progress: None, CallBudget(None), lambda event: event)
     except AgentError as error:
-        standing = _standing(error)
-        return Reach(name, (), WORDS[standing] + error.message, standing)
+        return _failed(name, error)
     return Reach(name, (name,))
 
 
-def _standing(error: AgentError) -> Standing:
-    kind = error.kind if isinstance(error, LLMError) else None
-    return "failed" if kind is None else _STANDINGS.get(kind, "failed")
+def _failed(name: str, error: AgentError) -> Reach:
+    kind = error.kind if isinstance(error, LLMError) else LLMErrorKind.UNKNOWN
+    standing = _STANDINGS.get(kind, "failed")
+    return Reach(name, (), _WORDS.get(standing, "") + error.message, standing)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from agentcli.errors import RETRYABLE, ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
-from agentcli.llm.router import Route
+from agentcli.llm.client import LLM
+from agentcli.llm.router import Route, Router
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Reply, Request
 
@@ -34,31 +34,16 @@ _WHY = {
 Record = Callable[[Event], Event]
 
 
-class Model(Protocol):
-    def warm_up(self) -> None: ...
-    def complete(
-        self,
-        request: Request,
-        notify: Callable[[Progress], None],
-        call_budget: CallBudget,
-        record: Record,
-    ) -> Reply: ...
-
-
-class Router(Protocol):
-    def route(self, request: Request) -> Route: ...
-
-
 class FallbackChain:
     """Asks the models of a route in order. One that failed is left alone until the turn ends."""
 
-    def __init__(self, name: str, build: Callable[[str], Model], router: Router) -> None:
+    def __init__(self, name: str, build: Callable[[str], LLM], router: Router) -> None:
         """`name` is that of the model to prefer; `build` is called for a model when it is first
         asked and raises ConfigError for one without a key."""
         self.model = name
         self._build = build
         self._router = router
-        self._built: dict[str, Model] = {}
+        self._built: dict[str, LLM] = {}
         self._failed: dict[str, LLMError] = {}
         self._current = name
 
@@ -113,7 +98,7 @@ class FallbackChain:
                 self._failed[name] = error
         raise self._all_failed()
 
-    def _get(self, name: str) -> Model:
+    def _get(self, name: str) -> LLM:
         if name not in self._built:
             self._built[name] = self._build(name)
         return self._built[name]

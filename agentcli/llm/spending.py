@@ -65,13 +65,42 @@ class CallBudget:
     def within(
         self, request: Request, model: str, body_bytes: int, catalog: Catalog
     ) -> tuple[Request, float]:
-        """`request` cut to what is left, and what it then can cost at most (0 without a limit).
-        Raises as `within` does."""
-        if self.left_usd is None:
+        """`request`, its output limited so that it costs at most what is left whatever happens, and
+        what it then can cost at most (0 without a limit): each byte of its body a token at the
+        dearest price of input, the whole output used.
+
+        Raises LLMError of kind BUDGET when not even 256 tokens of output fit, or not beside the
+        call in reserve; ConfigError when the price of `model` is not known.
+        """
+        left_usd = self.left_usd
+        if left_usd is None:
             return request, 0.0
-        cut = within(request, model, body_bytes, catalog, self.left_usd)
-        tokens = input_tokens(cut, model, body_bytes)
-        return cut, _most(catalog, model, tokens, cut.max_output_tokens) or 0.0
+        require_price(catalog, model)
+        tokens = input_tokens(request, model, body_bytes)
+
+        def most(output: int) -> float:
+            return _most(catalog, model, tokens, output) or 0.0
+
+        def cost(output: int) -> float:
+            if not request.reserve_tokens:
+                return most(output)
+            grown = tokens + _BYTES_OF_TOKEN * output + _RESULTS_BYTES
+            return most(output) + (_most(catalog, model, grown, request.reserve_tokens) or 0.0)
+
+        wanted = request.max_output_tokens
+        least = min(LEAST_OUTPUT_TOKENS, wanted)
+        if cost(wanted) <= left_usd:
+            return request, most(wanted)
+        if cost(least) > left_usd:
+            raise LLMError(
+                LLMErrorKind.BUDGET,
+                f"the next call to {model} could cost up to {_usd(cost(least))}"
+                f"{' with the summary after it' if request.reserve_tokens else ''}, "
+                f"and {_usd(max(left_usd, 0.0))} is left",
+                hint=f"to go on: agent resume {request.session_id} --max-budget-usd …",
+            )
+        fitting = _largest(least, wanted, cost, left_usd)
+        return replace(request, max_output_tokens=fitting), most(fitting)
 
     def failed(self, error: LLMError, most_usd: float) -> None:
         """An attempt that could cost `most_usd` failed; what the server refused costs nothing."""
@@ -84,44 +113,6 @@ class CallBudget:
         if self.left_usd is not None:
             self.left_usd -= most_usd
             self.lost_usd += most_usd
-
-
-def within(
-    request: Request, model: str, body_bytes: int, catalog: Catalog, left_usd: float | None
-) -> Request:
-    """`request`, its output limited so that it costs at most `left_usd` whatever happens: each byte
-    of its body a token at the dearest price of input, the whole output used.
-
-    Raises LLMError of kind BUDGET when not even 256 tokens of output fit, or not beside the call in
-    reserve; ConfigError when the price of `model` is not known. Without a limit the request is as
-    it was.
-    """
-    if left_usd is None:
-        return request
-    require_price(catalog, model)
-    tokens = input_tokens(request, model, body_bytes)
-
-    def cost(output: int) -> float:
-        this = _most(catalog, model, tokens, output) or 0.0
-        if not request.reserve_tokens:
-            return this
-        grown = tokens + _BYTES_OF_TOKEN * output + _RESULTS_BYTES
-        return this + (_most(catalog, model, grown, request.reserve_tokens) or 0.0)
-
-    if cost(request.max_output_tokens) <= left_usd:
-        return request
-    least = min(LEAST_OUTPUT_TOKENS, request.max_output_tokens)
-    if cost(least) > left_usd:
-        raise LLMError(
-            LLMErrorKind.BUDGET,
-            f"the next call to {model} could cost up to {_usd(cost(least))}"
-            f"{' with the summary after it' if request.reserve_tokens else ''}, "
-            f"and {_usd(max(left_usd, 0.0))} is left",
-            hint=f"to go on: agent resume {request.session_id} --max-budget-usd …",
-        )
-    return replace(
-        request, max_output_tokens=_largest(least, request.max_output_tokens, cost, left_usd)
-    )
 
 
 def input_tokens(request: Request, model: str, body_bytes: int) -> int:

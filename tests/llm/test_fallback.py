@@ -13,11 +13,11 @@ from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import LLM
 from agentcli.llm.fallback import TAKEN_OVER, FallbackChain
-from agentcli.llm.models import PARTS, Roles
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.registry import Providers
+from agentcli.llm.roles import ROLES, Roles
 from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import enforce_tool_choice
@@ -190,14 +190,14 @@ def models(chains: dict[str, Sequence[str]], **providers: object) -> Roles:
     return Roles(registry(**providers), chains, LLMSettings(), Catalog({}))
 
 
-def test_each_part_has_its_own_chain_or_that_of_main():
-    parts = models({"main": ["openai/a"], "vision": ["ollama/small", "openai/a"]})
-    assert [parts.part(name).model for name in PARTS] == ["openai/a"] * (len(PARTS) - 1) + [
+def test_each_role_has_its_own_chain_or_that_of_main():
+    roles = models({"main": ["openai/a"], "vision": ["ollama/small", "openai/a"]})
+    assert [roles.chain(name).model for name in ROLES] == ["openai/a"] * (len(ROLES) - 1) + [
         "ollama/small"
     ]
-    assert parts.part("judge") is parts.part("judge")
+    assert roles.chain("judge") is roles.chain("judge")
     with pytest.raises(KeyError):
-        parts.part("poet")
+        roles.chain("poet")
 
 
 def test_a_model_of_an_unknown_provider_is_refused_before_anything_is_asked():
@@ -206,7 +206,7 @@ def test_a_model_of_an_unknown_provider_is_refused_before_anything_is_asked():
 
 
 def test_a_key_is_needed_when_its_model_is():
-    chain = models({"main": ["anthropic/x"]}).part("main")
+    chain = models({"main": ["anthropic/x"]}).chain("main")
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
         chain.warm_up()
 

@@ -22,7 +22,6 @@ from agentcli.llm.spending import (
     require_bounds,
     require_price,
     spent_usd,
-    within,
 )
 from agentcli.messages import Message, Request, Usage
 from agentcli.sessions.state import AgentState, State, apply
@@ -41,6 +40,12 @@ class Price:
 
 def priced(**prices: Price) -> Catalog:
     return Catalog({f"lab/{name}": price for name, price in prices.items()})
+
+
+def within(
+    request: Request, model: str, body_bytes: int, catalog: Catalog, left_usd: float | None
+) -> Request:
+    return CallBudget(left_usd).within(request, model, body_bytes, catalog)[0]
 
 
 def asked(text: str = "hello", **fields) -> Request:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,9 +32,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     folder = find(home(), session)
-    workspace = Path(state_of(folder).workspace)
-    workspace = workspace if workspace.is_absolute() and workspace.is_dir() else here()
-    builder = builder_for(workspace)
+    builder = builder_for(state_of(folder).place or here())
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from agentcli.cli.reach import Reach, known, reachable
@@ -60,7 +61,7 @@ def _as_dict(reach: Reach, catalog: Catalog) -> dict[str, Any]:
             "input_usd_per_million": prices and round(prices[0], 6),
             "output_usd_per_million": prices and round(prices[1], 6),
         }
-    return {**reach.as_dict(), "known": facts}
+    return {**asdict(reach), "known": facts}
 
 
 COMMAND = models

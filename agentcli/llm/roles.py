@@ -1,4 +1,4 @@
-"""Which model plays which part, each part with a chain of its own."""
+"""Which models do which work, each role with a chain of its own."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentcli.llm.wire_protocol import WireProtocol
 if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
 
-PARTS = ("main", "condenser", "judge", "vision")
+ROLES = ("main", "condenser", "judge", "vision")
 
 
 class Roles:
-    """Models by the part they play. A part is built when it is first asked for, a model of it when
-    it is first used; all share one catalogue of prices."""
+    """Models by their role. The chain of a role is built when it is first asked for, a model of it
+    when it is first used; all share one catalogue of prices."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Roles:
         catalog: Catalog,
         context_tokens: int = 0,
     ) -> None:
-        """`chains` maps parts to models, the preferred one first; a part without a chain has that
+        """`chains` maps roles to models, the preferred one first; a role without a chain has that
         of `main`. `context_tokens` is the window of the preferred one of `main` if not 0. Raises
         ConfigError for a model of an unknown provider."""
         self._registry = registry
@@ -39,22 +39,22 @@ class Roles:
         self._catalog = catalog
         self._context_tokens = context_tokens
         self._chains = {
-            part: list(dict.fromkeys(registry.full_name(name) for name in names))
-            for part, names in chains.items()
+            role: list(dict.fromkeys(registry.full_name(name) for name in names))
+            for role, names in chains.items()
             if names
         }
-        self._parts: dict[str, FallbackChain] = {}
+        self._built: dict[str, FallbackChain] = {}
 
-    def part(self, name: str) -> FallbackChain:
-        """The models that play this one of PARTS. Raises KeyError for any other."""
-        if name not in PARTS:
-            raise KeyError(name)
-        if name not in self._parts:
-            chain = self._chains.get(name) or self._chains["main"]
+    def chain(self, role: str) -> FallbackChain:
+        """The models in this one of ROLES. Raises KeyError for any other."""
+        if role not in ROLES:
+            raise KeyError(role)
+        if role not in self._built:
+            chain = self._chains.get(role) or self._chains["main"]
             vision = self._chains.get("vision", [])
             router = Router(chain, vision, self._takes_images, self._window)
-            self._parts[name] = FallbackChain(chain[0], self._build, router)
-        return self._parts[name]
+            self._built[role] = FallbackChain(chain[0], self._build, router)
+        return self._built[role]
 
     def _takes_images(self, name: str) -> bool:
         return name in self._chains.get("vision", []) or self._registry.takes_images(name)
