@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar
@@ -65,15 +66,10 @@ class LLMMetrics(_Value):
 
     @classmethod
     def of(cls, reply: Reply, part: str = "main") -> LLMMetrics:
-        usage = reply.usage
         return cls(
             model=reply.model,
             part=part,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
+            **asdict(reply.usage),
             cost_usd=reply.cost_usd,
             latency_s=round(reply.latency_s, 4),
             time_to_first_token_s=round(reply.time_to_first_token_s, 4),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeVar
 
 from agentcli.errors import ConfigError
 from agentcli.events import LLMMetrics
@@ -14,6 +14,8 @@ from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
 from agentcli.memory.view import Step, View, ids_of, stays
 from agentcli.messages import Reply, Request
 from agentcli.settings import MemorySettings
+
+T = TypeVar("T")
 
 Ask = Callable[[Request, float], Reply]
 """Has a model answer, given how many USD were spent and are not recorded yet; raises LLMError."""
@@ -67,26 +69,29 @@ CONDENSERS = ExtensionPoint(
 
 def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[Step]:
     """The oldest steps that may go, until about `target_tokens` are left."""
-    gone: list[Step] = []
-    left = float(view.tokens)
-    for step in droppable(view, keep_first):
-        if left <= target_tokens:
-            break
-        gone.append(step)
-        left -= step.tokens
-    return gone
+    oldest = droppable(view, keep_first)
+    return first_saving(view.tokens - target_tokens, oldest, lambda step: step.tokens)
 
 
 def oldest_by_count(view: View, excess: int, keep_first: int) -> list[Step]:
     """The oldest steps that may go and hold `excess` of the events that speak to the model."""
     speaking = {event.id for event in view.speaking}
-    gone: list[Step] = []
-    for step in droppable(view, keep_first):
-        if excess <= 0:
+    return first_saving(
+        excess,
+        droppable(view, keep_first),
+        lambda step: sum(event_id in speaking for event_id in step.event_ids),
+    )
+
+
+def first_saving(needed: float, items: Iterable[T], saves: Callable[[T], float]) -> list[T]:
+    """The first of `items`, as many as it takes to save what is `needed` together."""
+    chosen = []
+    for item in items:
+        if needed <= 0:
             break
-        gone.append(step)
-        excess -= sum(event_id in speaking for event_id in step.event_ids)
-    return gone
+        chosen.append(item)
+        needed -= saves(item)
+    return chosen
 
 
 def oldest_by_both(view: View, keep_first: int, target_tokens: float, max_size: int) -> list[Step]:
@@ -161,14 +166,11 @@ def metrics(replies: Sequence[Reply]) -> LLMMetrics | None:
         usage += reply.usage
     costs = [reply.cost_usd for reply in replies]
     known = [cost for cost in costs if cost is not None]
-    return LLMMetrics(
-        model=replies[-1].model,
-        part=PART,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
+    together = replace(
+        replies[-1],
+        usage=usage,
         cost_usd=sum(known) if len(known) == len(costs) else None,
-        latency_s=round(sum(reply.latency_s for reply in replies), 4),
+        latency_s=sum(reply.latency_s for reply in replies),
+        time_to_first_token_s=0.0,
     )
+    return LLMMetrics.of(together, PART)

@@ -11,7 +11,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condenser import CondenserKind, Options
+from agentcli.memory.condenser import CondenserKind, Options, first_saving
 from agentcli.memory.view import View, ids_of
 
 LEAST_CHARS = 400
@@ -83,14 +83,11 @@ class MaskLongest:
     gone."""
 
     def condense(self, view: View) -> CondensationAction | None:
-        left, chosen = view.tokens, []
         results = [e for e in view.events if e.cause is not None and e.id not in view.masked]
         long = [event for event in results if is_long(event)]
-        for event in sorted(long, key=lambda event: view.sizes[event.id], reverse=True):
-            if left <= view.target():
-                break
-            chosen.append(event)
-            left -= view.sizes[event.id]
+        long.sort(key=lambda event: view.sizes[event.id], reverse=True)
+        excess = view.tokens - view.target()
+        chosen = first_saving(excess, long, lambda event: view.sizes[event.id])
         return mask(chosen, f"{len(chosen)} of the longest results masked") if chosen else None
 
 

@@ -13,7 +13,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     UserRejectObservation,
 )
-from agentcli.memory.condenser import CondenserKind
+from agentcli.memory.condenser import CondenserKind, first_saving
 from agentcli.memory.condensers.observation_masking import LEAST_SHARE, mask, maskable
 from agentcli.memory.projection import MAX_ARGUMENT_CHARS
 from agentcli.memory.view import View, ids_of
@@ -40,15 +40,13 @@ class OldResults:
         done_with = [e for e in found if e.id not in still_used]
         stale = _stale(view, done_with)
         old = sorted(done_with, key=lambda event: view.sizes[event.id], reverse=True)
-        chosen: list[Event] = []
-        left = view.tokens
-        ordered = [*_never_run(view), *stale, *repeated, *old]
-        for event in {event.id: event for event in ordered}.values():
-            if left <= view.target():
-                break
-            chosen.append(event)
-            left -= max(view.sizes[event.id] - _NOTE_TOKENS, 0)
-        if view.tokens - left < view.tokens * LEAST_SHARE:
+        ordered = {event.id: event for event in [*_never_run(view), *stale, *repeated, *old]}
+
+        def saves(event: Event) -> int:
+            return max(view.sizes[event.id] - _NOTE_TOKENS, 0)
+
+        chosen = first_saving(view.tokens - view.target(), ordered.values(), saves)
+        if sum(map(saves, chosen)) < view.tokens * LEAST_SHARE:
             return None
         return mask(chosen, f"{view.decision.reason}; {len(chosen)} old results masked")
 
@@ -93,10 +91,8 @@ def _repeated(view: View, found: list[Event]) -> list[Event]:
     repeated: list[Event] = []
     candidates = {event.id for event in found}
     for event in reversed(view.events):
-        answers = isinstance(event, Observation) and event.cause is not None
-        if not answers or event.id in view.masked:
+        if not isinstance(event, Observation) or event.cause is None or event.id in view.masked:
             continue
-        assert isinstance(event, Observation)
         key = _shown(event)
         if key in newest and event.id in candidates:
             repeated.append(event)

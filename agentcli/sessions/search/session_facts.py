@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from agentcli.events import Event, Progress
 from agentcli.events.observations import (
@@ -42,13 +42,7 @@ class FactsCounter:
     def on_event(self, event: Event) -> None:
         if metrics := event.llm_metrics:
             self._steps += 1
-            self._usage += Usage(
-                metrics.prompt_tokens,
-                metrics.completion_tokens,
-                metrics.cache_read_tokens,
-                metrics.cache_write_tokens,
-                metrics.reasoning_tokens,
-            )
+            self._usage += Usage(*(getattr(metrics, field.name) for field in fields(Usage)))
             unknown = self._cost is None or metrics.cost_usd is None
             self._cost = None if unknown else (self._cost or 0) + (metrics.cost_usd or 0)
         if isinstance(event, FileWriteObservation | FileEditObservation):
