@@ -206,13 +206,18 @@ def _restore_endings(text: str, like: TextFile) -> str:
     return "".join(map("".join, zip(lines, endings, strict=True))) + last
 
 
-def _common_runs(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal lines: place in `old`, place in `new`, length. Only those at both ends where
-    the middle is too big to compare in good time."""
+def common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """How many lines both begin with, and how many of the others both end with."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     left = shorter - head
-    tail = next((i for i in range(left) if old[-1 - i] != new[-1 - i]), left)
+    return head, next((i for i in range(left) if old[-1 - i] != new[-1 - i]), left)
+
+
+def _common_runs(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal lines: place in `old`, place in `new`, length. Only those at both ends where
+    the middle is too big to compare in good time."""
+    head, tail = common_ends(old, new)
     yield 0, 0, head
     yield len(old) - tail, len(new) - tail, tail
     middle_old, middle_new = old[head : len(old) - tail], new[head : len(new) - tail]

@@ -18,6 +18,7 @@ from pathlib import Path
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
 from agentcli.files.opening import open_within, opened_folder
+from agentcli.files.text import os_errors_told
 from agentcli.files.tracking import FileTracker
 
 NEVER_SEARCHED = ".git"
@@ -284,8 +285,20 @@ class Glob:
 # --- what was meant -----------------------------------------------------------------------------
 
 
-def no_such_file(files: FileTracker, path: Path) -> ToolError:
-    """The error for a file that is not there, naming those that may have been meant."""
+def existing(files: FileTracker, text: str) -> tuple[Path, os.stat_result]:
+    """The file or folder that the model means by `text`, symlinks not yet followed. Raises
+    ToolError when it may not be read or is not there."""
+    path = files.locate(text)
+    files.require_readable(path)
+    with os_errors_told(files.show(path)):
+        try:
+            return path, path.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _no_such_file(files, path) from error
+
+
+def _no_such_file(files: FileTracker, path: Path) -> ToolError:
+    """Names those that may have been meant."""
     message = f"There is no {files.show(path)}"
     folder = next(parent for parent in path.parents if parent.is_dir())
     missing = path.relative_to(folder).parts[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,6 +20,7 @@ from agentcli.security.policy.rule import Pattern
 if TYPE_CHECKING:
     from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
+    from agentcli.knowledge.notes import Notes
     from agentcli.sandbox.choosing import Sandbox
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
@@ -60,6 +61,12 @@ class ToolResult:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+def with_notes(output: str, *notes: str) -> str:
+    """What a program put out, then each note that says something in a line of its own."""
+    lines = [output.rstrip("\n"), *(f"[{note}]" for note in notes if note)]
+    return "\n".join(filter(None, lines))
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What tools work with. `live_output` takes text for the screen as it comes."""
@@ -78,37 +85,9 @@ class ToolContext:
     """All events of the session, the newest among them."""
     partial: ToolResult | None = None
     """What a tool had when it was interrupted, set by it before the interrupt goes on."""
-    notes: NoteKeeper | None = None
+    notes: Notes | None = None
     search_sessions: Callable[[str], str] | None = None
     """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
-
-
-class KeptNotes(Protocol):
-    """A file of notes after a change."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def added(self) -> str: ...
-    @property
-    def removed(self) -> str: ...
-    @property
-    def entries(self) -> tuple[str, ...]: ...
-    @property
-    def left(self) -> int:
-        """Characters that still fit."""
-
-    @property
-    def backup(self) -> Path | None:
-        """Where what someone else had written meanwhile is kept."""
-
-
-class NoteKeeper(Protocol):
-    """Notes for later sessions; its methods raise ToolError for what is not kept."""
-
-    def add(self, target: Literal["memory", "user"], text: str) -> KeptNotes: ...
-    def replace(self, target: Literal["memory", "user"], old: str, text: str) -> KeptNotes: ...
-    def remove(self, target: Literal["memory", "user"], old: str) -> KeptNotes: ...
 
 
 A = TypeVar("A", bound=ToolArguments)
@@ -117,14 +96,16 @@ A = TypeVar("A", bound=ToolArguments)
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[A]):
     """`run` does the work on validated arguments; it may raise ToolError for what the model should
-    read. `to_action` and `to_observation` give the call and its success their recorded form."""
+    read. `to_action` and `to_observation` make the events that record the call and its success, as
+    a rule by being their classes: they take the arguments by name, and the result as `content`,
+    `image_urls` if there are any and what `data` holds."""
 
     name: str
     arguments: type[A]
     effect: Effect
     run: Callable[[A, ToolContext], ToolResult]
-    to_action: Callable[[A], Action] | None = None
-    to_observation: Callable[[A, ToolResult], Observation] | None = None
+    to_action: Callable[..., Action] | None = None
+    to_observation: Callable[..., Observation] | None = None
     switch: str = ""
     """The setting that says whether it is offered, as in tools.enable_editor; "": it always is."""
     rules: Pattern = ""
@@ -143,13 +124,14 @@ class Tool(Generic[A]):
 
     def action(self, arguments: A, raw_arguments: str) -> Action:
         if self.to_action is not None:
-            return self.to_action(arguments)
+            return self.to_action(**dict(arguments))
         about = {self.rules: getattr(arguments, self.rules)} if self.rules else {}
         return ToolCallAction(name=self.name, raw_arguments=raw_arguments, **about)
 
-    def observation(self, arguments: A, result: ToolResult) -> Observation:
+    def observation(self, result: ToolResult) -> Observation:
         if self.to_observation is not None:
-            return self.to_observation(arguments, result)
+            images = {"image_urls": result.images} if result.images else {}
+            return self.to_observation(content=result.output, **images, **result.data)
         return ToolResultObservation(
             name=self.name, content=result.output, image_urls=result.images, data=dict(result.data)
         )

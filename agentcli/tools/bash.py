@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -14,7 +15,15 @@ from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.files.names import output_name
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.command_result import CommandResult
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
+from agentcli.tools.base import (
+    Effect,
+    Tool,
+    ToolArguments,
+    ToolContext,
+    ToolResult,
+    seconds,
+    with_notes,
+)
 
 if TYPE_CHECKING:
     from agentcli.sandbox.choosing import Sandbox
@@ -60,11 +69,13 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         result = _run(arguments, context)
     except TurnInterrupted as interrupt:
         if shell.last_result is not None:
-            context.partial = _told(shell.last_result, before, f"[{interrupt.told}]")
+            context.partial = _told(arguments, shell.last_result, before, interrupt.told)
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error
-    return _told(result, before, _hint(result, arguments, context.sandbox))
+    used = _wider(arguments, context.sandbox) or context.sandbox
+    hint = refused_by_sandbox(result.output, result.exit_code, used)
+    return _told(arguments, result, before, hint)
 
 
 def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
@@ -93,35 +104,13 @@ def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
     return None if wider == sandbox else wider
 
 
-def _hint(result: CommandResult, arguments: Arguments, sandbox: Sandbox | None) -> str:
-    used = _wider(arguments, sandbox) or sandbox
-    hint = refused_by_sandbox(result.output, result.exit_code, used)
-    return f"[{hint}]" if hint else ""
-
-
-def _told(result: CommandResult, before: str, ending: str = "") -> ToolResult:
+def _told(arguments: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
     """The output as it came, then what it can't tell by itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
-    lines = [f"[{'; '.join(facts)}]"] if facts else []
-    lines += [f"[{note}]" for note in result.notes]
-    lines += [ending] if ending else []
-    output = result.output.rstrip("\n")
-    text = "\n".join([output, *lines] if output else lines)
-    metadata = CmdMetadata(
-        exit_code=result.exit_code,
-        exit_unknown=result.exit_unknown,
-        pid=result.pid,
-        cwd=result.cwd,
-        duration_s=round(result.duration_s, 3),
-        timed_out=result.timed_out,
-        truncated=result.truncated,
-        full_output_path=result.full_output_path,
-        waiting_for_input=result.waiting_for_input,
-        job_id=result.job_id,
-        exports=dict(result.exports),
-        exports_layer=result.exports_layer,
-    )
-    return ToolResult(text, data={"metadata": metadata})
+    text = with_notes(result.output, "; ".join(facts), *result.notes, ending)
+    rounded = replace(result, duration_s=round(result.duration_s, 3))
+    metadata = CmdMetadata.model_validate(rounded, from_attributes=True)
+    return ToolResult(text, data={"command": arguments.command, "metadata": metadata})
 
 
 def _command_facts(result: CommandResult, before: str) -> list[str]:
@@ -153,19 +142,8 @@ TOOL = Tool(
     switch="tools.enable_cmd",
     rules="command",
     run=run,
-    to_action=lambda a: CmdRunAction(
-        command=a.command,
-        job=a.job,
-        timeout=a.timeout,
-        background=a.background,
-        is_input=a.is_input,
-        restart=a.restart,
-        network=a.network,
-        unsandboxed=a.unsandboxed,
-        reason=a.reason,
-        security_risk=Risk[a.risk.upper()] if a.risk else Risk.UNKNOWN,
+    to_action=lambda risk, **given: CmdRunAction(
+        **given, security_risk=Risk[risk.upper()] if risk else Risk.UNKNOWN
     ),
-    to_observation=lambda a, result: CmdOutputObservation(
-        content=result.output, command=a.command, metadata=result.data["metadata"]
-    ),
+    to_observation=CmdOutputObservation,
 )

@@ -91,7 +91,7 @@ class ToolCollection:
             log.exception("%s failed", metadata.function_name)
             told = f"{metadata.function_name} failed: {type(error).__name__}: {error}"
             return ErrorObservation(error_id="tool_failed", content=told, cause=action.id)
-        observation = tool.observation(arguments, _sized(result))
+        observation = tool.observation(_sized(result))
         return observation.model_copy(update={"cause": action.id})
 
     def execute_all(
@@ -129,8 +129,7 @@ class ToolCollection:
         except TurnInterrupted:
             metadata = action.tool_call_metadata
             if context.partial is not None and metadata is not None:
-                tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
-                partial = tool.observation(arguments, context.partial)
+                partial = self._tools[metadata.function_name].observation(context.partial)
                 yield self._checked(action, partial.model_copy(update={"cause": action.id}))
             raise
 

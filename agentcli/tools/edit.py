@@ -12,12 +12,12 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.files.text import TextFile, os_errors_told
+from agentcli.files.text import TextFile
 from agentcli.files.tracking import undo_text
-from agentcli.files.walking import no_such_file
+from agentcli.files.walking import existing
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.tools.read import numbered, split_lines
+from agentcli.tools.read import numbered, shortened, split_lines
 from agentcli.tools.write import diff, introduced_error
 
 MAX_UNDO_BYTES = 256_000
@@ -46,12 +46,8 @@ class Edit(ToolArguments):
 
 
 def run(args: Edit, ctx: ToolContext) -> ToolResult:
-    path = ctx.files.locate(args.path)
+    path, _ = existing(ctx.files, args.path)
     shown = ctx.files.show(path)
-    ctx.files.require_readable(path)
-    with os_errors_told(shown):
-        if not path.exists():
-            raise no_such_file(ctx.files, path)
     file = ctx.files.read_text(path)
     if args.undo:
         return _undo(args, ctx, path, file)
@@ -175,7 +171,7 @@ def _changed_lines(text: str, places: list[Place]) -> Iterator[str]:
 def _excerpt(lines: list[str], start: int, end: int, whole: Collection[int]) -> list[str]:
     """Lines `start` to `end`; but those that are to be `whole` are cut when they are long."""
     shown = [
-        _cut(line, _CHANGED_CHARS if number in whole else _NEIGHBOUR_CHARS)
+        shortened(line, _CHANGED_CHARS if number in whole else _NEIGHBOUR_CHARS)
         for number, line in enumerate(lines[start:end], start)
     ]
     out = list(numbered(shown, start + 1))
@@ -183,10 +179,6 @@ def _excerpt(lines: list[str], start: int, end: int, whole: Collection[int]) -> 
         half = _SHOWN_LINES // 2
         out[half:-half] = [f"[{len(out) - 2 * half} lines not shown]"]
     return out
-
-
-def _cut(line: str, limit: int) -> str:
-    return line if len(line) <= limit else f"{line[:limit]} […]"
 
 
 # --- why nothing was found ----------------------------------------------------------------------
@@ -292,20 +284,11 @@ def _closest(lines: list[str], old: str) -> tuple[int, int] | None:
     return first, first + len(wanted)
 
 
-def _to_action(args: Edit) -> FileEditAction:
-    command: Any = "insert" if args.insert_line is not None else "str_replace"
+def _action(*, undo: bool, insert_line: int | None, **given: Any) -> FileEditAction:
+    command: Any = "str_replace" if insert_line is None else "insert"
     return FileEditAction(
-        path=args.path,
-        command="undo_edit" if args.undo else command,
-        old_str=args.old_str,
-        new_str=args.new_str,
-        insert_line=args.insert_line,
-        replace_all=args.replace_all,
+        command="undo_edit" if undo else command, insert_line=insert_line, **given
     )
-
-
-def _to_observation(args: Edit, result: ToolResult) -> FileEditObservation:
-    return FileEditObservation(content=result.output, **result.data)
 
 
 TOOL = Tool(
@@ -313,8 +296,8 @@ TOOL = Tool(
     Edit,
     Effect.WRITE,
     run,
-    _to_action,
-    _to_observation,
+    _action,
+    FileEditObservation,
     switch="tools.enable_editor",
     rules="path",
 )

@@ -26,6 +26,6 @@ TOOL = Tool(
     effect=Effect.READ,
     switch="tools.enable_finish",
     run=run,
-    to_action=lambda a: AgentFinishAction(status=a.status, final_thought=a.answer),
-    to_observation=lambda a, result: SuccessObservation(content=result.output),
+    to_action=lambda status, answer: AgentFinishAction(status=status, final_thought=answer),
+    to_observation=SuccessObservation,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+import stat
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
 from agentcli.files.names import in_outputs, parse_path
-from agentcli.files.walking import Found, no_such_file, walk
+from agentcli.files.walking import Found, existing, walk
 from agentcli.files.walking import Glob as Wildcards
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
@@ -29,12 +30,9 @@ class Glob(ToolArguments):
 
 def run(args: Glob, ctx: ToolContext) -> ToolResult:
     fixed, pattern = _split(args.pattern)
-    top = ctx.files.locate(args.path)
-    ctx.files.require_readable(top)
-    if top.is_file():
+    top, info = existing(ctx.files, args.path)
+    if not stat.S_ISDIR(info.st_mode):
         raise ToolError(f"{ctx.files.show(top)} is a file, not a folder.", error_id="not_a_folder")
-    if not top.is_dir():
-        raise no_such_file(ctx.files, top)
     if fixed:
         alone = fixed[0] in "/~" or in_outputs(fixed) is not None
         top = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
@@ -89,21 +87,13 @@ def _age_and_name(top: Path, found: Found) -> tuple[float, list[int]]:
     return age, [-ord(character) for character in found.path]
 
 
-def _to_action(args: Glob) -> GlobAction:
-    return GlobAction(pattern=args.pattern, path=args.path)
-
-
-def _to_observation(args: Glob, result: ToolResult) -> SearchObservation:
-    return SearchObservation(content=result.output, **result.data)
-
-
 TOOL = Tool(
     "glob",
     Glob,
     Effect.READ,
     run,
-    _to_action,
-    _to_observation,
+    GlobAction,
+    SearchObservation,
     switch="tools.enable_editor",
     rules="path",
 )

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
 from agentcli.files.matching import Matcher
 from agentcli.files.ripgrep import PatternError, Ripgrep
-from agentcli.files.text import MAX_FILE_BYTES, decode, os_errors_told
+from agentcli.files.text import MAX_FILE_BYTES, decode
 from agentcli.files.tracking import FileTracker
-from agentcli.files.walking import Folder, Glob, folders, no_such_file, walk
+from agentcli.files.walking import Folder, Glob, existing, folders, walk
 from agentcli.system.programs import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.tools.read import split_lines
+from agentcli.tools.read import shortened, split_lines
 
 MAX_SECONDS = 30
 MAX_PATTERN_CHARACTERS = 10_000
@@ -91,21 +91,13 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
         raise ToolError(
             f"pattern is longer than {MAX_PATTERN_CHARACTERS:,} characters.", error_id="bad_pattern"
         )
-    path = ctx.files.locate(args.path)
-    ctx.files.require_readable(path)
-    with os_errors_told(ctx.files.show(path)):
-        try:
-            mode = path.stat().st_mode
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise no_such_file(ctx.files, path) from error
-    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+    path, info = existing(ctx.files, args.path)
+    if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
         raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
-    wanted = _whole_words(args) if args.word else args
+    wanted = args
+    if args.word:
+        wanted = args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})
     return _report(args, ctx, path, _search(wanted, path, ctx.files))
-
-
-def _whole_words(args: Grep) -> Grep:
-    return args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})
 
 
 def _search(args: Grep, path: Path, files: FileTracker) -> _Hits:
@@ -362,19 +354,15 @@ def _first_matches(lines: list[_Line], count: int, context: int) -> list[_Line]:
 
 
 def _line(line: _Line) -> str:
-    text = line.text
-    if len(text) > MAX_LINE_CHARACTERS:
-        text = f"{text[:MAX_LINE_CHARACTERS]} […]"
+    text = shortened(line.text, MAX_LINE_CHARACTERS)
     return f"{line.number}{':' if line.is_match else '-'}{text}"
 
 
-def _to_action(args: Grep) -> SearchAction:
-    options = args.model_dump(exclude={"pattern", "path"}, exclude_defaults=True)
-    return SearchAction(pattern=args.pattern, path=args.path, options=options)
-
-
-def _to_observation(args: Grep, result: ToolResult) -> SearchObservation:
-    return SearchObservation(content=result.output, **result.data)
+def _action(pattern: str, path: str, **options: Any) -> SearchAction:
+    """With the options that are not as they are by default."""
+    fields = Grep.model_fields
+    options = {name: value for name, value in options.items() if value != fields[name].default}
+    return SearchAction(pattern=pattern, path=path, options=options)
 
 
 TOOL = Tool(
@@ -382,8 +370,8 @@ TOOL = Tool(
     Grep,
     Effect.READ,
     run,
-    _to_action,
-    _to_observation,
+    _action,
+    SearchObservation,
     switch="tools.enable_editor",
     rules="path",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import MemoryAction
@@ -39,13 +39,9 @@ def run(args: Memory, ctx: ToolContext) -> ToolResult:
     return ToolResult(told, data={"target": args.target, "entries": count, **changed})
 
 
-def _to_action(args: Memory) -> MemoryAction:
-    return MemoryAction(command=args.command, target=args.target, text=args.text or args.old)
-
-
-def _to_observation(args: Memory, result: ToolResult) -> MemoryObservation:
-    return MemoryObservation(content=result.output, **result.data)
+def _action(text: str, old: str, **given: Any) -> MemoryAction:
+    return MemoryAction(text=text or old, **given)
 
 
 # A write, as a note goes on speaking in later sessions.
-TOOL = Tool("memory", Memory, Effect.WRITE, run, _to_action, _to_observation, switch="agent.notes")
+TOOL = Tool("memory", Memory, Effect.WRITE, run, _action, MemoryObservation, switch="agent.notes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -11,10 +11,15 @@ from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.python import CellResult
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, seconds
-
-if TYPE_CHECKING:
-    from agentcli.sandbox.choosing import Sandbox
+from agentcli.tools.base import (
+    Effect,
+    Tool,
+    ToolArguments,
+    ToolContext,
+    ToolResult,
+    seconds,
+    with_notes,
+)
 
 
 class Arguments(ToolArguments):
@@ -33,22 +38,16 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         )
     except TurnInterrupted as interrupt:
         if python.last_result is not None:
-            context.partial = _told(python.last_result, f"[{interrupt.told}]")
+            context.partial = _told(arguments.code, python.last_result, interrupt.told)
         raise
-    return _told(result, _hint(result, context.sandbox))
-
-
-def _hint(result: CellResult, sandbox: Sandbox | None) -> str:
     failed = int(result.error and not result.timed_out)
-    hint = refused_by_sandbox(result.output, failed, sandbox, from_python=True)
-    return f"[{hint}]" if hint else ""
+    hint = refused_by_sandbox(result.output, failed, context.sandbox, from_python=True)
+    return _told(arguments.code, result, hint)
 
 
-def _told(result: CellResult, ending: str = "") -> ToolResult:
-    lines = [f"[{note}]" for note in result.notes] + ([ending] if ending else [])
-    output = result.output.rstrip("\n")
-    text = "\n".join([output, *lines] if output else lines) or "[no output]"
-    return ToolResult(text, images=result.images, data={"error": result.error})
+def _told(code: str, result: CellResult, ending: str) -> ToolResult:
+    text = with_notes(result.output, *result.notes, ending) or "[no output]"
+    return ToolResult(text, images=result.images, data={"error": result.error, "code": code})
 
 
 TOOL = Tool(
@@ -57,8 +56,6 @@ TOOL = Tool(
     effect=Effect.EXECUTE,
     switch="tools.enable_jupyter",
     run=run,
-    to_action=lambda a: IPythonRunCellAction(code=a.code, timeout=a.timeout),
-    to_observation=lambda a, result: IPythonRunCellObservation(
-        content=result.output, code=a.code, image_urls=result.images, error=result.data["error"]
-    ),
+    to_action=IPythonRunCellAction,
+    to_observation=IPythonRunCellObservation,
 )

@@ -21,9 +21,9 @@ from agentcli.events.observations import FileReadObservation
 from agentcli.files.images import ImageFault, data_url, kind_of
 from agentcli.files.names import display_path, size_text
 from agentcli.files.opening import Entry
-from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, os_errors_told, text_file
+from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
 from agentcli.files.tracking import FileTracker
-from agentcli.files.walking import no_such_file
+from agentcli.files.walking import existing
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_LINES = 2000
@@ -50,16 +50,10 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
         raise ToolError(
             "start and end are line numbers from 1, end not before start.", error_id="bad_range"
         )
-    path = ctx.files.locate(args.path)
+    path, info = existing(ctx.files, args.path)
     shown = ctx.files.show(path)
-    ctx.files.require_readable(path)
-    with os_errors_told(shown):
-        try:
-            info = path.stat()
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise no_such_file(ctx.files, path) from error
-        if stat.S_ISDIR(info.st_mode):
-            return ToolResult(_listing(ctx.files, path), data={"path": shown})
+    if stat.S_ISDIR(info.st_mode):
+        return ToolResult(_listing(ctx.files, path), data={"path": shown})
     if info.st_size > MAX_FILE_BYTES:
         return _part_of_large(args, ctx.files, path)
     data = ctx.files.read_bytes(path)
@@ -101,6 +95,10 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
+def shortened(line: str, limit: int) -> str:
+    return line if len(line) <= limit else f"{line[:limit]} […]"
+
+
 def numbered(lines: Iterable[str], first: int) -> Iterator[str]:
     """Lines with their numbers, in the form of all tools that show parts of a file."""
     return (f"{number}\t{line}" for number, line in enumerate(lines, first))
@@ -116,13 +114,7 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
     limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else MAX_CHARACTERS
     if any(len(line) > limit for line in wanted) and len(wanted) > 1:
         notes = [*notes, "a line read alone (start = end) is not cut"]
-    output: list[str] = []
-    room = MAX_CHARACTERS
-    for line in numbered((_cut(line, limit) for line in wanted), args.start):
-        room -= len(line) + 1
-        if room < 0 and output:
-            break
-        output.append(line)
+    output, _ = _fitting(numbered((_cut(line, limit) for line in wanted), args.start))
     last = args.start + len(output) - 1
     if last < min(args.end or total, total):
         notes = [f"lines {args.start}-{last} of {total}; read on with start={last + 1}", *notes]
@@ -132,6 +124,18 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
         output.append(f"[{'; '.join(notes)}]")
     data = {**facts, "lines_shown": (args.start, last), "lines_total": total}
     return ToolResult("\n".join(output), data=data)
+
+
+def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
+    """The first of `lines` that there is room for, one at least, and whether that is enough."""
+    output: list[str] = []
+    room = MAX_CHARACTERS
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0 and output:
+            break
+        output.append(line)
+    return output, room >= 0
 
 
 def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
@@ -151,19 +155,13 @@ def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
         last = min(args.end or sys.maxsize, args.start + MAX_LINES - 1)
         limit = MAX_CHARACTERS if args.start == args.end else MAX_LINE_CHARACTERS
         lines = _long_lines(file, 4 * limit)
-        output: list[str] = []
-        room = MAX_CHARACTERS
-        for number, (raw, left_out) in enumerate(islice(lines, last), 1):
-            if number < args.start:
-                continue
-            text = raw.decode(decoded[1], "replace").removesuffix("\r")
-            line, *_ = numbered([_cut(text, limit)], number)
-            line += f" [+{left_out:,} bytes, cut]" * bool(left_out)
-            room -= len(line) + 1
-            if room < 0 and output:
-                break
-            output.append(line)
-        whole = next(lines, None) is None and room >= 0
+        wanted = (
+            _cut(raw.decode(decoded[1], "replace").removesuffix("\r"), limit)
+            + f" [+{left_out:,} bytes, cut]" * bool(left_out)
+            for raw, left_out in islice(lines, args.start - 1, last)
+        )
+        output, fits = _fitting(numbered(wanted, args.start))
+        whole = next(lines, None) is None and fits
     if not output:
         raise ToolError(f"{shown} has fewer than {args.start} lines.", error_id="bad_range")
     last = args.start + len(output) - 1
@@ -282,21 +280,13 @@ def _entry(entry: Entry) -> str:
     return f"{name}  {size}"
 
 
-def _to_action(args: Read) -> FileReadAction:
-    return FileReadAction(path=args.path, start=args.start, end=args.end)
-
-
-def _to_observation(args: Read, result: ToolResult) -> FileReadObservation:
-    return FileReadObservation(content=result.output, image_urls=result.images, **result.data)
-
-
 TOOL = Tool(
     "read",
     Read,
     Effect.READ,
     run,
-    _to_action,
-    _to_observation,
+    FileReadAction,
+    FileReadObservation,
     switch="tools.enable_editor",
     rules="path",
 )

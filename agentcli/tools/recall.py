@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from agentcli.errors import ToolError
 from agentcli.events import Action, Event, Observation
@@ -41,12 +42,11 @@ class Arguments(ToolArguments):
 
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    if arguments.event is not None:
-        return ToolResult(
-            _stretch(arguments.event, _full_text(arguments.event, context), arguments)
-        )
+    event, recalled = arguments.event, {"recall_type": "event"}
+    if event is not None:
+        return ToolResult(_stretch(event, _full_text(event, context), arguments), data=recalled)
     if arguments.query:
-        return ToolResult(_hits(arguments.query, context))
+        return ToolResult(_hits(arguments.query, context), data=recalled)
     if arguments.compact is not None:
         return ToolResult("Older work is summed up before your next step.")
     raise ToolError("recall needs an event, a query or compact")
@@ -147,18 +147,16 @@ def _says_again(event: Event) -> bool:
     return by_model or (isinstance(event, RecallObservation) and event.recall_type == "event")
 
 
-def _action(arguments: Arguments) -> Action:
-    if arguments.event is not None:
-        return RecallAction(recall_type="event", query=str(arguments.event))
-    if arguments.compact is not None and not arguments.query:
-        return CondensationRequestAction(focus=arguments.compact)
-    return RecallAction(recall_type="event", query=arguments.query or "")
+def _action(event: int | None, query: str | None, compact: str | None, **other: Any) -> Action:
+    if event is None and compact is not None and not query:
+        return CondensationRequestAction(focus=compact)
+    return RecallAction(recall_type="event", query=(query or "") if event is None else str(event))
 
 
-def _observation(arguments: Arguments, result: ToolResult) -> Observation:
-    if isinstance(_action(arguments), CondensationRequestAction):
-        return SuccessObservation(content=result.output)
-    return RecallObservation(recall_type="event", content=result.output)
+def _observation(content: str, **recalled: Any) -> Observation:
+    if not recalled:
+        return SuccessObservation(content=content)
+    return RecallObservation(content=content, **recalled)
 
 
 TOOL = Tool(

@@ -18,7 +18,7 @@ def run(args: SessionSearch, ctx: ToolContext) -> ToolResult:
     if ctx.search_sessions is None:
         raise ToolError("Earlier sessions can't be searched.", error_id="search_off")
     try:
-        return ToolResult(ctx.search_sessions(args.query))
+        return ToolResult(ctx.search_sessions(args.query), data={"recall_type": "session"})
     except UsageError as error:
         raise ToolError(f"{error.message}. {error.hint}", error_id="bad_query") from error
 
@@ -29,8 +29,6 @@ TOOL = Tool(
     effect=Effect.READ,
     switch="knowledge.session_search",
     run=run,
-    to_action=lambda a: RecallAction(recall_type="session", query=a.query),
-    to_observation=lambda a, result: RecallObservation(
-        content=result.output, recall_type="session"
-    ),
+    to_action=lambda query: RecallAction(recall_type="session", query=query),
+    to_observation=RecallObservation,
 )

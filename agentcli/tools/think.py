@@ -23,6 +23,6 @@ TOOL = Tool(
     effect=Effect.READ,
     switch="tools.enable_think",
     run=run,
-    to_action=lambda a: AgentThinkAction(thought=a.thought),
-    to_observation=lambda a, result: AgentThinkObservation(content=result.output),
+    to_action=AgentThinkAction,
+    to_observation=AgentThinkObservation,
 )

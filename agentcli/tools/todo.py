@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,13 +29,14 @@ class Arguments(ToolArguments):
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
     open_tasks = [task for task in arguments.tasks if task.status in ("todo", "in_progress")]
     count = len(arguments.tasks)
-    return ToolResult(f"{count} task{'s' * (count != 1)}, {len(open_tasks)} open")
+    told = f"{count} task{'s' * (count != 1)}, {len(open_tasks)} open"
+    return ToolResult(told, data=_plan(arguments.tasks))
 
 
-def _items(arguments: Arguments) -> tuple[dict[str, str], ...]:
-    return tuple(
-        {"id": str(number), **task.model_dump()} for number, task in enumerate(arguments.tasks, 1)
-    )
+def _plan(tasks: Sequence[Task]) -> dict[str, Any]:
+    numbered = enumerate(tasks, 1)
+    items = tuple({"id": str(number), **task.model_dump()} for number, task in numbered)
+    return {"command": "plan", "task_list": items}
 
 
 TOOL = Tool(
@@ -43,8 +45,6 @@ TOOL = Tool(
     effect=Effect.READ,
     switch="tools.enable_plan",
     run=run,
-    to_action=lambda a: TaskTrackingAction(command="plan", task_list=_items(a)),
-    to_observation=lambda a, result: TaskTrackingObservation(
-        content=result.output, command="plan", task_list=_items(a)
-    ),
+    to_action=lambda tasks: TaskTrackingAction(**_plan(tasks)),
+    to_observation=TaskTrackingObservation,
 )

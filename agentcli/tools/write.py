@@ -11,7 +11,7 @@ from difflib import SequenceMatcher, unified_diff
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
-from agentcli.files.text import TextFile, os_errors_told
+from agentcli.files.text import TextFile, common_ends, os_errors_told
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
@@ -112,10 +112,7 @@ def _diff_lines(text: str) -> list[str]:
 def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) -> Iterator[str]:
     """One hunk from the first to the last change: comparing long files line by line may take
     minutes."""
-    shorter = min(len(before), len(after))
-    head = next((i for i in range(shorter) if before[i] != after[i]), shorter)
-    left = shorter - head
-    tail = next((i for i in range(left) if before[-1 - i] != after[-1 - i]), left)
+    head, tail = common_ends(before, after)
     removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
     if removed or added:
         yield f"--- {name}\n+++ {new_name}\n"
@@ -159,21 +156,13 @@ def _syntax_error(shown: str, text: str) -> str | None:
     return None
 
 
-def _to_action(args: Write) -> FileWriteAction:
-    return FileWriteAction(path=args.path, content=args.content)
-
-
-def _to_observation(args: Write, result: ToolResult) -> FileWriteObservation:
-    return FileWriteObservation(content=result.output, **result.data)
-
-
 TOOL = Tool(
     "write",
     Write,
     Effect.WRITE,
     run,
-    _to_action,
-    _to_observation,
+    FileWriteAction,
+    FileWriteObservation,
     switch="tools.enable_editor",
     rules="path",
 )

@@ -241,9 +241,8 @@ def test_undo_works_in_a_session_that_was_resumed(use, ctx, file):
     for arguments in [{"old_str": "one", "new_str": "two"}, {"old_str": "two", "new_str": "three"}]:
         result = use(TOOL, path="a.py", **arguments)
         parsed = TOOL.arguments.model_validate({"path": "a.py", **arguments})
-        events.append(TOOL.observation(parsed, result))
-    parsed = TOOL.arguments.model_validate({"path": "a.py", "undo": True})
-    events.append(TOOL.observation(parsed, use(TOOL, path="a.py", undo=True)))
+        events.append(TOOL.observation(result))
+    events.append(TOOL.observation(use(TOOL, path="a.py", undo=True)))
 
     ctx.files = FileTracker(ctx.workspace)
     for event in events:
@@ -275,7 +274,7 @@ def test_its_events(use, file):
         action = TOOL.action(parsed, "")
         assert isinstance(action, FileEditAction)
         assert action.command == command
-        seen = TOOL.observation(parsed, use(TOOL, path="a.py", **arguments))
+        seen = TOOL.observation(use(TOOL, path="a.py", **arguments))
         assert isinstance(seen, FileEditObservation)
         assert seen.diff
 

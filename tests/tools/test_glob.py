@@ -92,5 +92,5 @@ def test_its_events(use, make):
     make("a.py")
     arguments = TOOL.arguments.model_validate({"pattern": "*.py"})
     assert TOOL.action(arguments, "") == GlobAction(pattern="*.py")
-    found = TOOL.observation(arguments, use(TOOL, pattern="*.py"))
+    found = TOOL.observation(use(TOOL, pattern="*.py"))
     assert found == SearchObservation(content="a.py", matches=1)

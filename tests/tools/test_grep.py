@@ -211,7 +211,7 @@ def test_its_events(use, workspace):
     write(workspace, "a", "hit\n")
     arguments = TOOL.arguments.model_validate({"pattern": "hit", "context": 2})
     assert TOOL.action(arguments, "") == SearchAction(pattern="hit", options={"context": 2})
-    found = TOOL.observation(arguments, use(TOOL, pattern="hit", context=2))
+    found = TOOL.observation(use(TOOL, pattern="hit", context=2))
     assert found == SearchObservation(content="a\n1:hit", matches=1)
 
 

@@ -207,7 +207,7 @@ def test_its_events(use, workspace):
     (workspace / "a").write_text("1\n2\n")
     arguments = TOOL.arguments.model_validate({"path": "a", "end": 1})
     assert TOOL.action(arguments, "") == FileReadAction(path="a", end=1)
-    seen = TOOL.observation(arguments, use(TOOL, path="a", end=1))
+    seen = TOOL.observation(use(TOOL, path="a", end=1))
     assert isinstance(seen, FileReadObservation)
     assert (seen.path, seen.lines_shown, seen.lines_total, len(seen.digest)) == ("a", (1, 1), 2, 64)
 

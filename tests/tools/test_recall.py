@@ -128,7 +128,7 @@ def test_asking_for_a_condensation_is_recorded_as_that(log, use):
     arguments = TOOL.arguments(compact="the parser")
     assert TOOL.action(arguments, "{}") == CondensationRequestAction(focus="the parser")
     result = use(TOOL, compact="the parser")
-    assert isinstance(TOOL.observation(arguments, result), SuccessObservation)
+    assert isinstance(TOOL.observation(result), SuccessObservation)
     assert isinstance(TOOL.action(TOOL.arguments(event=3), "{}"), RecallAction)
 
 

@@ -92,6 +92,6 @@ def test_the_diff_of_long_files_is_bounded(use):
 def test_its_events(use):
     arguments = TOOL.arguments.model_validate({"path": "a", "content": "1\n"})
     assert TOOL.action(arguments, "") == FileWriteAction(path="a", content="1\n")
-    seen = TOOL.observation(arguments, use(TOOL, path="a", content="1\n"))
+    seen = TOOL.observation(use(TOOL, path="a", content="1\n"))
     assert isinstance(seen, FileWriteObservation)
     assert seen.path == "a"
