@@ -12,7 +12,7 @@ from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.git.repositories import find_repository
 from agentcli.knowledge.instructions import repository_root
-from agentcli.knowledge.knowledge import Knowledge, Sources
+from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.notes import Notes, project_folder, reminder
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.messages import ToolSchema
@@ -83,17 +83,8 @@ def knowledge(
     start_facts: Callable[[], WorkspaceFacts],
 ) -> Knowledge:
     """What a session in `workspace` is told."""
-    wanted = settings.knowledge
-    sources = Sources(
-        workspace=workspace,
-        user_folder=user_file(environ).parent,
-        more_files=wanted.more_files,
-        instructions=wanted.instructions,
-        skills=wanted.skills,
-        repo_microagents=wanted.repo_microagents,
-        disabled=wanted.disabled_microagents,
-    )
-    return Knowledge(sources, start_facts, notes)
+    user_folder = user_file(environ).parent
+    return Knowledge(workspace, settings.knowledge, start_facts, user_folder, notes)
 
 
 def last_notes(

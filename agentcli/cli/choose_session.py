@@ -22,7 +22,7 @@ def choose_session(workspace: Path | None) -> Path:
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
         )
-    found = offered(home(), workspace)
+    found = list(offered(home(), workspace))
     if not found:
         raise no_session(workspace)
 

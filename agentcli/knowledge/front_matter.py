@@ -11,7 +11,7 @@ _HEADER = re.compile(r"\A\s*---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re
 _LARGEST_HEADER = 8 * 1024
 _MOST_ITEMS = 50
 
-Value = str | tuple[str, ...] | tuple[dict[str, str], ...]
+Value = str | tuple[str | dict[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,9 @@ def _plain(value: object) -> Value:
         return value
     if not isinstance(value, list):
         return ()
-    items = value[:_MOST_ITEMS]
-    if any(isinstance(item, dict) for item in items):
-        return tuple(_table(item) for item in items)
-    return tuple(item for item in items if isinstance(item, str))
+    items = (item for item in value[:_MOST_ITEMS] if isinstance(item, str | dict))
+    return tuple(item if isinstance(item, str) else _texts_of(item) for item in items)
 
 
-def _table(item: object) -> dict[str, str]:
-    if isinstance(item, str):
-        return {"name": item}
-    pairs = item.items() if isinstance(item, dict) else ()
-    return {k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)}
+def _texts_of(table: dict[object, object]) -> dict[str, str]:
+    return {k: v for k, v in table.items() if isinstance(k, str) and isinstance(v, str)}

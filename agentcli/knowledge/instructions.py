@@ -53,7 +53,6 @@ def find_instructions(
     workspace: Path,
     user_folder: Path | None,
     more_names: Sequence[str] = (),
-    max_bytes: int = MAX_BYTES,
 ) -> Instructions:
     """The instruction files of `workspace`, a resolved folder, and of `user_folder`.
 
@@ -63,7 +62,7 @@ def find_instructions(
     found = Instructions()
     root = repository_root(workspace)
     wanted = list(_places(workspace, root, user_folder, more_names))
-    room = max_bytes
+    room = MAX_BYTES
     taken: dict[int, InstructionFile] = {}
     known: set[Path] = set()
     for number, (candidates, within) in sorted(

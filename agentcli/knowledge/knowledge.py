@@ -29,7 +29,8 @@ from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills, TaskCall, 
 from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
 
 if TYPE_CHECKING:
-    from agentcli.knowledge.notes import Told
+    from agentcli.knowledge.notes import Notes
+    from agentcli.settings import KnowledgeSettings
 
 WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
@@ -56,16 +57,6 @@ class Record(Protocol):
     def notify(self, progress: Progress) -> None: ...
 
 
-class Notebook(Protocol):
-    """Notes of earlier sessions."""
-
-    notices: list[str]
-    """What was found wrong with them, for the person."""
-
-    def recalled(self) -> list[Told]:
-        """Each file that has notes."""
-
-
 @dataclass(frozen=True)
 class Piece:
     """One thing that is told: `text` as the model reads it. `event` is the message that called a
@@ -84,38 +75,6 @@ class Piece:
         if self.event is not None:
             more["event"] = str(self.event)
         return {**told, "digest": digest(self.text), **more}
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where knowledge comes from. `user_folder` holds the person's AGENTS.md and `skills/`; None:
-    there is none. `more_files` are further instruction files at the root of the repository."""
-
-    workspace: Path
-    user_folder: Path | None = None
-    more_files: Sequence[str] = ()
-    instructions: bool = True
-    skills: bool = True
-    repo_microagents: bool = True
-    disabled: Sequence[str] = ()
-
-    def read_instructions(self) -> Instructions:
-        if not self.instructions:
-            return Instructions()
-        return find_instructions(self.workspace, self.user_folder, self.more_files)
-
-    def read_skills(self) -> Skills:
-        if not self.skills:
-            return Skills()
-        root = repository_root(self.workspace)
-        places = dict.fromkeys((self.workspace, root))
-        own = [self.user_folder / "skills"] if self.user_folder is not None else []
-        found = load_skills(
-            own, [(at / name, root) for at in places for name in PROJECT_FOLDERS], self.disabled
-        )
-        if not self.repo_microagents:
-            found.found = [skill for skill in found.found if skill.kind != "repo"]
-        return found
 
 
 @dataclass
@@ -146,15 +105,20 @@ class Knowledge:
 
     def __init__(
         self,
-        sources: Sources,
+        workspace: Path,
+        settings: KnowledgeSettings,
         start_facts: Callable[[], WorkspaceFacts],
-        notebook: Notebook | None = None,
+        user_folder: Path | None = None,
+        notebook: Notes | None = None,
     ) -> None:
-        """`start_facts` begins to ask git and the like."""
-        self._sources = sources
+        """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md
+        and `skills/`; None: there is none."""
+        self._workspace = workspace
+        self._settings = settings
         # Without what a record can't hold, so that it is known again.
-        self._place = ascii_safe(str(sources.workspace))
+        self._place = ascii_safe(str(workspace))
         self._start_facts = start_facts
+        self._user_folder = user_folder
         self._notebook = notebook
         self._facts: WorkspaceFacts | None = None
         self._skills: Skills | None = None
@@ -180,7 +144,7 @@ class Knowledge:
         told = self._told_in(session.events)
         messages = list(_unanswered(session.events))
         new_here = self._is_new_to(told)
-        pieces = list(self._workspace(told)) if new_here else []
+        pieces = list(self._first_told(told)) if new_here else []
         pieces += self._brought_up(messages, told)
         for notice in self._notices():
             session.notify(Notice(notice))
@@ -218,14 +182,30 @@ class Knowledge:
 
     def _known_skills(self) -> Skills:
         if self._skills is None:
-            self._skills = self._sources.read_skills()
+            self._skills = self._read_skills() if self._settings.skills else Skills()
         return self._skills
 
-    def _workspace(self, told: _Told) -> Iterator[Piece]:
+    def _read_skills(self) -> Skills:
+        root = repository_root(self._workspace)
+        places = dict.fromkeys((self._workspace, root))
+        own = [self._user_folder / "skills"] if self._user_folder is not None else []
+        skills = load_skills(
+            own,
+            [(at / name, root) for at in places for name in PROJECT_FOLDERS],
+            self._settings.disabled_microagents,
+        )
+        if not self._settings.repo_microagents:
+            skills.found = [skill for skill in skills.found if skill.kind != "repo"]
+        return skills
+
+    def _first_told(self, told: _Told) -> Iterator[Piece]:
         facts = self._facts or self._start_facts()
         self._facts = None
         yield Piece("facts", "workspace", facts.text())
-        found = self._sources.read_instructions()
+        found = Instructions()
+        if self._settings.instructions:
+            more = self._settings.more_files
+            found = find_instructions(self._workspace, self._user_folder, more)
         self._file_notices = found.notices
         of_user = [file for file in found.files if file.of_user]
         of_project = [file for file in found.files if not file.of_user]

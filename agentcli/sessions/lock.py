@@ -35,7 +35,7 @@ class SessionLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = _read_holder(self._fd)
+            holder = read_holder(self._fd)
             os.close(self._fd)
             # Its holder may not have come to writing who it is.
             named = holder.keys() >= {"pid", "host", "since"}
@@ -65,7 +65,8 @@ class SessionLock:
         self.release()
 
 
-def _read_holder(fd: int) -> dict[str, Any]:
+def read_holder(fd: int) -> dict[str, Any]:
+    """What the file of a lock says of the process that has it."""
     try:
         holder = json.loads(os.pread(fd, 4096, 0))
     except ValueError:

@@ -25,7 +25,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.files.private import read_regular, replace_atomically
-from agentcli.sessions.manage.ownership import trusted_file
+from agentcli.sessions.manage.ownership import trusted
 
 STATE_VERSION = 1
 ELSEWHERE = "elsewhere:"
@@ -240,7 +240,7 @@ def load_state(path: Path) -> State | None:
         data, status = read_regular(path, _MAX_STATE_BYTES)
     except OSError:
         return None
-    if not trusted_file(status):
+    if not trusted(status):
         return None
     digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:

@@ -11,7 +11,8 @@ from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.observations import RecallObservation
 from agentcli.knowledge.framing import framed
 from agentcli.knowledge.instructions import MAX_BYTES, find_instructions
-from agentcli.knowledge.knowledge import Knowledge, Sources
+from agentcli.knowledge.knowledge import Knowledge
+from agentcli.settings import KnowledgeSettings
 
 RELEASING = "---\ntriggers: [release]\n---\nTag with make tag."
 TASK = "---\nname: greet\ninputs:\n  - name: who\n    description: the person\n---\nGreet ${who}."
@@ -70,8 +71,8 @@ def write(folder, **files):
         path.write_text(text)
 
 
-def known(root, **options):
-    return Knowledge(Sources(root, **options), Facts)
+def known(root, user_folder=None, **options):
+    return Knowledge(root, KnowledgeSettings(**options), Facts, user_folder)
 
 
 def test_files_are_told_from_the_root_to_the_working_directory(root, user):

@@ -156,7 +156,7 @@ def test_a_session_that_cannot_be_read_is_still_listed(home, make):
     (home / "sessions" / "20260102-000000-bbbb").mkdir()
     listed = [folder.name[-4:] for folder, _ in session_states(home)]
     assert listed == ["bbbb", "aaaa"]
-    assert offered(home, None) == []
+    assert list(offered(home, None)) == []
 
 
 def test_a_home_without_sessions(home):

@@ -39,7 +39,7 @@ def require_safe_place(folder: Path) -> None:
         status = folder.stat()
     except OSError as error:
         raise SessionError(f"{folder} can't be looked at: {error.strerror}") from error
-    if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
+    if not trusted(status):
         place = folder.resolve()
         raise SessionError(
             f"sessions can't be kept in {place}: it belongs to or can be written by other users",
@@ -47,6 +47,6 @@ def require_safe_place(folder: Path) -> None:
         )
 
 
-def trusted_file(status: os.stat_result) -> bool:
-    """Whether a file is this user's and nobody else can write to it."""
+def trusted(status: os.stat_result) -> bool:
+    """Whether something is this user's and nobody else can write to it."""
     return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS

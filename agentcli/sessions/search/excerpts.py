@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from agentcli.errors import SessionError
 from agentcli.sessions.event_log import event_path
 from agentcli.sessions.manage.ownership import require_own
 from agentcli.sessions.search.index import Hit, search
-from agentcli.sessions.search.searchable import searchable
+from agentcli.sessions.search.searchable import kind_of, searchable
 from agentcli.sessions.store import FileStore
 
 AROUND = 5
@@ -21,6 +22,7 @@ MAX_CHARS = 12_000
 _HITS_READ = 60
 _HIT_CHARS = 1_500
 _OTHER_CHARS = 240
+_MOST_EVENTS = 10**9
 _LOOKED_AT = 40
 """Events that are read on either side for so many that say something."""
 _MARK = "→"
@@ -90,7 +92,7 @@ def _said(
     for event_id in ids[:_LOOKED_AT]:
         records = FileStore(folder).read(range(event_id, event_id + 1))
         found = searchable(records[0]) if records else None
-        if found is not None and _name(records[0]) not in left_out:
+        if found is not None and kind_of(records[0]) not in left_out:
             kind, text = found
             said.append((event_id, kind, text.replace("</past_session", "<\\/past_session")))
             if len(said) == most:
@@ -98,19 +100,10 @@ def _said(
     return said
 
 
-def _name(record: dict[str, Any]) -> str:
-    return str(record.get("action", record.get("observation")))
-
-
 def _count(folder: Path) -> int:
     """How many events the session has; ids have no holes."""
-    low, high = 0, 1
-    while event_path(folder, high).exists():
-        low, high = high, high * 2
-    while low + 1 < high:
-        middle = (low + high) // 2
-        low, high = (middle, high) if event_path(folder, middle).exists() else (low, middle)
-    return high
+    ids = range(_MOST_EVENTS)
+    return bisect_left(ids, True, key=lambda event_id: not event_path(folder, event_id).exists())
 
 
 def _around(text: str, hit: Hit, limit: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -18,11 +17,10 @@ from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, event_from_dict
+from agentcli.sessions.lock import read_holder
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import State, fold, load_state
 from agentcli.sessions.store import FileStore
-
-_LOCK_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +83,19 @@ def find(home: Path, wanted: str) -> Path:
 def newest(home: Path, workspace: Path | None) -> Path:
     """The session of this workspace, of any if None, that was used last; sub-sessions don't count.
     Raises UsageError when there is none."""
-    for folder in _by_use(home):
-        if Found(folder, _state_or_empty(folder)).fits(workspace):
-            return folder
+    for found in offered(home, workspace):
+        return found.folder
     raise no_session(workspace)
 
 
-def offered(home: Path, workspace: Path | None) -> list[Found]:
+def offered(home: Path, workspace: Path | None) -> Iterator[Found]:
     """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
     first, and sub-sessions are left out."""
-    found = (Found(folder, _state_or_empty(folder)) for folder in _by_use(home))
-    return [each for each in found if each.fits(workspace)]
+    # The time of the last write is known without reading any of them.
+    for folder in sorted(_folders(home), key=lambda path: (_last_write(path), path), reverse=True):
+        found = Found(folder, _state_or_empty(folder))
+        if found.fits(workspace):
+            yield found
 
 
 def no_session(workspace: Path | None) -> UsageError:
@@ -117,7 +117,7 @@ def in_use_by(folder: Path) -> int | None:
     except OSError:
         return None
     try:
-        holder = json.loads(os.pread(fd, _LOCK_BYTES, 0))
+        holder = read_holder(fd)
         pid = int(holder["pid"])
         # To probe a lock is to hold it for a moment; that of a dead process needs no probing.
         if holder["host"] == socket.gethostname():
@@ -144,11 +144,6 @@ def _folders(home: Path) -> list[Path]:
             return [Path(e.path) for e in entries if e.is_dir() and _is_id(e.name)]
     except OSError:
         return []
-
-
-def _by_use(home: Path) -> list[Path]:
-    """The one that was last written to first; none of them is read."""
-    return sorted(_folders(home), key=lambda folder: (_last_write(folder), folder), reverse=True)
 
 
 def _last_write(folder: Path) -> int:

@@ -19,7 +19,7 @@ def searchable(record: dict[str, Any]) -> tuple[Kind, str] | None:
     """Who or what speaks in the JSON form of an event, and its text: what was said, commands,
     paths, file contents, outputs, at most the first 100,000 characters of one event. None when it
     has none; system prompts count as such, as every session has the same."""
-    name = str(record.get("action", record.get("observation")))
+    name = kind_of(record)
     if name in _SAME_IN_ALL:
         return None
     if "action" in record:
@@ -33,6 +33,10 @@ def searchable(record: dict[str, Any]) -> tuple[Kind, str] | None:
         kind = "result"
     text = "\n".join(texts)[:_LONGEST_TEXT]
     return (kind, text) if text.strip() else None
+
+
+def kind_of(record: dict[str, Any]) -> str:
+    return str(record.get("action", record.get("observation")))
 
 
 def _strings(value: Any, left_out: frozenset[str], depth: int = 0) -> Iterator[str]:

@@ -10,9 +10,9 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from agentcli.errors import SessionError
 from agentcli.files.private import NotRegular, open_regular
@@ -47,33 +47,17 @@ class SessionFolder:
         self._path = path
 
     def events(self) -> Iterator[bytes]:
-        folder = _open_folder(self._path / "events")
-        try:
-            ids = []
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if match := EVENT_NAME.fullmatch(entry.name):
-                        ids.append(int(match[1]))
-            for event_id in in_order(ids):
+        with _opened_folder(self._path / "events") as (folder, names):
+            matches = map(EVENT_NAME.fullmatch, names)
+            for event_id in in_order([int(match[1]) for match in matches if match]):
                 yield _read_in(folder, f"{event_id:09d}.json", EVENT_BYTES)
-        finally:
-            os.close(folder)
 
     def outputs(self) -> Iterator[tuple[str, bytes]]:
-        try:
-            folder = _open_folder(self._path / "outputs")
-        except SessionError:
-            return
-        try:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if OUTPUT_NAME.fullmatch(entry.name))
-            for name in names:
-                try:
+        # What can't be read of them is left out, all of it too.
+        with suppress(SessionError), _opened_folder(self._path / "outputs") as (folder, names):
+            for name in sorted(filter(OUTPUT_NAME.fullmatch, names)):
+                with suppress(SessionError):
                     yield name, _read_in(folder, name, OUTPUT_BYTES)
-                except SessionError:
-                    continue
-        finally:
-            os.close(folder)
 
 
 class ExportedFile:
@@ -83,7 +67,7 @@ class ExportedFile:
         self._path = path
 
     def events(self) -> Iterator[bytes | dict[str, Any]]:
-        with regular(self._path) as file:
+        with opened(self._path) as file:
             first = file.readline(EVENT_BYTES + 1)
             if header := _json_object(first):
                 if "format_version" not in header:
@@ -133,11 +117,17 @@ def _json_object(text: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _open_folder(path: Path) -> int:
+@contextmanager
+def _opened_folder(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """A handle on it, and the names of what it holds."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise SessionError(f"{path} is not a session's: {error.strerror}") from error
+    try:
+        yield folder, os.listdir(folder)  # noqa: PTH208 - of a descriptor
+    finally:
+        os.close(folder)
 
 
 def _read_in(folder: int, name: str, limit: int) -> bytes:
@@ -151,14 +141,11 @@ def _read_in(folder: int, name: str, limit: int) -> bytes:
         raise SessionError(f"{name} can't be read: {error.strerror}") from error
 
 
-@contextmanager
-def regular(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> BinaryIO:
     try:
-        file = open_regular(path, follow=True)
+        return open_regular(path, follow=True)
     except (NotRegular, IsADirectoryError) as error:
         raise SessionError("it is neither a folder nor a plain file") from error
-    with file:
-        yield file
 
 
 def read_limited(file: IO[bytes], limit: int, name: str) -> bytes:

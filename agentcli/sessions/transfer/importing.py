@@ -32,7 +32,7 @@ from agentcli.sessions.transfer.import_sources import (
     ExportedFile,
     SessionFolder,
     Source,
-    regular,
+    opened,
 )
 
 _BATCH = 100
@@ -52,12 +52,12 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def _opened(path: Path) -> Source:
+def _source(path: Path) -> Source:
     """The session at `path`. Raises SessionError when it can't be one, OSError when it can't be
     read."""
     if path.is_dir():
         return SessionFolder(path)
-    with regular(path) as file:
+    with opened(path) as file:
         start = file.read(512)
     if start.startswith((ZIP_MAGIC, GZIP_MAGIC)) or start[257:262] == b"ustar":
         return read_archive(path, start)
@@ -72,7 +72,7 @@ def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
     nothing is left of it.
     """
     try:
-        source = _opened(path)
+        source = _source(path)
         neutral = _Neutraliser(home)
         folder = new_folder(home)
         with staging(home, folder.name) as staged:
