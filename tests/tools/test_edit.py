@@ -239,9 +239,7 @@ def test_undo_works_in_a_session_that_was_resumed(use, ctx, file):
     seen = FileReadObservation(path="a.py", digest=use(READ, path="a.py").data["digest"])
     events = [seen]
     for arguments in [{"old_str": "one", "new_str": "two"}, {"old_str": "two", "new_str": "three"}]:
-        result = use(TOOL, path="a.py", **arguments)
-        parsed = TOOL.arguments.model_validate({"path": "a.py", **arguments})
-        events.append(TOOL.observation(result))
+        events.append(TOOL.observation(use(TOOL, path="a.py", **arguments)))
     events.append(TOOL.observation(use(TOOL, path="a.py", undo=True)))
 
     ctx.files = FileTracker(ctx.workspace)
