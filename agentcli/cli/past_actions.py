@@ -107,10 +107,7 @@ def _folders(wanted: Sequence[str]) -> Iterator[Path]:
     """Raises UsageError for what is no session."""
     for name in wanted:
         if name == "all":
-            workspace = str(here())
-            for folder, state in session_states(home()):
-                if state.workspace == workspace:
-                    yield folder
+            yield from (folder for folder, _ in session_states(home(), str(here())))
         elif "/" in name and (Path(name) / "events").is_dir():
             yield Path(name).absolute()
         else:

@@ -23,7 +23,7 @@ from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import CallBudget, charged
 from agentcli.llm.tool_choice import enforce_tool_choice
-from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
 from agentcli.messages import Reply, Request
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class LLM:
             self._protocol.abort()
             self._connecting = None
             raise
-        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
+        raise broken_off()
 
     def _work(
         self,

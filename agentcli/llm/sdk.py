@@ -23,7 +23,7 @@ from agentcli.llm.wire_protocol import (
     WireParts,
     check_event_stream,
     check_object,
-    drop_idle,
+    checked_answer,
     parsing_reply,
     sent_events,
     text_lines,
@@ -49,6 +49,16 @@ class SDKProvider(ABC):
 
     @abstractmethod
     def _body(self, request: Request) -> bytes: ...
+
+    def _head(self, request: Request, limit: str) -> dict[str, Any]:
+        """The members of a body that all wire formats have; `limit` is the name of the cap on the
+        reply."""
+        head: dict[str, Any] = {"model": self._endpoint.model, limit: request.max_output_tokens}
+        if self._endpoint.stream:
+            head["stream"] = True
+        if request.temperature is not None:
+            head["temperature"] = request.temperature
+        return head
 
     @abstractmethod
     def _wire(self, message: Message) -> list[Any]:
@@ -86,7 +96,7 @@ class SDKProvider(ABC):
             with post(stream=True, stream_cls=self._sdk.Stream[object]) as stream:
                 check_event_stream(stream.response.headers.get("content-type", ""))
                 events = sent_events(text_lines(stream.response.iter_bytes()))
-                yield from drop_idle(self._read(events))
+                yield from checked_answer(self._read(events))
 
     def body_bytes(self, request: Request) -> int:
         return len(self._body(request))

@@ -321,15 +321,20 @@ def _check_length(length: int) -> None:
         )
 
 
-def drop_idle(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
-    """`items` less the idle signs of life of a server that has sent nothing else for too long."""
+def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
+    """`items` less the idle signs of life of a server that has sent nothing else for too long.
+    Raises LLMError when there is no Reply among them."""
     latest = time.monotonic()
+    answered = False
     for item in items:
+        answered = answered or isinstance(item, Reply)
         if not (isinstance(item, StillAlive) and item.idle):
             latest = time.monotonic()
         elif time.monotonic() - latest > _IDLE_S:
             continue
         yield item
+    if not answered:
+        raise broken_off()
 
 
 def broken_off() -> LLMError:

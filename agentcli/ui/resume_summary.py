@@ -76,11 +76,10 @@ class SessionFacts(Protocol):
 @dataclass(frozen=True, slots=True)
 class ResumeSummary:
     """`ended` is in words, `when` None for a session that was never worked on; `reason` says more
-    of it in a phrase. `calls` are the last ones with what came of them, oldest first. `cost_usd`
-    is None when a price is not known. `queued` are messages that the agent has not seen."""
+    of it in a phrase. `calls` are the last ones with what came of them, oldest first. `queued` are
+    messages that the agent has not seen."""
 
-    session_id: str
-    label: str
+    state: SessionFacts
     ended: str
     when: datetime | None
     reason: str
@@ -88,9 +87,11 @@ class ResumeSummary:
     words: str
     calls: tuple[tuple[Action, Observation | None], ...]
     tasks: tuple[dict[str, str], ...]
-    steps: int
-    cost_usd: float | None
     queued: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return self.state.name or self.state.title or self.state.session_id
 
 
 def how_it_ended(agent_state: str, exit_code: int | None) -> str:
@@ -115,8 +116,7 @@ def summarise(
     words = next(filter(None, map(_words, turn)), "")
     ended, when, reason = _ending(events, turn, state)
     return ResumeSummary(
-        session_id=state.session_id,
-        label=state.name or state.title or state.session_id,
+        state=state,
         ended=ended,
         when=when,
         reason="" if reason and words.startswith(reason) else reason,
@@ -126,17 +126,16 @@ def summarise(
             reversed([c for c in _calls(turn) if not isinstance(c[0], _NOT_CALLS)][:_MOST_CALLS])
         ),
         tasks=_tasks(events),
-        steps=state.iteration,
-        cost_usd=state.cost_usd,
         queued=(*(message.content for message in reversed(queued)), *waiting),
     )
 
 
 def one_line(summary: ResumeSummary) -> str:
     """For a log file."""
-    facts = ", ".join([summary.ended, count(summary.steps, "step"), money(summary.cost_usd)])
+    state = summary.state
+    facts = ", ".join([summary.ended, count(state.iteration, "step"), money(state.cost_usd)])
     task = _one_row(summary.said or summary.label)
-    return plain(clip([Span(f"resuming {summary.session_id} ({facts}): {task}")], _LONGEST_REASON))
+    return plain(clip([Span(f"resuming {state.session_id} ({facts}): {task}")], _LONGEST_REASON))
 
 
 def show_summary(summary: ResumeSummary, stream: TextIO, now: datetime) -> None:
@@ -283,7 +282,8 @@ def _heading(summary: ResumeSummary, now: datetime) -> list[Line]:
 
 
 def _facts(summary: ResumeSummary) -> Line:
-    facts = [summary.session_id, count(summary.steps, "step"), money(summary.cost_usd)]
+    state = summary.state
+    facts = [state.session_id, count(state.iteration, "step"), money(state.cost_usd)]
     if summary.tasks:
         done = sum(task.get("status") == "done" for task in summary.tasks)
         now = next((t for t in summary.tasks if t.get("status") == "in_progress"), None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.errors import ConfigError, LLMErrorKind
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta
 from agentcli.llm import wire_protocol
 from agentcli.llm.classify import classify, stream_error
@@ -19,7 +19,7 @@ from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
-    drop_idle,
+    checked_answer,
     sent_events,
     text_lines,
     text_of,
@@ -28,7 +28,7 @@ from agentcli.llm.wire_protocol import (
     unique_calls,
     wire_arguments,
 )
-from agentcli.messages import ToolCall
+from agentcli.messages import FinishReason, Reply, ToolCall, Usage
 
 HERE = Endpoint("lab", "m", "http://127.0.0.1:9", None)
 
@@ -106,8 +106,14 @@ def test_signs_of_life_do_not_count_for_ever(monkeypatch):
     clock = iter(range(0, 10_000, 400))
     monkeypatch.setattr(wire_protocol.time, "monotonic", lambda: float(next(clock)))
     ping, piece = StillAlive(idle=True), StillAlive()
-    items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping]
-    assert list(drop_idle(items)) == [ping, piece, ping, TextDelta("x"), ping]
+    reply = Reply("x", (), FinishReason.STOP, Usage(), "m", "r")
+    items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping, reply]
+    assert list(checked_answer(items)) == [ping, piece, ping, TextDelta("x"), ping, reply]
+
+
+def test_an_answer_without_a_reply_is_broken_off():
+    with pytest.raises(LLMError, match="broke off"):
+        list(checked_answer([TextDelta("x"), StillAlive()]))
 
 
 @pytest.mark.parametrize("wire", [ChatCompletions, Responses, AnthropicMessages])

@@ -66,15 +66,13 @@ class ChatCompletions(SDKProvider):
         endpoint = self._endpoint
         genuine = endpoint.provider == "openai-chat"
         limit = "max_completion_tokens" if genuine else "max_tokens"
-        head: dict[str, Any] = {"model": endpoint.model, limit: request.max_output_tokens}
+        head = self._head(request, limit)
         if endpoint.stream:
-            head |= {"stream": True, "stream_options": {"include_usage": True}}
+            head["stream_options"] = {"include_usage": True}
         if genuine and request.session_id:
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning_effort"] = request.effort
-        if request.temperature is not None:
-            head["temperature"] = request.temperature
         if request.tools:
             head["tools"] = [
                 {

@@ -49,7 +49,6 @@ class Responses(SDKProvider):
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         items: list[Mapping[str, Any]] = []
-        answered = False
         for event in events:
             kind = event.get("type", "")
             if kind == "response.output_text.delta":
@@ -67,28 +66,16 @@ class Responses(SDKProvider):
             elif kind in _ENDS:
                 data = dict(check_object(event.get("response")))
                 data["output"] = data.get("output") or items
-                answered = True
                 yield parse_reply(data, self._endpoint.name)
             yield StillAlive(idle=True)
-        if not answered:
-            raise broken_off()
 
     def _body(self, request: Request) -> bytes:
-        endpoint = self._endpoint
-        head: dict[str, Any] = {
-            "model": endpoint.model,
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-            "max_output_tokens": request.max_output_tokens,
-        }
-        if endpoint.stream:
-            head["stream"] = True
+        head = self._head(request, "max_output_tokens")
+        head |= {"store": False, "include": ["reasoning.encrypted_content"]}
         if request.session_id:
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning"] = {"effort": request.effort, "summary": "auto"}
-        if request.temperature is not None:
-            head["temperature"] = request.temperature
         if request.tools:
             head["tools"] = [
                 {
@@ -105,7 +92,7 @@ class Responses(SDKProvider):
         system = [m.content for m in request.messages if m.role is Role.SYSTEM]
         if system:
             head["instructions"] = "\n\n".join(system)
-        return join_object(endpoint.head(head), input=self._input(request.messages))
+        return join_object(self._endpoint.head(head), input=self._input(request.messages))
 
     def _input(self, messages: Sequence[Message]) -> bytes:
         """One item after another; user messages in a row are one item."""

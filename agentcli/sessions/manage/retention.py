@@ -48,12 +48,9 @@ def to_prune(
     home: Path, rule: PruneRule, workspace: str | None, now: datetime
 ) -> list[tuple[Path, State]]:
     """The sessions that `rule` lets go, newest first; only of `workspace` if it is given."""
-    mine = [
-        (folder, state)
-        for folder, state in session_states(home)
-        if workspace is None or state.workspace == workspace
-    ]
-    mine.sort(key=lambda entry: updated_at(*entry), reverse=True)
+    mine = sorted(
+        session_states(home, workspace), key=lambda entry: updated_at(*entry), reverse=True
+    )
     latest = now - rule.older_than if rule.older_than is not None else None
     return [
         (folder, state)

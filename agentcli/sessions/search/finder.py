@@ -46,10 +46,13 @@ def new_folder(home: Path) -> Path:
             return folder
 
 
-def session_states(home: Path) -> Iterator[tuple[Path, State]]:
-    """Every session with its state, newest first; one that can't be read has an empty state."""
+def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
+    """Every session with its state, of one workspace or of all, newest first; one that can't be
+    read has an empty state."""
     for folder in sorted(_folders(home), key=lambda path: path.name, reverse=True):
-        yield folder, _state_or_empty(folder)
+        state = _state_or_empty(folder)
+        if workspace is None or state.workspace == workspace:
+            yield folder, state
 
 
 def state_of(folder: Path) -> State:

@@ -35,15 +35,9 @@ def list_sessions(
     ] = None,
     as_json: Json = False,
 ) -> None:
-
     tidy()
-    workspace = str(here())
-    mine = (
-        (folder, state)
-        for folder, state in session_states(home())
-        if everywhere or state.workspace == workspace
-    )
-    found = list(islice(mine, limit))
+    workspace = None if everywhere else str(here())
+    found = list(islice(session_states(home(), workspace), limit))
     if as_json:
         print(json.dumps([row(folder.name, state) for folder, state in found], indent=2))
     elif not found:
