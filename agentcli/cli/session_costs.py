@@ -32,14 +32,17 @@ def show_cost(folder: Path, *, as_json: bool) -> None:
 def costs(session_id: str, state: State) -> dict[str, Any]:
     """For programs: `rows` of model and part, and their `total`; `cached_share` from 0 to 1, None
     without a prompt, `cost_usd` None where the price of a reply is not known."""
-    entries = [
-        {"model": model, "part": part, **_numbers([used])} for model, part, used in _entries(state)
+    used_by = [
+        (model, part, used)
+        for part, models in state.parts.items()
+        for model, used in models.items()
     ]
-    total = _numbers([used for _, _, used in _entries(state)])
     return {
         "session_id": session_id,
-        "rows": entries,
-        "total": total,
+        "rows": [
+            {"model": model, "part": part, **_numbers([used])} for model, part, used in used_by
+        ],
+        "total": _numbers([used for _, _, used in used_by]),
         "max_budget_usd": state.max_budget_usd,
     }
 
@@ -47,21 +50,14 @@ def costs(session_id: str, state: State) -> dict[str, Any]:
 def table(state: State) -> list[str]:
     """For people, at most 80 columns unless a model's name alone is longer than its column."""
     lines = [_line("model", _HEADINGS)]
-    for model, part, used in _entries(state):
-        name = printable(model if part == "main" else f"{model} ({part})", multiline=False)
-        lines += _row(name, _numbers([used]))
-    lines += _row("total", _numbers([used for _, _, used in _entries(state)]))
+    told = costs("", state)
+    for row in told["rows"]:
+        model = row["model"] if row["part"] == "main" else f"{row['model']} ({row['part']})"
+        lines += _row(printable(model, multiline=False), row)
+    lines += _row("total", told["total"])
     if state.max_budget_usd is not None:
         lines.append(f"budget: ${state.max_budget_usd:g}")
     return lines
-
-
-def _entries(state: State) -> list[tuple[str, str, Mapping[str, float | int | None]]]:
-    return [
-        (model, part, used)
-        for part, models in state.parts.items()
-        for model, used in models.items()
-    ]
 
 
 def _numbers(entries: Iterable[Mapping[str, float | int | None]]) -> dict[str, Any]:

@@ -13,13 +13,9 @@ import importlib.machinery
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 _RELATIVE_IMPORT = re.compile(r"^from (\.+[\w.]*) import (\([^)]*\)|[^\n(]+)$", re.MULTILINE)
 _LOADER = "__lazy_loader__"
@@ -90,9 +86,7 @@ class _LazyFinder(MetaPathFinder):
         return spec
 
 
-@contextmanager
-def lazily(package: str) -> Iterator[None]:
-    """Within it, `import package` is lazy as told above; later imports below `package` too."""
+def make_lazy(package: str) -> None:
+    """From now on imports of `package`, and of what is below it, are lazy as told above."""
     if package not in sys.modules:
         sys.meta_path.insert(0, _LazyFinder(package))
-    yield

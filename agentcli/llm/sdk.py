@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from agentcli.errors import LLMError
 from agentcli.llm.classify import classify, http_failure
-from agentcli.llm.lazy_sdk import lazily
+from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.strip_images import without_images
 from agentcli.llm.wire_protocol import (
     Endpoint,
@@ -73,16 +73,16 @@ class SDKProvider(ABC):
         """A reply that came whole."""
 
     def connect(self) -> None:
-        with lazily(self.sdk):
-            from agentcli.llm.bounded_http import http_client
+        from agentcli.llm.bounded_http import http_client
 
-            self._client = getattr(self._sdk, self.client)(
-                api_key=self._endpoint.api_key or "none",
-                base_url=self._endpoint.base_url,
-                default_headers=dict(self._endpoint.headers),
-                http_client=http_client(self._endpoint, self._size),
-                max_retries=0,
-            )
+        make_lazy(self.sdk)
+        self._client = getattr(self._sdk, self.client)(
+            api_key=self._endpoint.api_key or "none",
+            base_url=self._endpoint.base_url,
+            default_headers=dict(self._endpoint.headers),
+            http_client=http_client(self._endpoint, self._size),
+            max_retries=0,
+        )
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)

@@ -54,23 +54,15 @@ class JsonLinesWriter:
         self._retry_until = 0.0
 
     def on_event(self, event: Event) -> None:
-        if self._result_only or self._ended:
-            return
-        line = self._event_line(event)
-        if line is not None:
-            self._write(line, event.timestamp)
+        if not self._result_only:
+            self._write(self._event_line(event), event.timestamp)
 
     def on_progress(self, progress: Progress) -> None:
-        if self._result_only or self._ended:
-            return
-        line = self._progress_line(progress)
-        if line is not None:
-            self._write(line, self._now())
+        if not self._result_only:
+            self._write(self._progress_line(progress), self._now())
 
     def write_result(self, summary: RunSummary) -> None:
         """The last line. Calls after the first write nothing."""
-        if self._ended:
-            return
         self._write(result_line(summary), self._now())
         self._ended = True
 
@@ -162,7 +154,9 @@ class JsonLinesWriter:
                 return _notice("notice", text)
         return None
 
-    def _write(self, line: _Line, when: datetime) -> None:
+    def _write(self, line: _Line | None, when: datetime) -> None:
+        if line is None or self._ended:
+            return
         head = {
             "type": line["type"],
             "schema_version": SCHEMA_VERSION,

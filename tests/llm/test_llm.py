@@ -103,18 +103,18 @@ def test_server_sent_events_are_joined_and_the_end_is_marked():
 def test_an_sdk_is_loaded_in_part_and_whole_when_asked(package, client, heavy):
     program = f"""
 import sys
-from agentcli.llm.lazy_sdk import lazily
-with lazily({package!r}):
-    import {package}
-    {package}.{client}(api_key="x")
-    assert not any(name.startswith({heavy!r} + ".") for name in sys.modules), "too much"
-    part = len(sys.modules)
-    assert isinstance({package}.__version__, str)
-    assert {package}.APIStatusError.__mro__[1].__name__ == "APIError"
-    whole = dir({package})
-    {package}.NOT_A_NAME if hasattr({package}, "NOT_A_NAME") else None
-    assert len(sys.modules) > part, "an unknown name runs the whole package"
-    assert "{client}" in vars({package})
+from agentcli.llm.lazy_sdk import make_lazy
+make_lazy({package!r})
+import {package}
+{package}.{client}(api_key="x")
+assert not any(name.startswith({heavy!r} + ".") for name in sys.modules), "too much"
+part = len(sys.modules)
+assert isinstance({package}.__version__, str)
+assert {package}.APIStatusError.__mro__[1].__name__ == "APIError"
+whole = dir({package})
+{package}.NOT_A_NAME if hasattr({package}, "NOT_A_NAME") else None
+assert len(sys.modules) > part, "an unknown name runs the whole package"
+assert "{client}" in vars({package})
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
