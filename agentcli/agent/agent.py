@@ -99,8 +99,8 @@ class Hooks(Protocol):
         """Whether the turn goes on instead of ending so; then the model was told why."""
 
     def compacting(self, session: Session, reason: str) -> str:
-        """Why the conversation is not to be condensed now, which is for `reason`; empty when it may
-        be. Not asked when it must be."""
+        """Why a hook forbids condensing the conversation now; empty if none does. `reason`: why it
+        would be condensed. Not called when condensing is unavoidable."""
 
 
 @dataclass(frozen=True)

@@ -50,16 +50,17 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
     try:
         with time_limit:
             act(agent, session)
-            if agent.limits.reached(session.state, countdown):
+            if agent.limits.ending_at_limit(session.state, countdown):
                 # A queued message waits for the end of a turn; after a limit none would ever come.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)
-                if ending := ended_by_model(agent, session) or stopped(agent, session, countdown):
+                ending = ended_by_model(agent, session)
+                if ending := ending or forced_ending(agent, session, countdown):
                     return ending
                 think(agent, session)
     except LLMError as error:
-        return agent.limits.failed(error, session.state)
+        return agent.limits.ending_after_failure(error, session.state)
     except TurnInterrupted as interrupt:
         record_not_started(session, interrupt)
         if isinstance(interrupt, OutOfTime):
@@ -85,10 +86,10 @@ def ended_by_model(agent: Agent, session: Session) -> Ending | None:
     return explain_denied_approval(session.events, ending)
 
 
-def stopped(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
-    """How the turn ends though the model would go on: at a limit, or because it is stuck. When it
-    may be stuck it is told so first."""
-    if ending := agent.limits.reached(session.state, countdown):
+def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
+    """The ending forced by a limit or because the model is stuck; None to go on. A model that may
+    be stuck gets a warning first."""
+    if ending := agent.limits.ending_at_limit(session.state, countdown):
         return ending
     finding = check_progress(session.events, session.state, interactive=agent.interactive)
     if isinstance(finding, Ending):

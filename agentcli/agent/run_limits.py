@@ -23,10 +23,10 @@ _RESERVED_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one turn, but for `max_budget_usd`, which is for the whole session (None: no limit);
-    `spent_usd` says what the session cost so far. Time is wall clock, waits for a person aside.
-    Where a summary is wanted, the last turn and some of the money and time are kept for it, unless
-    there is one turn only."""
+    """The limits of one turn. `max_budget_usd` is for the whole session (None: no limit);
+    `spent_usd` gives its cost so far. Time is wall clock without waits for a person. If a summary
+    is wanted and more than one step is allowed, the last step and some money and time are reserved
+    for it."""
 
     settings: AgentSettings
     max_budget_usd: float | None = None
@@ -50,7 +50,7 @@ class Limits:
             return 0.0
         return min(_LONGEST_RESERVE_S, _RESERVED_SHARE * self.settings.max_time_s)
 
-    def reached(self, state: State, countdown: Countdown | None = None) -> Ending | None:
+    def ending_at_limit(self, state: State, countdown: Countdown | None = None) -> Ending | None:
         """How the turn ends before the next model call, if it does."""
         if state.bad_calls >= self.settings.max_bad_calls:
             return Ending(
@@ -97,8 +97,9 @@ class Limits:
             return None
         return max(0.0, self.max_budget_usd - self.spent_usd(state) - state.abandoned_usd)
 
-    def failed(self, error: LLMError, state: State) -> Ending:
-        """How a turn ends when there is no reply; one beyond the budget is no failure."""
+    def ending_after_failure(self, error: LLMError, state: State) -> Ending:
+        """The ending of a turn whose model call failed. Running out of budget pauses the session
+        and is no error."""
         if error.kind is not LLMErrorKind.BUDGET or self.max_budget_usd is None:
             return Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
         lost = state.abandoned_usd

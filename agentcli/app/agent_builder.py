@@ -18,9 +18,15 @@ from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory
 from agentcli.app.checkpoints import make_checkpointer
 from agentcli.app.config import state_home
-from agentcli.app.hooks import NOTHING_BROUGHT, Brought, Place, free_environment, session_hooks
+from agentcli.app.hooks import (
+    NO_PROJECT_HOOKS,
+    HookContext,
+    ProjectHooks,
+    free_environment,
+    session_hooks,
+)
 from agentcli.app.judge import ask_judge
-from agentcli.app.open_session import OpenSession, let_go
+from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.resume import (
@@ -64,8 +70,8 @@ the file of a path holds now."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a session is put together from and what can fail by its settings, found good while
-    there is no session yet. `notices` are for the person."""
+    """The parts of a session that depend on settings, checked before the session exists. `notices`
+    are for the person."""
 
     folder: Path
     redactor: Redactor
@@ -86,7 +92,7 @@ class AgentBuilder:
     workspace: Path
     ask_person: AskPerson | None = None
     """None: nobody can be asked."""
-    brought: Brought = NOTHING_BROUGHT
+    brought: ProjectHooks = NO_PROJECT_HOOKS
     """By the project, for hooks."""
     interactive: bool = False
 
@@ -127,7 +133,7 @@ class AgentBuilder:
         with ExitStack() as undo, writing_to(ready.folder):
             with shield():
                 session = Session.create(ready.folder)
-                undo.callback(let_go, session, fresh=True)
+                undo.callback(close_session, session, fresh=True)
             opened = self._open(session, ready)
             opened.fresh = True
             _bring_up(opened, undo, subscribers)
@@ -225,7 +231,7 @@ class AgentBuilder:
         log_to(session.folder / "log", session.redact)
         keys = registry.key_variables()
         context = tool_context(self.settings, self.workspace, self.home, session, containment, keys)
-        notes = knowledge.equip(
+        notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )
         tools = ToolCollection(self._enabled_tools(), context)
@@ -275,8 +281,9 @@ class AgentBuilder:
         context: ToolContext,
         judge: Callable[[str], str],
     ) -> tuple[SessionPolicy, Checkpointer | None]:
-        """Each asks the other: what checkpoints hold decides what runs unasked, and what the policy
-        finds in a command is kept before it runs."""
+        """Policy and checkpointer, which need each other: the policy lets a command run unasked if
+        a checkpoint holds its targets; the checkpointer adds the files that the policy finds in the
+        command."""
         checkpointer: Checkpointer | None = None
         policy = SessionPolicy(
             PolicyParts(
@@ -309,7 +316,7 @@ class AgentBuilder:
     def hooks(
         self, session: Session, registry: Providers, containment: Containment
     ) -> SessionHooks | None:
-        place = Place(
+        place = HookContext(
             self.workspace,
             session.folder,
             containment.sandbox,

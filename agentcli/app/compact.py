@@ -11,7 +11,7 @@ from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, SystemMessageAction
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
-from agentcli.memory.memory import Memory, nothing
+from agentcli.memory.memory import Memory, failed_condensation
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
@@ -56,7 +56,7 @@ def compact(
             session.emit(done.action)
         elif done.action is not None and done.action.llm_metrics is not None:
             paid = {"llm_metrics": done.action.llm_metrics}
-            session.emit(nothing("it was a preview").model_copy(update=paid))
+            session.emit(failed_condensation("it was a preview").model_copy(update=paid))
         return done
 
 

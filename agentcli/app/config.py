@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import NotRegular, own_fault, read_regular
+from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
 from agentcli.settings import (
     HooksSettings,
@@ -74,11 +74,11 @@ def load_settings(
     trusted: bytes | None = None,
     rule_fault: Callable[[str], str] = lambda rule: "",
 ) -> LoadedSettings:
-    """Merge all layers; `flags` maps dotted keys to values. `trusted`: the project's file as it was
-    when it was found to be trusted; without it the file is read here and may only tighten, and what
-    is wrong with it (a rule of which `rule_fault` says why it is none, too) is left out. Raises
-    ConfigError, naming the layer and the key, for what else can't be read, is not known or has a
-    wrong value."""
+    """Merge all layers; `flags` maps dotted keys to values. `trusted`: the content of the project's
+    file, if the folder is trusted. Without it the file is read here, may only tighten settings, and
+    its faulty keys are left out; `rule_fault` says what is wrong with a rule. Raises ConfigError,
+    naming the layer and the key, for other files that can't be read and for unknown keys and wrong
+    values."""
     layers = _Layers()
     user = user_file(environ)
     layers.add(_read(user), str(user))
@@ -210,7 +210,7 @@ def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a file") from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
-    if not of_project and (fault := own_fault(facts)):
+    if not of_project and (fault := ownership_fault(facts)):
         raise ConfigError(
             f"{path} can't be trusted: {fault}",
             hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",

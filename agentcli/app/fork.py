@@ -15,7 +15,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.names import display_path
-from agentcli.sessions.history import at_rest, cut_at, moved_since, tree_at, trees
+from agentcli.sessions.history import cut_at, former_workspace, idle_snapshots, tree_at, trees
 from agentcli.sessions.manage.copying import copy_events
 from agentcli.sessions.manage.scrap import drafting, staging
 from agentcli.sessions.search.finder import new_folder
@@ -42,7 +42,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
     tree = tree_at(record.events, cut)
     copy_id = new_folder(home).name
-    before = Path(moved_since(record.events, cut) or record.state.workspace)
+    before = Path(former_workspace(record.events, cut) or record.state.workspace)
     if folder is None and not before.is_absolute():
         raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
     theirs = checkpoints_of(original, str(before))
@@ -55,7 +55,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
         theirs.copy_to(staged / "checkpoints", known)
         kept = checkpoints_of(staged, str(before))
         now = tree or kept.take().tree
-        settled = at_rest(record.events[: cut + 1])
+        settled = idle_snapshots(record.events[: cut + 1])
         if settled is not None and tree is None:
             settled.append(now)
         notes = kept.write_out(now, draft, at_rest=settled)

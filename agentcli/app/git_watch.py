@@ -13,8 +13,8 @@ from agentcli.tools.base import ToolContext
 
 
 def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session) -> GitWatch:
-    """For the commands of a session, which are not spawned yet. What sessions that were killed have
-    left is put right."""
+    """Make the watch for a session, before its first command is spawned, and repair what killed
+    sessions left behind."""
     shell, python = context.shell, context.python
 
     def stop() -> None:
@@ -39,15 +39,15 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
 
 
 def begin(agent: Agent, session: Session, context: ToolContext) -> None:
-    """The session is open; the next to run are hooks, where there are any, which run what lies in
-    the workspace as commands do."""
+    """Start the watch now that the session is open, if there are hooks: they run next, and they run
+    files of the workspace as commands do."""
     record_set_aside(agent, session)
     if context.git is not None and agent.hooks is not None:
         context.git.begin()
 
 
 def end(agent: Agent, session: Session, context: ToolContext) -> None:
-    """What commands started has ended: looks at what they left."""
+    """Check the git folders a last time, after every process that commands started has ended."""
     if context.git is not None:
         context.git.close()
         record_set_aside(agent, session)

@@ -22,20 +22,21 @@ COPY_VARIABLE = "AGENT_HOOKS"
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What a trusted project brings for hooks: event and command of each, and its files by their
-    path within it, as they were digested. `runnable`: those of them that may be run."""
+class ProjectHooks:
+    """The hooks of a trusted project. `commands`: event and command of each hook. `files`: the
+    content of its hook files, as it was trusted, by path within the project. `runnable`: the
+    executable ones."""
 
     commands: frozenset[tuple[str, str]] = frozenset()
     files: Mapping[str, bytes] = field(default_factory=dict)
     runnable: frozenset[str] = frozenset()
 
 
-NOTHING_BROUGHT = Brought()
+NO_PROJECT_HOOKS = ProjectHooks()
 
 
 @dataclass(frozen=True)
-class Place:
+class HookContext:
     """Where a session's hooks run. `environ` is the user's, but for keys of models; `contained`
     what commands have of it."""
 
@@ -46,7 +47,9 @@ class Place:
     contained: Mapping[str, str]
 
 
-def session_hooks(settings: Settings, place: Place, brought: Brought) -> SessionHooks | None:
+def session_hooks(
+    settings: Settings, place: HookContext, brought: ProjectHooks
+) -> SessionHooks | None:
     """None where there are none, and in what a hook runs: a hook that runs an agent must not have
     that run the hook again."""
     by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
@@ -81,7 +84,7 @@ class _Copy:
     """The files of a project's hooks as they were trusted, where only the agent can write. In the
     sandbox those of the workspace are out of sight: commands may have changed them."""
 
-    def __init__(self, place: Place, brought: Brought) -> None:
+    def __init__(self, place: HookContext, brought: ProjectHooks) -> None:
         self._brought = brought
         self._workspace = place.workspace
         self._folder = place.session_folder / "hooks"

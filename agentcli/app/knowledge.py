@@ -26,7 +26,7 @@ SMALL_WINDOW_TOKENS = 16_384
 """A model that is set to hold no more is given a shorter system text."""
 
 
-def equip(
+def add_knowledge_tools(
     context: ToolContext,
     session: Session,
     settings: Settings,

@@ -9,7 +9,7 @@ from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation
 from agentcli.events.progress import Status
 from agentcli.llm.catalog import Catalog
-from agentcli.memory.building import Models, build_memory
+from agentcli.memory.building import ModelNames, build_memory
 from agentcli.memory.memory import Memory
 from agentcli.messages import Reply, Request, ToolSchema
 from agentcli.sessions.session import Session
@@ -56,8 +56,8 @@ def check(settings: Settings, models: Roles) -> None:
     build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
 
 
-def _names(settings: Settings, models: Roles) -> Models:
-    return Models(
+def _names(settings: Settings, models: Roles) -> ModelNames:
+    return ModelNames(
         models.chain("main").model,
         models.chain("condenser").model,
         settings.model.output_tokens,

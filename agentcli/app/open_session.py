@@ -58,7 +58,7 @@ class OpenSession:
     def close(self, reason: str = "ended") -> None:
         """`reason` is for the hooks: how the turn ended."""
         with ExitStack() as stack:
-            stack.callback(let_go, self.session, fresh=self.fresh)
+            stack.callback(close_session, self.session, fresh=self.fresh)
             stack.callback(git_watch.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)
@@ -76,7 +76,7 @@ class OpenSession:
             raise
 
 
-def let_go(session: Session, *, fresh: bool) -> None:
+def close_session(session: Session, *, fresh: bool) -> None:
     """Close a session; one that was begun and has no task is removed."""
     if fresh and not any(_is_task(event) for event in session.events):
         session.discard()

@@ -28,7 +28,7 @@ class PolicyParts:
 
     @property
     def repository(self) -> Path:
-        """The file with what the repository was like when the session began."""
+        """The file that records the repository's state at the start of the session."""
         return self.context.outputs.with_name("repository.json")
 
 

@@ -52,7 +52,7 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
 
 
 def _ended_untold(session: Session) -> bool:
-    """Whether the process was killed after the last reply, before anyone was told of it."""
+    """Whether the last process was killed, so that the person may not have seen its last reply."""
     changes = (
         e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
     )
@@ -71,9 +71,9 @@ def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
 
 
 def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None:
-    """Where the shell was when the session was left, if that still exists, the session goes on in
-    the same workspace, and commands there can do no more now, in `layer`, than those that chose
-    it."""
+    """The shell's last folder, for the shell to start in. None unless the folder still exists, the
+    workspace is the same, and commands in `layer` have no more rights than the commands that chose
+    the folder."""
     folder = at = None
     now = chosen_in = ""
     for event in past:

@@ -152,7 +152,8 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
-    """Where commands may write there is nothing that the agent believes. Raises ConfigError."""
+    """Raises ConfigError if `folder`, which commands may write to, lies in one of `places`, which
+    hold the agent's settings and state."""
     for place in map(Path.resolve, places):
         if folder.resolve().is_relative_to(place):
             raise ConfigError(

@@ -14,7 +14,7 @@ from agentcli.app.config import (
     project_values,
     state_home,
 )
-from agentcli.app.hooks import NOTHING_BROUGHT, Brought
+from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError
 from agentcli.security.trust import (
     HOOK_FOLDER,
@@ -36,7 +36,7 @@ class Loaded:
     """Settings with what the folder may add to them, and what it brings for hooks."""
 
     settings: LoadedSettings
-    brought: Brought
+    brought: ProjectHooks
 
 
 def load_with_trust(
@@ -64,12 +64,12 @@ def load_with_trust(
     if not trusted:
         loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
         notices = () if state.never else _notices(found, state, loaded.notices)
-        return Loaded(replace(loaded, notices=notices), NOTHING_BROUGHT)
+        return Loaded(replace(loaded, notices=notices), NO_PROJECT_HOOKS)
     loaded = load_settings(
         environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
     )
     files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
-    return Loaded(loaded, Brought(loaded.project_hooks, files, found.runnable))
+    return Loaded(loaded, ProjectHooks(loaded.project_hooks, files, found.runnable))
 
 
 def trust_store(environ: Mapping[str, str]) -> TrustStore:

@@ -23,15 +23,15 @@ from agentcli.events.observations import CheckpointObservation, GoingBackObserva
 from agentcli.files.names import display_path
 from agentcli.sessions.history import (
     StepTrees,
-    at_rest,
     cut_at,
-    moved_since,
-    spans,
+    former_workspace,
+    idle_snapshots,
+    step_snapshots,
     steps_with_trees,
     tree_at,
 )
 from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.recovery import half_way
+from agentcli.sessions.recovery import partial_restore_message
 from agentcli.sessions.session import Session, read_session
 
 _LONGEST_NAME = 200
@@ -82,7 +82,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
         content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
     with _undoing(session, now, begun) as kept_at:
-        done = kept.restore(target, mine | damaged, at_rest=at_rest(session.events))
+        done = kept.restore(target, mine | damaged, at_rest=idle_snapshots(session.events))
         tree = kept.take().tree
     to_event = undone[0].event_id - 1
     which = "last step" if count == 1 else f"last {count} steps"
@@ -111,13 +111,13 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     _require_workspace(session, kept)
     now = kept.take(thorough=True).tree
     # Of a repository that other worktrees use too, only what the session had its hands in.
-    shared = {path for span in spans(session.events) for path in kept.paths(*span)}
+    shared = {path for span in step_snapshots(session.events) for path in kept.paths(*span)}
     only = "" if conversation else " --files"
     begun = GoingBackObservation(
         content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
     with _undoing(session, now, begun) as kept_at:
-        done = kept.restore(wanted or now, shared=shared, at_rest=at_rest(session.events))
+        done = kept.restore(wanted or now, shared=shared, at_rest=idle_snapshots(session.events))
         tree = kept.take().tree
     told = "" if conversation else _told("The user brought files back to an earlier state.", done)
     action = RewindAction(to_event=cut, conversation=conversation, tree=tree)
@@ -156,7 +156,9 @@ def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterato
     try:
         yield events[0].id
     except BaseException:
-        session.emit(MessageAction(content=half_way(begun), source=Source.ENVIRONMENT))
+        session.emit(
+            MessageAction(content=partial_restore_message(begun), source=Source.ENVIRONMENT)
+        )
         raise
 
 
@@ -172,7 +174,7 @@ def _record(session: Session, action: RewindAction, told: str) -> None:
 def _tree_to_restore(session: Session, cut: int) -> str | None:
     """Raises SessionError when there is none for this workspace."""
     hint = "the conversation alone can go back: --conversation"
-    if then := moved_since(session.events, cut):
+    if then := former_workspace(session.events, cut):
         raise SessionError(
             f"at event {cut} the session worked in {then}, now it works elsewhere", hint=hint
         )
@@ -230,8 +232,8 @@ def _as_now(folder: Path, kept: Checkpoints) -> str | None:
 def _others_work(
     kept: Checkpoints, undone: list[StepTrees], now: str, target: str, mine: Collection[str]
 ) -> set[str]:
-    """What somebody else did to the same files since, where it is nothing but git's own notes.
-    Raises UsageError if undoing would lose anything more."""
+    """The paths that somebody else changed since and in which git only keeps notes, such as its
+    logs. Raises UsageError if undoing would lose other changes of theirs."""
     ends = [*(step.before for step in undone[1:]), now]
     foreign = {
         path

@@ -58,8 +58,8 @@ class Comparison:
         return git_path(path, partial(self._is_git_folder, roots))
 
     def steps(self, now: bytes, target: bytes, wanted: Collection[Difference]) -> list[Difference]:
-        """The changes of files that make these differences go away: those of references with them.
-        Folders come before what is in them."""
+        """The file changes that undo the `wanted` differences, those of references included. A
+        folder comes before its content."""
         changes = {}
         references: dict[bytes, list[Difference]] = {}
         for difference in wanted:
@@ -75,8 +75,8 @@ class Comparison:
         return [changes[path] for path in sorted(changes)]
 
     def order(self, difference: Difference) -> int:
-        """In which order files of a repository are written: so that at no moment one of them
-        promises what is not there. Without HEAD, which comes last, it is none to git."""
+        """The rank by which files of a repository are written. A file is written after the files
+        that it refers to. HEAD comes last: until it is there, git does not see a repository."""
         place = git_path(difference.path, lambda _: False)
         if place is None:
             return 1
@@ -84,7 +84,7 @@ class Comparison:
         return _HEAD_ORDER if is_head else _ORDER.get(place.role, 1)
 
     def damaged(self, old: bytes, new: bytes) -> Iterator[bytes]:
-        """Objects in files of their own that are something else in `new`: no git does that."""
+        """Loose objects whose content in `new` is damaged. git never changes a loose object."""
         for path, was, now in self._trees.compare(old, new):
             place = git_path(path, lambda _: False)
             if place is None or not (LOOSE.search(place.name) and _is_file(was) and _is_file(now)):

@@ -1,8 +1,8 @@
 """What git runs or believes, and how it may come back.
 
-A snapshot that was taken between two commands has what the first one made of a repository, and what
-is not allowed there is only taken away later. To bring that back would undo the protection, so of
-such files only what was there when nothing was at work comes back, and what can do no harm.
+A snapshot taken between two commands may hold files that the first one planted in a repository and
+that are only removed at the end of the turn. Restoring them would undo the protection. So such a
+file is restored only if it is harmless, or was there while no command ran.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
 """Name programs, though they belong to daily work."""
 
 
-class Controls:
-    """`at_rest`: the snapshots of when nothing was at work; None where nothing is held back."""
+class GitRestoreFilter:
+    """Decides which files of git folders may be restored. `at_rest`: snapshots taken while no
+    command ran; None: every file may be restored."""
 
     def __init__(
         self, trees: Trees, objects: ObjectStore, at_rest: Collection[bytes] | None

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentcli.checkpoints.scan import REPOSITORY, UNCERTAIN_NS, Facts, time_text
+from agentcli.checkpoints.scan import REPOSITORY, UNCERTAIN_NS, FileFacts, time_text
 from agentcli.checkpoints.trees import Entry, entry_mode
 from agentcli.git.index import IndexEntry, entries
 
@@ -40,7 +40,7 @@ def meaning(data: bytes) -> bytes | None:
         return None
 
 
-def known_ids(workspace: Path, files: Mapping[bytes, Facts]) -> dict[bytes, Entry]:
+def known_ids(workspace: Path, files: Mapping[bytes, FileFacts]) -> dict[bytes, Entry]:
     """Entries for those of `files` whose content has the id that the index of the workspace's
     repository gives it, none at all if git may have converted contents. A hint that the objects
     exist, not more.
@@ -81,7 +81,7 @@ def _oid_size(data: bytes) -> int:
     raise ValueError("damaged")
 
 
-def _may_convert(repository: Path, files: Mapping[bytes, Facts]) -> bool:
+def _may_convert(repository: Path, files: Mapping[bytes, FileFacts]) -> bool:
     if any(path.endswith(b".gitattributes") for path in files):
         return True
     home = Path(os.environ.get("HOME") or "/nonexistent")
@@ -110,7 +110,7 @@ def _converts(config: Path) -> bool:
 
 
 def _matching(
-    data: bytes, files: Mapping[bytes, Facts], written_ns: int
+    data: bytes, files: Mapping[bytes, FileFacts], written_ns: int
 ) -> Iterator[tuple[bytes, Entry]]:
     found = []
     for item in _entries(data):
@@ -123,7 +123,7 @@ def _matching(
     yield from found
 
 
-def _is_same(item: IndexEntry, now: Facts, written_ns: int) -> bool:
+def _is_same(item: IndexEntry, now: FileFacts, written_ns: int) -> bool:
     changed_s, changed_ns, modified_s, modified_ns, _, inode, mode, _, _, size = item.facts
     kind = {b"f": stat.S_IFREG, b"l": stat.S_IFLNK}.get(now.kind)
     changed = changed_s * 1_000_000_000 + changed_ns

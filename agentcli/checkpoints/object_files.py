@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agentcli.checkpoints.places import Place
+from agentcli.checkpoints.places import WorkspaceFolders
 from agentcli.checkpoints.scan import record_of
 
 _FAN = re.compile(rb"[0-9a-f]{2}")
@@ -27,7 +27,7 @@ class ObjectFiles:
     FEW = 10_000
     """Are looked at again in a tenth of a second; git packs them when they are 6,700."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: WorkspaceFolders) -> None:
         self._place = place
         self._listings: dict[bytes, _Listing] = {}
 

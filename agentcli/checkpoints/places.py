@@ -21,7 +21,7 @@ _FILE = "place"
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkspaceFolders:
     """`root` is the workspace or a folder above it, `common` the git folder of its repository if
     that lies elsewhere. All are real paths."""
 
@@ -57,39 +57,41 @@ class Place:
         whole = self.workspace / path
         return inside(self.root, Path(os.path.realpath(whole.parent)) / whole.name)
 
-    def alone(self) -> Place:
+    def alone(self) -> WorkspaceFolders:
         """The workspace without the rest of its repository, but for the git folder."""
         repository = find_repository(self.workspace)
         common = repository.folders[0] if repository is not None else None
         if common is not None and inside(self.workspace, common) is not None:
             common = None
-        return Place(self.workspace, self.workspace, common)
+        return WorkspaceFolders(self.workspace, self.workspace, common)
 
 
-def find_place(workspace: Path) -> Place:
+def find_place(workspace: Path) -> WorkspaceFolders:
     workspace = Path(os.path.realpath(workspace))
     # One that is gone, or never was here, lies in nobody's repository.
     repository = find_repository(workspace) if workspace.is_dir() else None
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 (Path's own may fail)
     if repository is None or home.is_relative_to(repository.root):
-        return Place(workspace, workspace)
+        return WorkspaceFolders(workspace, workspace)
     [common] = map(os.path.realpath, repository.folders)
     is_within = Path(common).is_relative_to(repository.root)
-    return Place(workspace, repository.root, None if is_within else Path(common))
+    return WorkspaceFolders(workspace, repository.root, None if is_within else Path(common))
 
 
-def load_place(store: Path, workspace: Path) -> Place | None:
+def load_place(store: Path, workspace: Path) -> WorkspaceFolders | None:
     """What was found for this workspace when its first snapshot was taken: it holds from then on,
     as what it was found by may be destroyed. None if there was none."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         facts = json.loads((store / _FILE).read_bytes())
         if facts["workspace"] == str(workspace):
             common = facts["common"]
-            return Place(workspace, Path(facts["root"]), Path(common) if common else None)
+            return WorkspaceFolders(
+                workspace, Path(facts["root"]), Path(common) if common else None
+            )
     return None
 
 
-def save_place(store: Path, place: Place) -> None:
+def save_place(store: Path, place: WorkspaceFolders) -> None:
     common = str(place.common) if place.common else None
     facts = {"workspace": str(place.workspace), "root": str(place.root), "common": common}
     dump_json(store / _FILE, facts)

@@ -11,8 +11,8 @@ from agentcli.checkpoints.kept_files import KeptFiles, is_whole
 from agentcli.checkpoints.last_snapshot import LastSnapshot
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import is_object, is_pack, repository_of
-from agentcli.checkpoints.places import Place
-from agentcli.checkpoints.scan import Facts
+from agentcli.checkpoints.places import WorkspaceFolders
+from agentcli.checkpoints.scan import FileFacts
 from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
 from agentcli.files.access_scope import LARGEST_COVERED
 from agentcli.files.beneath import Beneath
@@ -29,7 +29,7 @@ class Reader:
     """A context manager. Commands may run while it reads: what they put in the place of a folder
     is never followed."""
 
-    def __init__(self, place: Place, objects: ObjectStore, kept: KeptFiles) -> None:
+    def __init__(self, place: WorkspaceFolders, objects: ObjectStore, kept: KeptFiles) -> None:
         self._place = place
         self._objects = objects
         self._kept = kept
@@ -43,7 +43,7 @@ class Reader:
         for top in self._tops.values():
             top.close()
 
-    def entry(self, facts: Facts, after: LastSnapshot) -> Entry | FolderChange | None:
+    def entry(self, facts: FileFacts, after: LastSnapshot) -> Entry | FolderChange | None:
         """None for what is not stored; why is noted in `after`."""
         after.files.pop(facts.path, None)
         if facts.path.count(b"/") >= _DEEPEST:
@@ -62,7 +62,7 @@ class Reader:
             after.files[facts.path] = UNREADABLE
             return None
 
-    def _link(self, facts: Facts) -> Entry:
+    def _link(self, facts: FileFacts) -> Entry:
         beneath, inner = self._beneath(facts.path)
         folder, name = beneath.place(inner)
         target = os.readlink(name, dir_fd=folder)
@@ -74,7 +74,7 @@ class Reader:
             return not is_whole(file, path)
         return False
 
-    def _file(self, facts: Facts, after: LastSnapshot) -> Entry | None:
+    def _file(self, facts: FileFacts, after: LastSnapshot) -> Entry | None:
         with self._opened(facts.path) as file:
             now = os.fstat(file.fileno())
             if not stat.S_ISREG(now.st_mode):

@@ -12,7 +12,7 @@ from typing import Literal
 from agentcli.checkpoints.compare import Comparison
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.paths import GitPath, Role, repository_of
-from agentcli.checkpoints.places import Place
+from agentcli.checkpoints.places import WorkspaceFolders
 from agentcli.checkpoints.trees import Difference, Entry, Trees
 
 Kind = Literal["added", "modified", "deleted", "mode"]
@@ -41,7 +41,12 @@ class Report:
     """Of differences between the snapshots `old` and `new`."""
 
     def __init__(
-        self, place: Place, objects: ObjectStore, comparison: Comparison, old: bytes, new: bytes
+        self,
+        place: WorkspaceFolders,
+        objects: ObjectStore,
+        comparison: Comparison,
+        old: bytes,
+        new: bytes,
     ) -> None:
         self._place = place
         self._objects = objects

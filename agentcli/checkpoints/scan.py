@@ -49,7 +49,7 @@ class TooManyFiles(CheckpointError):
     pass
 
 
-class Facts(NamedTuple):
+class FileFacts(NamedTuple):
     """`kind` is f, d or l; everything else is special and never opened. Times as `find` prints
     them; those of folders are not known, as whatever changes in them has a record of its own."""
 
@@ -89,12 +89,12 @@ class Scan:
         return records
 
 
-def parse(record: bytes) -> Facts:
+def parse(record: bytes) -> FileFacts:
     if record.startswith(b"d "):
         kind, mode, path = record.split(b" ", 2)
-        return Facts(kind, int(mode, 8), 0, b"", b"", 0, path[2:])
+        return FileFacts(kind, int(mode, 8), 0, b"", b"", 0, path[2:])
     kind, mode, size, modified, changed, inode, path = record.split(b" ", 6)
-    return Facts(kind, int(mode, 8), int(size), modified, changed, int(inode), path[2:])
+    return FileFacts(kind, int(mode, 8), int(size), modified, changed, int(inode), path[2:])
 
 
 def record_of(path: bytes, facts: os.stat_result) -> bytes:
@@ -104,7 +104,7 @@ def record_of(path: bytes, facts: os.stat_result) -> bytes:
     if kind == b"d":
         return b"d %o ./%s" % (mode, path)
     modified, changed = time_text(facts.st_mtime_ns), time_text(facts.st_ctime_ns)
-    return Facts(kind, mode, facts.st_size, modified, changed, facts.st_ino, path).record
+    return FileFacts(kind, mode, facts.st_size, modified, changed, facts.st_ino, path).record
 
 
 def time_text(ns: int) -> bytes:

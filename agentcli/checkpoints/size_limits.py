@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentcli.checkpoints.scan import REPOSITORY, Facts
+from agentcli.checkpoints.scan import REPOSITORY, FileFacts
 from agentcli.checkpoints.store_git import CheckpointError, Git, has_git
 from agentcli.checkpoints.trees import with_parents
 
@@ -32,7 +32,7 @@ _REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})
 
 
 def large_folders(
-    files: Iterable[Facts], workspace: Path, git: Git
+    files: Iterable[FileFacts], workspace: Path, git: Git
 ) -> dict[bytes, tuple[int, str]]:
     """The topmost folders to leave out: how many files they hold, and why."""
     sizes = {
@@ -55,7 +55,7 @@ def large_folders(
     }
 
 
-def _sums(files: Iterable[Facts]) -> dict[bytes, tuple[int, int]]:
+def _sums(files: Iterable[FileFacts]) -> dict[bytes, tuple[int, int]]:
     """The number and bytes of the files at any depth of each folder."""
     within: dict[bytes, tuple[int, int]] = {}
     for facts in files:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.checkpoints.compare import Comparison
-from agentcli.checkpoints.git_controls import Controls
+from agentcli.checkpoints.git_controls import GitRestoreFilter
 from agentcli.checkpoints.kept_files import KeptFiles, link_or_copy
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.paths import Role, git_path, is_lock, repository_of
-from agentcli.checkpoints.places import COMMON, Place, is_common, save_place
+from agentcli.checkpoints.places import COMMON, WorkspaceFolders, is_common, save_place
 from agentcli.checkpoints.report import Change, Report
 from agentcli.checkpoints.restore import Restorer
 from agentcli.checkpoints.store_git import CheckpointError
-from agentcli.checkpoints.take import Taker
+from agentcli.checkpoints.take import SnapshotTaker
 from agentcli.checkpoints.trees import (
     LEFT_OUT,
     OUTSIDE,
@@ -82,7 +82,7 @@ class Checkpoints:
         self._objects = ObjectStore(self._store)
         self._files = KeptFiles(self._store, self._objects.lookup, home)
         self._trees = Trees(self._objects)
-        self._taker = Taker(workspace, self._objects, self._files)
+        self._taker = SnapshotTaker(workspace, self._objects, self._files)
         self._comparison = Comparison(self._trees, self._objects)
 
     @property
@@ -91,7 +91,7 @@ class Checkpoints:
         return self._taker.place.root
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> WorkspaceFolders:
         return self._taker.place
 
     def take(self, touched: Iterable[Path] = (), *, thorough: bool = False) -> Checkpoint:
@@ -251,7 +251,7 @@ class Checkpoints:
         that it lies in."""
         with self._errors("move checkpoints"):
             real = [Path(os.path.realpath(path)) for path in (workspace, root)]
-            save_place(self._store, Place(*real))
+            save_place(self._store, WorkspaceFolders(*real))
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class Checkpoints:
     ) -> tuple[list[Difference], list[str]]:
         """Those that may be restored, and for people what is held back."""
         roots = None if at_rest is None else list(map(_oid, at_rest))
-        controls = Controls(self._trees, self._objects, roots)
+        controls = GitRestoreFilter(self._trees, self._objects, roots)
         may: list[Difference] = []
         held: list[str] = []
         for difference in differences:

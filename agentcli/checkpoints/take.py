@@ -19,7 +19,7 @@ from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.paths import is_pack
 from agentcli.checkpoints.places import (
     COMMON,
-    Place,
+    WorkspaceFolders,
     find_place,
     inside,
     is_common,
@@ -29,7 +29,7 @@ from agentcli.checkpoints.places import (
 from agentcli.checkpoints.read_files import STORED, UNREADABLE, Reader
 from agentcli.checkpoints.scan import (
     REPOSITORY,
-    Facts,
+    FileFacts,
     Scan,
     TooManyFiles,
     parse,
@@ -57,7 +57,7 @@ _SCANS = 3
 """At most in a row, each without what the one before could not read."""
 
 
-class Taker:
+class SnapshotTaker:
     """Keeps what it knows from one snapshot to the next. Raises CheckpointError and OSError."""
 
     def __init__(self, workspace: Path, objects: ObjectStore, kept: KeptFiles) -> None:
@@ -116,7 +116,7 @@ class Taker:
         self._known.suspects = frozenset(found)
         return found
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, place: WorkspaceFolders) -> None:
         self.place = place
         self._object_files = ObjectFiles(place)
         # Its folder is that of a session, whose record no restore may touch.
@@ -183,7 +183,7 @@ class Taker:
         return sorted(filter(self._is_folder, known.repositories | new | outside))
 
     def _store(
-        self, after: LastSnapshot, fresh: list[Facts], gone: list[Facts], seen_ns: int
+        self, after: LastSnapshot, fresh: list[FileFacts], gone: list[FileFacts], seen_ns: int
     ) -> None:
         """Brings `after.tree` up to date with the records that came and went."""
         entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
@@ -274,7 +274,7 @@ class Taker:
             if path not in folders
         }
 
-    def _has_grown(self, fresh: Iterable[Facts]) -> bool:
+    def _has_grown(self, fresh: Iterable[FileFacts]) -> bool:
         sizes = [facts.size for facts in fresh if facts.kind == b"f"]
         self._grown_files += len(sizes)
         self._grown_bytes += sum(sizes)
@@ -363,7 +363,7 @@ def _older(now: bytes, before: bytes) -> bytes:
     return before if now == before else now
 
 
-def _sorted(records: Iterable[bytes]) -> list[Facts]:
+def _sorted(records: Iterable[bytes]) -> list[FileFacts]:
     """By path, so that what is in one folder is read one after the other."""
     return sorted(map(parse, records), key=attrgetter("path"))
 

@@ -20,7 +20,7 @@ from agentcli.errors import UsageError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.manage.scrap import sweep
-from agentcli.sessions.recovery import cut_off
+from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.search.finder import find, newest
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
@@ -58,7 +58,7 @@ def tidy() -> None:
 
 def tell_cut_off(session: Session) -> None:
     """Say it, if files were being brought back when the process that did it was ended."""
-    if begun := cut_off(session.events):
+    if begun := unfinished_restore(session.events):
         print(
             f"agent: {begun.content} was cut off: some files are as they were then, others not\n"
             f"  to finish it: {begun.command}\n"

@@ -59,17 +59,17 @@ def read_regular(
 
 
 def read_private(path: Path, limit: int = 1 << 16, *, follow: bool = False) -> bytes | None:
-    """What others have written there, at most `limit` bytes; None where no regular file can be
-    read, and for a link without `follow`."""
+    """At most `limit` bytes of a file that others may have written; None if it is no regular file,
+    can't be read, or is a link and `follow` is not set."""
     try:
         return read_regular(path, limit, follow=follow)[0]
     except OSError:
         return None
 
 
-def own_fault(facts: os.stat_result) -> str:
-    """Why what a file says is not to be believed: it is another user's, or others may write to it.
-    Root's word counts. "" if nothing is wrong."""
+def ownership_fault(facts: os.stat_result) -> str:
+    """Why a file's content can't be trusted: it belongs to another user, or others may write to it.
+    Files of root are trusted. "" if nothing is wrong."""
     if facts.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
     return "others may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""

@@ -32,7 +32,7 @@ _BLANKS_AT_END = re.compile(r"(?<![\\ ]) +$|(?<=\\ ) +$")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkedEntry:
     """`path` is relative to the folder that is walked, with `/` between its parts; a symlink is
     neither a folder nor a file."""
 
@@ -62,7 +62,7 @@ class Folder:
         )
 
 
-def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[Found]:
+def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[WalkedEntry]:
     """Files and folders below `top`, as `folders` has them, a folder's own entries by name before
     those of its folders."""
     for folder in folders(top, hidden):
@@ -70,7 +70,7 @@ def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[Found]:
             is_folder = entry.is_dir(follow_symlinks=False)
             if not folder.leaves_out(entry.name, is_folder):
                 is_file = entry.is_file(follow_symlinks=False)
-                yield Found(folder.path + entry.name, is_folder, is_file)
+                yield WalkedEntry(folder.path + entry.name, is_folder, is_file)
 
 
 def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:

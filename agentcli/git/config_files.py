@@ -177,8 +177,9 @@ def is_harmless(setting: Setting) -> bool:
 
 
 def adds_only_harmless(old: Sequence[Setting], new: Sequence[Setting]) -> bool:
-    """Whether the settings of a repository may go from `old` to `new` without its person's say:
-    what could run a program is as it was, and nothing leads elsewhere that did not."""
+    """Whether the settings of a repository may change from `old` to `new` without asking the
+    person: the settings that could run a program are unchanged, and no new setting leads
+    elsewhere."""
     there = set(old)
     names = {setting.name for setting in old}
     sections = {_section_of(name) for name in names}
@@ -235,11 +236,12 @@ def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduc
     kept = [setting for setting in settings or () if keep(setting)]
     lines = data.decode(errors="surrogateescape").replace("\0", "?").splitlines()
     was = "".join(f"# {line}\n" for line in lines)
-    text = f"{written(kept)}# Taken out by agent, as git could run programs by it. It was:\n{was}"
+    why = "# Taken out by agent, as git could run programs by it. It was:"
+    text = f"{settings_text(kept)}{why}\n{was}"
     return Reduced(text.encode(errors="surrogateescape"), removed)
 
 
-def written(settings: Iterable[Setting]) -> str:
+def settings_text(settings: Iterable[Setting]) -> str:
     """A file that holds these; what has no section can't be said in one."""
     lines, section = [], ""
     for name, value in settings:
@@ -285,7 +287,7 @@ class Named(NamedTuple):
     words: tuple[str, ...]
 
 
-def named(settings: Iterable[Setting]) -> Named:
+def named_by_settings(settings: Iterable[Setting]) -> Named:
     files, hooks, words = [], [], []
     for name, value in settings:
         if not value:

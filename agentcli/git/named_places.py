@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.files.private import read_private
-from agentcli.git.config_files import mentions_places, named, parse
+from agentcli.git.config_files import mentions_places, named_by_settings, parse
 from agentcli.system.homes import user_home
 
 _MOST_FILES = 50
@@ -20,7 +20,7 @@ _LARGEST_FILE = 262_144
 
 
 @dataclass
-class Places:
+class NamedPlaces:
     """`protected` are to be left as they are, there or not; `problems` say what can't be."""
 
     protected: list[Path] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Places:
 
 def named_places(
     root: Path, settings: Iterable[Path], environ: Mapping[str, str], writable: Sequence[Path]
-) -> Places:
+) -> NamedPlaces:
     """Of the files `settings` of a repository, and those of the person, as git reads them in the
     folder `root`."""
     home = user_home(environ)
@@ -41,9 +41,9 @@ class _Search:
         self._root = root
         self._home = home
         self._writable = writable
-        self._places = Places()
+        self._places = NamedPlaces()
 
-    def among(self, files: Sequence[Path]) -> Places:
+    def among(self, files: Sequence[Path]) -> NamedPlaces:
         waiting = list(files)
         seen: set[Path] = set()
         while waiting and len(seen) < _MOST_FILES:
@@ -58,7 +58,7 @@ class _Search:
 
     def _take(self, file: Path, data: bytes) -> Iterator[Path]:
         """Notes what a file names; more files to look at."""
-        found = named(parse(data) or ())
+        found = named_by_settings(parse(data) or ())
         for name in found.files:
             place = self._resolved(name, file.resolve().parent)
             if place is not None:

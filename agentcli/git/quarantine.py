@@ -29,7 +29,7 @@ Identity = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Known:
+class FileRecord:
     """What stood at a place. `data`: of a file, or where a link leads; None of what else there is
     and of a file that is too large to be kept. `stamp`: size and times."""
 
@@ -51,7 +51,7 @@ class Known:
         return is_same and is_settled and self.id == identity(info)
 
 
-def known(folder: int, name: str, info: os.stat_result) -> Known:
+def record_file(folder: int, name: str, info: os.stat_result) -> FileRecord:
     """What stands at `name`, found to be `info`. Raises OSError when it went away."""
     data = None
     seen_ns = time.time_ns()
@@ -59,7 +59,7 @@ def known(folder: int, name: str, info: os.stat_result) -> Known:
         data = content(folder, name)
     elif stat.S_ISLNK(info.st_mode):
         data = os.fsencode(os.readlink(name, dir_fd=folder))
-    return Known(
+    return FileRecord(
         info.st_mode, identity(info), stamp(info), (info.st_uid, info.st_gid), data, seen_ns
     )
 
@@ -121,7 +121,7 @@ class Quarantine:
             file.write(data)
         return path
 
-    def put(self, folder: int, name: str, was: Known) -> None:
+    def put(self, folder: int, name: str, was: FileRecord) -> None:
         """Has `name` stand as it `was`, in place of what is there, if that is no folder. Raises
         OSError."""
         if stat.S_ISDIR(was.mode):
@@ -142,7 +142,7 @@ class Quarantine:
 
     def replace(self, folder: int, name: str, info: os.stat_result, data: bytes) -> None:
         """Writes `data` in place of the file at `name`, which is found to be `info`."""
-        was = Known(info.st_mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), data)
+        was = FileRecord(info.st_mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), data)
         self.put(folder, name, was)
 
     def _free(self, name: str) -> Path:
@@ -162,7 +162,7 @@ def _path_in(folder: int, name: str) -> Path:
         return Path(name)
 
 
-def _write(folder: int, name: str, data: bytes, was: Known) -> None:
+def _write(folder: int, name: str, data: bytes, was: FileRecord) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, 0o600, dir_fd=folder)
     with open(handle, "wb") as file:

@@ -64,7 +64,7 @@ class GitFacts:
     environ: Mapping[str, str]
     changeable: Callable[[Path], bool]
 
-    def of_variables(self, changed: Mapping[str, str | None]) -> str:
+    def variables_objection(self, changed: Mapping[str, str | None]) -> str:
         """What is wrong with the variables as earlier commands have changed them, for git."""
         if names := sorted(filter(_VARIABLES.fullmatch, changed)):
             return f"earlier commands have changed {', '.join(names)}"
@@ -76,12 +76,12 @@ class GitFacts:
             return ""
         return "earlier commands have changed PATH, by which another git may be found"
 
-    def of_reading(self, folder: Path) -> str:
+    def reading_objection(self, folder: Path) -> str:
         """Why git might run a program of the repository's when it reads in `folder`; "" when it
         certainly runs none."""
         return self._asked(folder, 0) if top_of(folder) is not None else ""
 
-    def of_rule(
+    def rule_objection(
         self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
     ) -> str:
         """Why a rule is not enough for the git command `words` in the workspace; "" when it is.

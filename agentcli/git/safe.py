@@ -188,8 +188,8 @@ def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -
 
 
 def _places(folder: Path) -> Iterator[Path]:
-    """A git folder and what leads elsewhere in it: but for single objects and references, whose
-    names nobody knows who can't read what they would lead to."""
+    """A git folder and every place that its links and alternates lead to. Links of single objects
+    and references are not followed: nobody can name one without reading its target."""
     yield folder
     for inner in (folder, folder / "refs", folder / "info"):
         yield from _links(inner)

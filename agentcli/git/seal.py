@@ -1,7 +1,7 @@
 """What a git folder held before commands ran, and how it is kept that way.
 
-Sealed is all that git's daily work does not change. Of a folder that commands made themselves
-nothing was there before; only what git would believe at once is watched in it.
+Everything that git's daily work does not change is sealed. In a folder that commands made
+themselves nothing was there before, so only the files that git would act on at once are watched.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from agentcli.files.opening import open_folder, opened_below
 from agentcli.git.config_files import adds_only_harmless, parse
 from agentcli.git.control_files import ControlFiles, Infos, Overfull
 from agentcli.git.quarantine import (
+    FileRecord,
     Identity,
-    Known,
     Quarantine,
     content,
     identity,
-    known,
+    record_file,
 )
 from agentcli.git.repositories import is_worktree_folder
 
@@ -68,7 +68,7 @@ class Seal:
         self.mounted = dict(mounted or {})
         self.made_by_commands = made_by_commands
         self._is_worktree = names is None and is_worktree_folder(path)
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, FileRecord] = {}
         self._first: dict[str, bytes] = {}
         """Settings as they were sealed, by their places, where they have changed since."""
         self._controls = ControlFiles(names, is_worktree=self._is_worktree)
@@ -185,9 +185,9 @@ class Seal:
         """Whether the folder is still where it was, so that there is no need to go there."""
         return self._anchor is not None and identity(self.path.stat()) == self._anchored
 
-    def _known(self, handle: int, place: str, info: os.stat_result) -> Known:
+    def _known(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
         with _folder_of(handle, place) as (folder, name):
-            return known(folder, name, info)
+            return record_file(folder, name, info)
 
     # --- what is done about it ------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Seal:
         self,
         handle: int,
         place: str,
-        was: Known | None,
+        was: FileRecord | None,
         quarantine: Quarantine,
         findings: list[Finding],
     ) -> None:
@@ -266,7 +266,7 @@ class Seal:
         return False
 
     def _is_accepted(
-        self, handle: int, place: str, info: os.stat_result, was: Known | None, found: Infos
+        self, handle: int, place: str, info: os.stat_result, was: FileRecord | None, found: Infos
     ) -> bool:
         if self._is_held(place, found, handle):
             return True
@@ -288,7 +288,7 @@ class Seal:
             return self._adds_only_harmless(place, was, now)
         return was is None and place in _BY_TEMPLATE
 
-    def _adds_only_harmless(self, place: str, was: Known | None, now: Known) -> bool:
+    def _adds_only_harmless(self, place: str, was: FileRecord | None, now: FileRecord) -> bool:
         """Compared with what was there at first: what goes must not come back as something else."""
         first = self._first.setdefault(place, (was.data or b"") if was is not None else b"")
         old, new = parse(first), parse(now.data) if now.data is not None else None
@@ -314,7 +314,7 @@ def why(place: str) -> str:
     return "git's own work makes no such file, and git may come to believe it"
 
 
-def _differs(one: Known | None, other: Known | None) -> bool:
+def _differs(one: FileRecord | None, other: FileRecord | None) -> bool:
     return one is None or other is None or (one.mode, one.data) != (other.mode, other.data)
 
 

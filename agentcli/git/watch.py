@@ -35,7 +35,7 @@ from agentcli.git.control_files import Overfull
 from agentcli.git.disarm import Disarmer, inventory, todos_of
 from agentcli.git.quarantine import Identity, Quarantine, identity
 from agentcli.git.seal import Finding, Seal, why
-from agentcli.git.watch_record import Record, RecordFile, in_use, unfinished
+from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, unfinished
 from agentcli.interrupts import shield
 from agentcli.system.inotify import Inotify
 
@@ -80,7 +80,7 @@ class GitWatch:
         self._record_path = self._records / f"{session}.json"
         self._contains = layer != "none"
         self._mounted = _closed(scope.protected, layer)
-        self._record: Record | None = None
+        self._record: WatchRecord | None = None
         self._file: RecordFile | None = None
         self._lock = threading.RLock()
         self._findings: list[Finding] = []
@@ -213,7 +213,7 @@ class GitWatch:
 
     # --- what is sealed -------------------------------------------------------------------------
 
-    def _taken(self) -> Record:
+    def _taken(self) -> WatchRecord:
         since_ns = time.time_ns() - _CLOCK_SLACK_NS
         scope = self._scope
         seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
@@ -242,7 +242,7 @@ class GitWatch:
             ]
             have.update(inner)
         folders = [seal.path for seal in seals if seal.names is None]
-        return Record(
+        return WatchRecord(
             roots=scope.writable,
             since_ns=since_ns,
             seals=seals,
@@ -302,7 +302,7 @@ class GitWatch:
             if self._times[finding.path] > _MOST_TIMES:
                 self._contested = finding.path
 
-    def _search(self, record: Record) -> list[Finding]:
+    def _search(self, record: WatchRecord) -> list[Finding]:
         sealed = {seal.path for seal in record.seals if not seal.made_by_commands}
         sealed |= {seal.path / name for seal in record.seals for name in seal.names or ()}
         by_commands = {
@@ -442,8 +442,8 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
 
 
 def _closed(paths: Iterable[Path], layer: str) -> dict[Path, Identity | None]:
-    """What commands can't write while the sandbox is in force, and of which file that holds: in
-    bubblewrap, of the one that is there now; None where it holds of the name."""
+    """The `paths` that the sandbox keeps commands from writing. bubblewrap protects the file that
+    is there now, given by its identity; seatbelt protects the name, so the value is None."""
     if layer == "seatbelt":
         return dict.fromkeys(paths)
     found: dict[Path, Identity | None] = {}

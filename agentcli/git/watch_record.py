@@ -16,14 +16,14 @@ from typing import Any
 
 from agentcli.files.private import read_regular
 from agentcli.git.disarm import Inventory
-from agentcli.git.quarantine import Known
+from agentcli.git.quarantine import FileRecord
 from agentcli.git.seal import Seal
 
 _LARGEST = 50_000_000
 
 
 @dataclass
-class Record:
+class WatchRecord:
     """`roots`, `since_ns`, `todos` and `before` are as for a `Disarmer`."""
 
     roots: tuple[Path, ...]
@@ -44,7 +44,7 @@ class RecordFile:
         if self._lock is None:
             raise OSError(f"{path} is in use")
 
-    def write(self, record: Record) -> None:
+    def write(self, record: WatchRecord) -> None:
         """Raises OSError."""
         assert self._lock is not None
         data = json.dumps(_as_dict(record)).encode()
@@ -60,7 +60,7 @@ class RecordFile:
             self._lock = None
 
 
-def unfinished(folder: Path) -> Iterator[tuple[Path, Record | None, RecordFile]]:
+def unfinished(folder: Path) -> Iterator[tuple[Path, WatchRecord | None, RecordFile]]:
     """The records in a folder whose processes were killed, each locked for us; None for one that
     can't be read."""
     for path in _files(folder):
@@ -69,7 +69,7 @@ def unfinished(folder: Path) -> Iterator[tuple[Path, Record | None, RecordFile]]
             yield path, _read(path), file
 
 
-def in_use(folder: Path, but: Path) -> Iterator[Record]:
+def in_use(folder: Path, but: Path) -> Iterator[WatchRecord]:
     """The records of other processes that are at work."""
     for path in _files(folder):
         if path != but and (record := _read(path)) is not None:
@@ -93,14 +93,14 @@ def _locked(path: Path) -> int | None:
     return handle
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> WatchRecord | None:
     try:
         return _from_dict(json.loads(read_regular(path, _LARGEST)[0]))
     except (OSError, ValueError, TypeError, KeyError, binascii.Error):
         return None
 
 
-def _as_dict(record: Record) -> dict[str, Any]:
+def _as_dict(record: WatchRecord) -> dict[str, Any]:
     return {
         "roots": list(map(str, record.roots)),
         "since_ns": record.since_ns,
@@ -111,8 +111,8 @@ def _as_dict(record: Record) -> dict[str, Any]:
     }
 
 
-def _from_dict(found: dict[str, Any]) -> Record:
-    return Record(
+def _from_dict(found: dict[str, Any]) -> WatchRecord:
+    return WatchRecord(
         roots=tuple(map(Path, found["roots"])),
         since_ns=int(found["since_ns"]),
         seals=[_seal_from_dict(each) for each in found["seals"]],
@@ -147,14 +147,14 @@ def _seal_from_dict(found: dict[str, Any]) -> Seal:
     return seal
 
 
-def _known_as_list(known: Known) -> list[Any]:
+def _known_as_list(known: FileRecord) -> list[Any]:
     data = None if known.data is None else _text(known.data)
     return [known.mode, known.id, known.stamp, known.owner, data]
 
 
-def _known_from_list(found: list[Any]) -> Known:
+def _known_from_list(found: list[Any]) -> FileRecord:
     mode, (device, inode), (size, modified, changed), (user, group), data = found
-    return Known(
+    return FileRecord(
         int(mode),
         (int(device), int(inode)),
         (int(size), int(modified), int(changed)),

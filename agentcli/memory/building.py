@@ -27,7 +27,7 @@ class PriceList(Protocol):
 
 
 @dataclass(frozen=True)
-class Models:
+class ModelNames:
     """Full names of the model that works and of the one that sums up. `context_tokens` is the
     window that the user set for the first (0: as catalogued); `max_output_tokens` of it are kept
     free for the reply."""
@@ -41,7 +41,7 @@ class Models:
 def build_memory(
     settings: MemorySettings,
     tools: tuple[ToolSchema, ...],
-    models: Models,
+    models: ModelNames,
     catalog: PriceList,
     ask: Ask | None,
     record: Callable[[CondensationAction], object] = lambda action: None,
@@ -92,7 +92,7 @@ def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser
     return kind(options)
 
 
-def _prices_of(catalog: PriceList, models: Models) -> Callable[[], Prices | None]:
+def _prices_of(catalog: PriceList, models: ModelNames) -> Callable[[], Prices | None]:
     """What a token of prompt and cache costs with the main model, one of output with the other."""
 
     def prices() -> Prices | None:

@@ -215,7 +215,9 @@ class Memory:
     def _account(self, view: View) -> None:
         """Record what models were paid for no result."""
         if view.replies:
-            self._record(self._numbered(view, nothing("it was interrupted"), view.tokens))
+            self._record(
+                self._numbered(view, failed_condensation("it was interrupted"), view.tokens)
+            )
 
     def condense_overflow(
         self, events: Sequence[Event], target_tokens: float
@@ -304,7 +306,7 @@ class Memory:
         what a model was paid for is recorded."""
         if action is None and not view.replies:
             return None
-        action = action or nothing("there was nothing to take")
+        action = action or failed_condensation("there was nothing to take")
         for condenser in (None, DropOldest(), DropOldest(brief=True)):
             because = replace(view, forced=view.decision.reason or "asked for")
             done = condenser.condense(because) if condenser else action
@@ -317,7 +319,7 @@ class Memory:
         if not view.replies:
             self._look_at = view.tokens * _LOOK_AGAIN
             return None
-        saved_nothing = nothing("it would have saved nothing", action.summariser_error)
+        saved_nothing = failed_condensation("it would have saved nothing", action.summariser_error)
         return self._numbered(view, saved_nothing, view.tokens)
 
     def _numbered(self, view: View, action: CondensationAction, after: int) -> CondensationAction:
@@ -334,8 +336,8 @@ class Memory:
         return action.model_copy(update={"reason": reason})
 
 
-def nothing(why: str, error: str = "") -> CondensationAction:
-    """What keeps the cost of a summary that came to nothing."""
+def failed_condensation(why: str, error: str = "") -> CondensationAction:
+    """An event that condenses nothing and records the cost of a summary that failed."""
     return CondensationAction(
         forgotten_event_ids=(),
         summariser_error=error,

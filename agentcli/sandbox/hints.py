@@ -76,7 +76,7 @@ def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
     return any(str(path) in line for line in lines for path in closed)
 
 
-class LeftOut:
+class WithheldEnvironment:
     """Parts of the person's environment, by variable, that commands outside the sandbox don't get,
     because they lead to places where commands inside can write."""
 

@@ -52,7 +52,7 @@ def _places(home: Path, environ: Mapping[str, str], workspace: Path) -> Iterator
 
 
 def _root_of_programs(folder: Path, home: Path) -> Path:
-    """The whole of an installation for its folder of programs; that folder alone where the ones of
-    several are together."""
+    """The root of the installation that a folder of programs belongs to; the folder itself if
+    several installations share it."""
     alone = folder.parent in (home, home / ".local") or folder.name not in ("bin", "sbin", "shims")
     return folder if alone else folder.parent

@@ -108,8 +108,8 @@ class Redactor:
         return text
 
     def note(self, before: str, after: str) -> str:
-        """For a model that reads `after`, and might write what it reads: how many values of
-        `before` are masked in it; empty where none is."""
+        """A sentence for the model, which might write `after` back to a file: how many secrets of
+        `before` are masked in `after`; empty if none."""
         count = after.count(MASK) - before.count(MASK)
         if count <= 0:
             return ""
@@ -117,8 +117,8 @@ class Redactor:
         return f"[{secrets} shown here as {MASK}: what this was read from is unchanged]"
 
     def settled(self, text: str) -> int:
-        """How much of `text`, the newest part of a stream, can be masked and passed on: from there
-        on a secret may have begun that what is still to come completes."""
+        """How many characters of `text`, the newest part of a stream, can be masked and passed on.
+        After them a secret may begin that the next part completes."""
         tail = text[-_LONGEST_OPEN:]
         before = len(text) - len(tail)
         end = self._known.open_from(tail)

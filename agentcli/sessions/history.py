@@ -53,7 +53,7 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
     return steps
 
 
-def spans(events: Sequence[Event]) -> list[tuple[str, str]]:
+def step_snapshots(events: Sequence[Event]) -> list[tuple[str, str]]:
     """The snapshots before and after each step, those taken back too, whose ends were kept."""
     kept = [event for event in events if isinstance(event, CheckpointObservation)]
     return [
@@ -63,10 +63,10 @@ def spans(events: Sequence[Event]) -> list[tuple[str, str]]:
     ]
 
 
-def at_rest(events: Sequence[Event]) -> list[str] | None:
-    """The snapshots of when no command was at work: before the first step of a turn, after the
-    last, and around a going back. None for a session that never had a sandbox, whose commands might
-    do all that the person may."""
+def idle_snapshots(events: Sequence[Event]) -> list[str] | None:
+    """The snapshots taken while no command ran: before the first step of a turn, after the last
+    step, and around an undo or rewind. None for a session that never had a sandbox: its commands
+    had all rights of the person."""
     contained = False
     first = True
     found: list[str] = []
@@ -84,7 +84,8 @@ def at_rest(events: Sequence[Event]) -> list[str] | None:
 
 
 def _close(steps: list[StepTrees], after: str) -> None:
-    """The newest step ended with `after`; without that there is no telling what it did."""
+    """Set the snapshot after the newest step. If there is none, drop the step: its changes are
+    unknown."""
     if steps and steps[-1].after is None:
         last = steps.pop()
         if after:
@@ -118,9 +119,9 @@ def _known(tree: str, event_id: int) -> str:
     return tree
 
 
-def moved_since(events: Sequence[Event], event_id: int) -> str | None:
-    """The workspace that the session worked in at `event_id`, if it went on in another one since;
-    that of a copy of a session counts as the one it is a copy of."""
+def former_workspace(events: Sequence[Event], event_id: int) -> str | None:
+    """The workspace at `event_id`, if the session has moved to another one since; None if it has
+    not. A fork does not count as a move."""
     workspaces: list[str] = []
     then = 0
     for event in events:

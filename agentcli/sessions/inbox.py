@@ -62,7 +62,7 @@ def remove(folder: Path, message: QueuedMessage) -> None:
     (folder / "inbox" / f"{message.id}.json").unlink(missing_ok=True)
 
 
-def taken_before(
+def already_recorded(
     events: Sequence[Event], messages: Sequence[QueuedMessage]
 ) -> Iterator[QueuedMessage]:
     """Those that are events already: their owner was killed before it could remove them."""

@@ -62,9 +62,9 @@ def awaits_approval(events: Sequence[Event], action: Action) -> bool:
     return False
 
 
-def is_accounted_for(events: Sequence[Event]) -> bool:
-    """Whether the action of the newest reply that was being carried out when the process ended
-    was told so already, by another process that was killed while it did."""
+def interruption_was_recorded(events: Sequence[Event]) -> bool:
+    """Whether an earlier recovery has already recorded that the action running when the process was
+    killed was interrupted. That recovery was killed before it finished."""
     for event in newest_first(events):
         if event.reply is not None:
             break
@@ -73,9 +73,9 @@ def is_accounted_for(events: Sequence[Event]) -> bool:
     return False
 
 
-def cut_off(events: Sequence[Event]) -> GoingBackObservation | None:
-    """The going back to earlier files that was begun and not brought to its end, if nobody has
-    worked in the session since."""
+def unfinished_restore(events: Sequence[Event]) -> GoingBackObservation | None:
+    """The restore of earlier files that was begun and not finished, if nobody has worked in the
+    session since."""
     for event in reversed(events):
         if isinstance(event, GoingBackObservation):
             return event
@@ -85,24 +85,24 @@ def cut_off(events: Sequence[Event]) -> GoingBackObservation | None:
     return None
 
 
-def untold(events: Sequence[Event]) -> str:
-    """What the model has yet to be told of a person's going back, after a process that was killed
-    before it came to that; empty if nothing."""
+def unsent_restore_message(events: Sequence[Event]) -> str:
+    """The message about a person's undo or rewind that the model has not received because the
+    process was killed first; empty if there is none."""
     last = events[-1] if events else None
     if isinstance(last, RewindAction):
         return last.told
-    return half_way(last) if isinstance(last, GoingBackObservation) else ""
+    return partial_restore_message(last) if isinstance(last, GoingBackObservation) else ""
 
 
-def half_way(begun: GoingBackObservation) -> str:
-    """What the model is told of one that was cut off."""
+def partial_restore_message(begun: GoingBackObservation) -> str:
+    """The message to the model about a restore that was not finished."""
     return (
         f"[The user began to bring files back to an earlier state ({begun.content}), and that was "
         "cut off: some are as they were then, others not. Look before you rely on any.]"
     )
 
 
-def with_progress(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:
+def with_may_have_begun(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:
     """Each open action, and whether it may have begun: the first, and reads beside it."""
     begun = True
     for index, action in enumerate(actions):

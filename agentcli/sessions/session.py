@@ -39,11 +39,11 @@ from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.recovery import (
     awaits_approval,
-    is_accounted_for,
+    interruption_was_recorded,
     open_actions,
     torn_reply,
-    untold,
-    with_progress,
+    unsent_restore_message,
+    with_may_have_begun,
 )
 from agentcli.sessions.state import (
     TRANSITIONS,
@@ -261,7 +261,7 @@ class Session:
         ]
         if not waiting:
             return 0
-        known = list(inbox.taken_before(self.events, waiting))
+        known = list(inbox.already_recorded(self.events, waiting))
         refused = 0
         for message in waiting:
             if message not in known and (why := refuse(message.text)):
@@ -313,7 +313,7 @@ class Session:
     def answer_pending(self, first: str, others: str) -> None:
         """Give every open action its observation: `first` for the one that was being carried out
         (and the reads that ran beside it), `others` for those not begun."""
-        for action, begun in list(with_progress(self._pending.values())):
+        for action, begun in list(with_may_have_begun(self._pending.values())):
             content = first if begun else others
             self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
@@ -340,7 +340,7 @@ class Session:
         """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
         were open get an observation that says what is known of them, a running turn is paused, and
         the model learns of files that were being brought back."""
-        if news := untold(self.events):
+        if news := unsent_restore_message(self.events):
             self.emit(MessageAction(content=news, source=Source.ENVIRONMENT))
         if torn := torn_reply(self.events):
             self.emit(ReplyDiscardedObservation(reply_id=torn))
@@ -353,7 +353,7 @@ class Session:
                 f"agent was killed while this was running, at {when} or later. Its effects are "
                 "unknown: it may have run fully, in part or not at all. Check before you repeat it."
             )
-            told = is_accounted_for(self.events)
+            told = interruption_was_recorded(self.events)
             self.answer_pending(not_started if told else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]

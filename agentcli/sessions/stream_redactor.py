@@ -20,11 +20,12 @@ class Redactor(Protocol):
         none."""
 
     def settled(self, text: str) -> int:
-        """How much of `text`, the newest part of a stream, can be masked and passed on; at the
-        begin of a secret a few characters may be, as long as they stand before `text` next time."""
+        """How many characters of `text`, the newest part of a stream, can be masked and passed on.
+        The caller puts the rest before the next part: a secret may begin there."""
 
     def note(self, before: str, after: str) -> str:
-        """For whom reads `after`: how much of `before` is masked in it; empty where nothing is."""
+        """A sentence for the reader of `after` that says how many secrets of `before` are masked in
+        it; empty if none."""
 
 
 class NoSecrets:

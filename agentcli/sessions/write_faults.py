@@ -1,4 +1,4 @@
-"""What is told of a disk that takes nothing more."""
+"""Messages about a disk that is full or can't be written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NO_WRITING = (*NO_ROOM, errno.EROFS, errno.EIO, errno.EFBIG)
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Tells of a disk that takes nothing more, in a block that writes to `folder`, what
-    `unwritable` does."""
+    """Turns an OSError of the block, which writes to `folder`, into the error that `unwritable`
+    describes."""
     try:
         yield
     except OSError as error:

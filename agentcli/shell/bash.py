@@ -13,7 +13,7 @@ from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Pipes
 from agentcli.shell.exchange import Exchange, Outcome, Watch, stop
-from agentcli.shell.output import Capture, Live, clean
+from agentcli.shell.output import Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal
 from agentcli.shell.variables import ExportWatch
 from agentcli.system import processes
@@ -128,7 +128,9 @@ class Bash:
         self.terminal.send_line(line)
         return exchange
 
-    def follow(self, exchange: Exchange, seconds: float, *, live: Live, stdin: bool) -> Outcome:
+    def follow(
+        self, exchange: Exchange, seconds: float, *, live: LiveOutput, stdin: bool
+    ) -> Outcome:
         return exchange.wait(seconds, live=live, watch=self._watch(exchange, stdin=stdin))
 
     def stop(self, exchange: Exchange) -> Outcome:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from agentcli.shell.output import Between, Capture, Live
+from agentcli.shell.output import Capture, LiveOutput, MarkedSection
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle
@@ -27,7 +27,7 @@ _LADDER = (
 _MOST_REPORTED = 4 << 20
 """Bytes kept of what comes as reports: commands can write there too, without end."""
 _LONGEST_REPORT = 65_536
-_SILENT = Live(None)
+_SILENT = LiveOutput(None)
 FALLBACK = "F"
 """Letter of a report made where none of the shell's builtins could be used: it marks only the end
 of the output, not of what was written to the terminal."""
@@ -81,7 +81,7 @@ class Exchange:
         self._ask_again = ask_again
         self._ask_end = ask_end
         begin, end = (f"{MARK}{letter}{nonce}{MARK}".encode() for letter in "BE")
-        self._streams = tuple(Between(begin, end, before=late) for late in before)
+        self._streams = tuple(MarkedSection(begin, end, before=late) for late in before)
         self.started_ticks = processes.ticks_now()
         self._reports = _Reports(nonce, is_report)
         self._last_activity = time.monotonic()
@@ -119,7 +119,7 @@ class Exchange:
         self,
         seconds: float,
         *,
-        live: Live = _SILENT,
+        live: LiveOutput = _SILENT,
         watch: Watch | None = None,
     ) -> Outcome:
         """Follows the request until it ends, but at most `seconds`."""
@@ -162,7 +162,7 @@ class Exchange:
             return None
         return max(0.0, self._last_activity + _END_MARK_PATIENCE_S - now) + 0.001
 
-    def _take(self, output: bytes, on_terminal: bytes, reports: bytes, live: Live) -> None:
+    def _take(self, output: bytes, on_terminal: bytes, reports: bytes, live: LiveOutput) -> None:
         if output or on_terminal or reports:
             self._last_activity = time.monotonic()
         for stream, data in zip(self._streams, (output, on_terminal), strict=True):
@@ -173,7 +173,7 @@ class Exchange:
             self.report = self._reports.feed(reports)
             self.listing = self._reports.listing
 
-    def _read_rest(self, live: Live) -> None:
+    def _read_rest(self, live: LiveOutput) -> None:
         self._take(*self.terminal.pump(0), live)
         for output, on_terminal in self.terminal.drain_after_exit():
             self._take(output, on_terminal, b"", live)

@@ -16,7 +16,7 @@ from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.files.private import private_folder
 from agentcli.sandbox.choosing import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome
-from agentcli.shell.output import HEAD_SHARE, Capture, Live, clean
+from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
@@ -81,7 +81,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
             self._followed.kill_soon()
 
     @abstractmethod
-    def _await(self, running: RunningT, timeout: float, live: Live) -> tuple[Outcome, bool]:
+    def _await(self, running: RunningT, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         """How it went, and whether it was stopped at the time limit."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
     def _follow(self, running: RunningT, timeout: float, on_output: OnOutput) -> ResultT:
         self._followed = running.exchange.terminal
         try:
-            outcome, timed_out = self._await(running, timeout, Live(on_output))
+            outcome, timed_out = self._await(running, timeout, LiveOutput(on_output))
         except BaseException:
             self._abandon(running)
             raise

@@ -12,7 +12,7 @@ from agentcli.files.private import read_private, write_private
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash
 from agentcli.shell.exchange import Outcome
-from agentcli.shell.output import Capture, Rendered
+from agentcli.shell.output import Capture, RenderedOutput
 from agentcli.shell.output_folder import DISK_BYTES
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
@@ -60,7 +60,7 @@ class Job:
             self.over = self._handle is not None or self.exit_code is not None
         return self.over
 
-    def output(self, max_chars: int) -> Rendered:
+    def output(self, max_chars: int) -> RenderedOutput:
         """The beginning and the end of the first 50 MB of the log."""
         capture = Capture(self.log, spool=False)
         with open(os.dup(self._log), "rb") as file:

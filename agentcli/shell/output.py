@@ -74,7 +74,7 @@ def _settle(line: str) -> str:
     return "".join(kept)
 
 
-class Between:
+class MarkedSection:
     """Extracts what lies between two marks from a stream that arrives in pieces."""
 
     def __init__(self, begin: bytes, end: bytes, *, before: bytes = b"") -> None:
@@ -153,7 +153,7 @@ class Between:
         return data
 
 
-class Live:
+class LiveOutput:
     """Passes output on as it arrives: in order, decoded, about sixteen times a second. During
     silence it calls with no text every 0.1 s, so that a display can show that time passes.
 
@@ -224,7 +224,7 @@ def _start_of_unfinished(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedOutput:
     text: str
     truncated: bool
     path: str | None
@@ -286,7 +286,7 @@ class Capture:
         """The last of it, a few hundred characters."""
         return clean(self._tail[-1] if self._tail else bytes(self._head[-1000:]))[-300:]
 
-    def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> Rendered:
+    def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> RenderedOutput:
         """The text, cut in the middle on line boundaries if it is longer than `max_chars` by more
         than a little."""
         tail = b"".join(self._tail)
@@ -297,7 +297,7 @@ class Capture:
             head_text = tail_text = rewrite(clean(bytes(self._head) + tail))
         if not gap and len(head_text) <= max_chars + min(SLACK_CHARS, max_chars):
             self._discard()
-            return Rendered(head_text, truncated=False, path=None)
+            return RenderedOutput(head_text, truncated=False, path=None)
         if self._file is None:
             self._spool(bytes(self._head) + tail)
         self._close()
@@ -305,7 +305,7 @@ class Capture:
         start = _whole_lines_before(head_text, head)
         end = _whole_lines_after(tail_text, max_chars - head)
         text = f"{start}{self._missing(start, end)}{end}"
-        return Rendered(text, truncated=True, path=str(self._path))
+        return RenderedOutput(text, truncated=True, path=str(self._path))
 
     def _missing(self, start: str, end: str) -> str:
         """The line that stands for what is left out."""

@@ -18,7 +18,7 @@ from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
-from agentcli.shell.output import Live, clean, replace_surrogates
+from agentcli.shell.output import LiveOutput, clean, replace_surrogates
 from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
@@ -187,7 +187,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         self.restart()
         return f"the interpreter ended (status {code}) and was restarted; its variables are lost"
 
-    def _await(self, running: Running, timeout: float, live: Live) -> tuple[Outcome, bool]:
+    def _await(self, running: Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         exchange = running.exchange
         outcome = exchange.wait(timeout, live=live, watch=self._watch(exchange))
         timed_out = outcome is Outcome.TIMEOUT

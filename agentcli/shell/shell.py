@@ -11,14 +11,14 @@ from pathlib import Path
 from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox
-from agentcli.sandbox.hints import LeftOut, differences
+from agentcli.sandbox.hints import WithheldEnvironment, differences
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.exchange import Outcome
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
-from agentcli.shell.output import Live, replace_surrogates
+from agentcli.shell.output import LiveOutput, replace_surrogates
 from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 from agentcli.shell.parts import head_share, marked, parts_of
 from agentcli.shell.time_limit import stop_at_limit
@@ -76,7 +76,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             max_chars=max_chars,
         )
         self._full_env = {**(full_env or env), **self._marks}
-        self._left_out = LeftOut(left_out or {})
+        self._left_out = WithheldEnvironment(left_out or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
         self._running: _Running | None = None
@@ -327,7 +327,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             "are kept, other variables and functions are lost"
         )
 
-    def _await(self, running: _Running, timeout: float, live: Live) -> tuple[Outcome, bool]:
+    def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
         self._running = None
         outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)

@@ -142,8 +142,8 @@ class Exports:
 
 
 def may_cross(origin: str, layer: str) -> bool:
-    """Whether what commands in the layer `origin` chose may be what commands in `layer` go by: not
-    where those can do more. An `origin` that is not known may be any."""
+    """Whether commands in `layer` may use a value that a command in the layer `origin` set: not if
+    they have more rights than that command had. A value of unknown origin is refused."""
     return origin in (layer, _WEAKEST) or (origin, layer) == ("landlock", "bubblewrap")
 
 

@@ -53,19 +53,19 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 @dataclass(frozen=True)
-class Places:
+class UntrustedPlaces:
     """Folders that others can write to. `identities` are their devices and inodes, so that they are
     recognised under any name."""
 
     folders: frozenset[str] = frozenset()
     identities: frozenset[tuple[int, int]] = frozenset()
 
-    def with_folders(self, folders: Iterable[str]) -> Places:
+    def with_folders(self, folders: Iterable[str]) -> UntrustedPlaces:
         names = {os.path.realpath(folder) for folder in folders if folder not in self.folders}
         # Whoever works in / has no place for programs but what commands can write.
         names = {name for name in names if not "/usr/bin/".startswith(name.rstrip("/") + "/")}
         found = {(info.st_dev, info.st_ino) for info in map(_look, names) if info is not None}
-        return Places(self.folders | names, self.identities | found)
+        return UntrustedPlaces(self.folders | names, self.identities | found)
 
     def hold(self, path: str, *, as_program: bool = False) -> bool:
         """Whether `path` is one of these or leads through one. `as_program`: or through any place
@@ -92,7 +92,7 @@ class Trimmed:
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def trimmed(environ: Mapping[str, str], places: Places) -> Trimmed:
+def trimmed(environ: Mapping[str, str], places: UntrustedPlaces) -> Trimmed:
     """`environ` without what leads programs to `places` or to places relative to a folder."""
     kept: dict[str, str] = {}
     left_out: dict[str, tuple[str, ...]] = {}
@@ -123,7 +123,7 @@ class _Process:
     entered: bool = False
     cleaned: bool = False
     person: dict[str, str] = field(default_factory=dict)
-    places: Places = field(default_factory=Places)
+    places: UntrustedPlaces = field(default_factory=UntrustedPlaces)
     found: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -157,7 +157,7 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
         _clean_module_path()
 
 
-def distrusted() -> Places:
+def distrusted() -> UntrustedPlaces:
     """The places of `distrust` so far."""
     return _process.places
 
@@ -189,8 +189,9 @@ def find_on(name: str, path: str | None) -> str | None:
 
 
 def installed_in(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
-    """Where, within `roots`, this process has its own code: package, interpreter, libraries. First
-    the places that can be protected, then the roots that are such a place themselves."""
+    """Where this process's own code (package, interpreter, libraries) lies within `roots`. Returns
+    the places below a root, which can be protected, and the roots that are such a place
+    themselves."""
     loaded = (_PACKAGE, sys.executable, sys.argv[0], sys.prefix, sys.base_prefix, *sys.path)
     places = {os.path.realpath(place) for place in loaded if place.startswith("/")}
     inside: set[str] = set()
@@ -258,7 +259,7 @@ def _repository(folder: str, home: str) -> str | None:
     return None
 
 
-def _leads_to(value: str, places: Places) -> bool:
+def _leads_to(value: str, places: UntrustedPlaces) -> bool:
     if "/" not in value and value not in (".", ".."):
         return False
     if _RELATIVE.search(value):

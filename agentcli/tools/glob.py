@@ -13,8 +13,8 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
 from agentcli.files.names import in_outputs, parse_path
-from agentcli.files.walking import Found, existing, walk
 from agentcli.files.walking import Glob as Wildcards
+from agentcli.files.walking import WalkedEntry, existing, walk
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_RESULTS = 200
@@ -65,10 +65,10 @@ def _split(pattern: str) -> tuple[str, str]:
 
 def _search(
     top: Path, pattern: str, hidden: frozenset[str]
-) -> tuple[list[Found], list[Found], str]:
+) -> tuple[list[WalkedEntry], list[WalkedEntry], str]:
     wildcards = Wildcards(pattern)
-    files: list[Found] = []
-    folders: list[Found] = []
+    files: list[WalkedEntry] = []
+    folders: list[WalkedEntry] = []
     deadline = time.monotonic() + MAX_SECONDS
     for each in walk(top, hidden):
         if time.monotonic() > deadline:
@@ -78,7 +78,7 @@ def _search(
     return files, folders, ""
 
 
-def _age_and_name(top: Path, found: Found) -> tuple[float, list[int]]:
+def _age_and_name(top: Path, found: WalkedEntry) -> tuple[float, list[int]]:
     """Newest first, then by name; to be used where the largest come first."""
     try:
         age = (top / found.path).lstat().st_mtime

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.building import Models, build_memory
+from agentcli.memory.building import ModelNames, build_memory
 from agentcli.memory.condenser import (
     Ask,
     Condenser,
@@ -92,7 +92,7 @@ def built(setting: Setting, **settings: object) -> Memory:
     return build_memory(
         MemorySettings.model_validate(settings),
         setting.tools,
-        Models(setting.model, setting.model, _RESERVE, setting.prices.window),
+        ModelNames(setting.model, setting.model, _RESERVE, setting.prices.window),
         setting.prices,
         setting.ask,
     )

@@ -29,7 +29,7 @@ from tests.agent.parts import limits_of
 def test_the_last_turn_is_kept_for_the_summary_unless_it_is_the_only_one(most, summary, done, over):
     limits = limits_of(max_turns=most, summary_at_limit=summary)
     state = State(session_id="s", local_iteration=done)
-    ending = limits.reached(state)
+    ending = limits.ending_at_limit(state)
     assert (ending is not None) is over
     if ending is not None:
         assert (ending.agent_state, ending.exit_code) == (AgentState.PAUSED, 6)
@@ -45,7 +45,7 @@ def test_of_the_time_a_fifth_is_kept_but_30_s_at_most(max_time_s, kept):
 
 def test_faults_count_before_limits():
     state = State(bad_calls=5, local_iteration=100, last_error="no such tool")
-    assert limits_of().reached(state).reason == "bad_calls"
+    assert limits_of().ending_at_limit(state).reason == "bad_calls"
 
 
 def test_the_end_of_the_time_interrupts_whatever_is_going_on():

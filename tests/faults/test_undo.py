@@ -17,7 +17,7 @@ from agentcli.app.undo import rewind, undo
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.sessions.manage.scrap import sweep
-from agentcli.sessions.recovery import cut_off
+from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session, read_session
 from tests.app.undoing import Walk, looks, sh
 from tests.checkpoints.trees import killed_at
@@ -75,7 +75,7 @@ def after_a_kill(walk: Walk, way: str, count: int) -> None:
             told = [event for event in new if isinstance(event, MessageAction)]
             assert told or done[0].conversation, "the model does not know"
         if changed and not done:
-            begun = cut_off(session.events)
+            begun = unfinished_restore(session.events)
             assert begun is not None, "the person does not know"
             assert begun.command
         if not done:

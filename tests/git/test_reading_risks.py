@@ -66,21 +66,21 @@ def test_the_canary_would_sing(repository, tmp_path):
     (repository / ".gitattributes").write_text("* diff=evil\n")
     subprocess.run(READS, shell=True, cwd=repository, capture_output=True)
     assert ran.exists()
-    assert "diff.evil.textconv" in facts(repository, tmp_path).of_reading(repository)
+    assert "diff.evil.textconv" in facts(repository, tmp_path).reading_objection(repository)
 
 
 def test_what_can_not_be_told_is_no_reading(repository, tmp_path):
     judge = facts(repository, tmp_path)
-    assert judge.of_reading(repository) == ""
-    assert judge.of_reading(tmp_path) == "", "where there is no repository git reads nothing"
+    assert judge.reading_objection(repository) == ""
+    assert judge.reading_objection(tmp_path) == "", "where there is no repository git reads nothing"
     config = repository / ".git/config"
     before = config.read_text()
     for text in ("[include]\n path = config\n", "[broken\n", "[future]\n newThing = x\n"):
         config.write_text(before + text)
-        assert judge.of_reading(repository)
+        assert judge.reading_objection(repository)
     config.unlink()
     os.mkfifo(config)
-    assert judge.of_reading(repository)
+    assert judge.reading_objection(repository)
 
 
 def test_submodules_are_looked_into(repository, tmp_path):
@@ -92,9 +92,9 @@ def test_submodules_are_looked_into(repository, tmp_path):
     git(module, "commit", "-qm", "module")
     git(repository, "-c", "advice.addEmbeddedRepo=false", "add", "module")
     judge = facts(repository, tmp_path)
-    assert judge.of_reading(repository) == ""
+    assert judge.reading_objection(repository) == ""
     git(module, "config", "core.fsmonitor", "./evil")
-    assert judge.of_reading(repository) == (
+    assert judge.reading_objection(repository) == (
         "in a submodule, the repository's setting core.fsmonitor may make git run a program"
     )
 

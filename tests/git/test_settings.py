@@ -13,7 +13,7 @@ from agentcli.git.config_files import (
     is_harmless,
     parse,
     reduced,
-    written,
+    settings_text,
 )
 
 PIECES = [
@@ -83,7 +83,7 @@ def test_files_are_read_as_git_reads_them(text):
 
 @given(st.lists(st.builds(Setting, NAMES, VALUES), max_size=6))
 def test_what_is_written_is_read_the_same(settings):
-    assert as_git_reads(written(settings).encode()) == settings
+    assert as_git_reads(settings_text(settings).encode()) == settings
 
 
 @given(TEXTS)

@@ -165,7 +165,9 @@ def test_a_limit_that_is_met_pauses_the_turn_and_says_what_was_spent():
     limits = Limits(AgentSettings(), max_budget_usd=0.05)
     state = apply(State(), said(0.0422, "lab/m"))
     assert limits.left_usd(state) == pytest.approx(0.0078)
-    ending = limits.failed(LLMError(LLMErrorKind.BUDGET, "the next one is too dear"), state)
+    ending = limits.ending_after_failure(
+        LLMError(LLMErrorKind.BUDGET, "the next one is too dear"), state
+    )
     assert (ending.agent_state, ending.reason, ending.exit_code) == (
         AgentState.PAUSED,
         "max_budget",
@@ -174,9 +176,9 @@ def test_a_limit_that_is_met_pauses_the_turn_and_says_what_was_spent():
     assert ending.content.startswith("$0.0422 of the budget of $0.05 is spent; the next")
     lost = apply(state, AttemptsAbandonedObservation(most_usd=0.005))
     assert limits.left_usd(lost) == pytest.approx(0.0028)
-    broke = limits.failed(LLMError(LLMErrorKind.BUDGET, "too dear"), lost)
+    broke = limits.ending_after_failure(LLMError(LLMErrorKind.BUDGET, "too dear"), lost)
     assert "and up to $0.0050 on replies that broke off; too dear" in broke.content
-    other = limits.failed(LLMError(LLMErrorKind.BILLING, "no credit"), state)
+    other = limits.ending_after_failure(LLMError(LLMErrorKind.BILLING, "no credit"), state)
     assert (other.agent_state, other.exit_code) == (AgentState.ERROR, 4)
 
 

@@ -539,14 +539,14 @@ class Repository:
     variables: str = ""
     asked: list[object] = field(default_factory=list)
 
-    def of_variables(self, changed):
+    def variables_objection(self, changed):
         return self.variables
 
-    def of_reading(self, folder):
+    def reading_objection(self, folder):
         self.asked.append(folder)
         return self.reading
 
-    def of_rule(self, words, *, everywhere, exact, unsandboxed):
+    def rule_objection(self, words, *, everywhere, exact, unsandboxed):
         self.asked.append((words[1], everywhere, exact, unsandboxed))
         return self.by_rule
 

@@ -18,7 +18,12 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.security.commands.shell_parse import parse_script
-from agentcli.security.policy.command_rules import Setting, allowing, forbidding, possible
+from agentcli.security.policy.command_rules import (
+    CommandContext,
+    first_forbidding_rule,
+    first_possible_rule,
+    judge_allowed,
+)
 from agentcli.security.policy.rules import (
     check_rule,
     matches,
@@ -41,8 +46,8 @@ def rule(text: str, decision="allow"):
 
 def runs(text: str, *rules: str, contained: bool = False) -> bool:
     parsed = [rule(each) for each in rules]
-    setting = Setting("/work", lambda target, cwd: False, contained=contained)
-    return allowing(parsed, parse_script(text), setting).allowed
+    setting = CommandContext("/work", lambda target, cwd: False, contained=contained)
+    return judge_allowed(parsed, parse_script(text), setting).allowed
 
 
 @each_row("contained", [True, False])
@@ -182,11 +187,11 @@ DENIED = [
 
 @each_row("command", DENIED)
 def test_a_rule_that_denies_looks_into_every_part(command):
-    assert forbidding([rule("bash(git push:*)", "deny")], parse_script(command))
+    assert first_forbidding_rule([rule("bash(git push:*)", "deny")], parse_script(command))
 
 
 def test_a_wrapper_itself_can_be_denied():
-    assert forbidding([rule("bash(sudo:*)", "deny")], parse_script("nice sudo ls"))
+    assert first_forbidding_rule([rule("bash(sudo:*)", "deny")], parse_script("nice sudo ls"))
 
 
 @each_row(
@@ -206,7 +211,7 @@ def test_a_wrapper_itself_can_be_denied():
 )
 def test_what_may_turn_out_to_be_denied(command, found):
     script = parse_script(command)
-    assert bool(possible([rule("bash(git push:*)", "deny")], script, command)) == found
+    assert bool(first_possible_rule([rule("bash(git push:*)", "deny")], script, command)) == found
 
 
 noise = st.sampled_from(["''", '""', "\\\n", "\\", "'", '"', " ", "\t", "\u00a0", "\u200b", "$''"])
@@ -234,7 +239,7 @@ def test_however_a_denied_command_is_spelled_it_is_never_allowed(noises, command
     # Quoted, an operator is one more word of what stands before it.
     assume(not any("&&" in (word or "") for part in script.commands for word in part.words))
     deny = [rule("bash(git push:*)", "deny")]
-    if not forbidding(deny, script) and not possible(deny, script, command):
+    if not first_forbidding_rule(deny, script) and not first_possible_rule(deny, script, command):
         assert not runs(command, *RULES, "bash(env:*)", "bash(sudo:*)", "bash(bash:*)")
 
 

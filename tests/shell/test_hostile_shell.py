@@ -107,9 +107,9 @@ def test_a_number_that_was_given_out_again_is_not_signalled(shell: Shell) -> Non
     shell.run_in_background("sleep 1000")
     process = shell.jobs[0].process
     assert process is not None
-    stranger = processes.ProcessStat(process.pid, process.started - 1, "S", 1, 1, 1)
-    processes.send([stranger], 9)
-    assert processes.end_tree(stranger, ((9, 0.0),)) == 9
+    first_unknown_word = processes.ProcessStat(process.pid, process.started - 1, "S", 1, 1, 1)
+    processes.send([first_unknown_word], 9)
+    assert processes.end_tree(first_unknown_word, ((9, 0.0),)) == 9
     assert processes.is_running(process)
 
 

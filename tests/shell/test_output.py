@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.shell.output import KEEP_BYTES, LIVE_BYTES, Between, Capture, Live, Rendered, clean
+from agentcli.shell.output import (
+    KEEP_BYTES,
+    LIVE_BYTES,
+    Capture,
+    LiveOutput,
+    MarkedSection,
+    RenderedOutput,
+    clean,
+)
 from agentcli.shell.output_folder import OutputFolder
 
 
@@ -43,8 +51,8 @@ def test_hostile_escapes_cost_linear_time() -> None:
         assert len(clean(piece * 200_000)) < 400_000
 
 
-def cut(data: bytes, size: int) -> tuple[bytes, Between]:
-    between = Between(b"\x1eBn\x1e", b"\x1eEn\x1e")
+def cut(data: bytes, size: int) -> tuple[bytes, MarkedSection]:
+    between = MarkedSection(b"\x1eBn\x1e", b"\x1eEn\x1e")
     inside = b"".join(between.feed(data[i : i + size]) for i in range(0, len(data), size))
     return inside + between.release(), between
 
@@ -134,7 +142,7 @@ def test_a_folder_that_is_full_keeps_what_it_has_and_no_more(tmp_path: Path) -> 
     folder = OutputFolder(tmp_path, 900_000)
     data = b"line\n" * 200_000
 
-    def render(name: str) -> Rendered:
+    def render(name: str) -> RenderedOutput:
         capture = Capture(tmp_path / name, folder=folder)
         for start in range(0, len(data), 60_000):
             capture.feed(data[start : start + 60_000])
@@ -167,7 +175,7 @@ def test_room_comes_back_with_what_needed_no_file_and_logs_take_it(tmp_path: Pat
 
 def test_live_output_comes_in_order_and_not_too_often() -> None:
     pieces: list[str] = []
-    live = Live(pieces.append)
+    live = LiveOutput(pieces.append)
     for byte in "aé\x1b[31mred".encode():
         live.feed(bytes([byte]))
     assert pieces == []
@@ -196,7 +204,7 @@ PIECES = st.sampled_from(
 def test_live_output_is_the_same_however_it_comes(parts: list[str], sizes: list[int]) -> None:
     data = ("".join(parts) + "end").encode()
     pieces: list[str] = []
-    live = Live(pieces.append)
+    live = LiveOutput(pieces.append)
     at = 0
     for size in itertools.cycle(sizes):
         live.feed(data[at : at + size])
@@ -209,7 +217,7 @@ def test_live_output_is_the_same_however_it_comes(parts: list[str], sizes: list[
 
 def clean_of_escapes(data: bytes) -> str:
     pieces: list[str] = []
-    live = Live(pieces.append)
+    live = LiveOutput(pieces.append)
     live.feed(data)
     live.flush()
     return "".join(pieces)
@@ -220,7 +228,7 @@ def clean_of_escapes(data: bytes) -> str:
 def test_of_much_output_no_more_is_worked_on_than_is_shown(size: int, filler: bytes) -> None:
     """The newest of it, whole characters, with a line for the rest."""
     pieces: list[str] = []
-    live = Live(pieces.append)
+    live = LiveOutput(pieces.append)
     data = filler * (size // len(filler) + 1)
     for _ in range(-(-50_000 // len(data))):
         live.feed(data)
@@ -237,7 +245,7 @@ def test_of_much_output_no_more_is_worked_on_than_is_shown(size: int, filler: by
 
 
 def test_an_escape_without_end_is_not_kept_for_ever() -> None:
-    live = Live(lambda text: None)
+    live = LiveOutput(lambda text: None)
     for start in (b"\x1b[", b"\x1b]", b"\x1b", b"\x1bP"):
         live.feed(start)
         for _ in range(100):

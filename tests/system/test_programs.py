@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.system.programs import Places, find_on, find_program, installed_in, trimmed
+from agentcli.system.programs import UntrustedPlaces, find_on, find_program, installed_in, trimmed
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def of(tree: Path) -> Places:
-    return Places().with_folders([str(tree / "work")])
+def of(tree: Path) -> UntrustedPlaces:
+    return UntrustedPlaces().with_folders([str(tree / "work")])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_no_program_is_taken_from_where_everybody_can_write(tree):
 
 def test_who_works_at_the_root_still_has_programs(tree):
     for folder in ("/", "/usr", "/usr/bin/.."):
-        assert not Places().with_folders([folder]).hold("/usr/bin/env")
+        assert not UntrustedPlaces().with_folders([folder]).hold("/usr/bin/env")
 
 
 def test_an_environment_loses_what_leads_there_and_nothing_else(tree):
@@ -118,9 +118,9 @@ def test_a_path_with_nothing_left_is_the_systems(tree):
 
 @given(st.dictionaries(st.sampled_from(["PATH", "PYTHONPATH", "X", "HOME", "GOFLAGS"]), st.text()))
 def test_any_environment_can_be_trimmed(environ):
-    got = trimmed(environ, Places().with_folders(["/nowhere/work"]))
+    got = trimmed(environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
     assert got.environ.keys() - {"PATH"} <= environ.keys()
-    again = trimmed(got.environ, Places().with_folders(["/nowhere/work"]))
+    again = trimmed(got.environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
     assert again.environ == got.environ
     assert not again.left_out
 
@@ -139,7 +139,7 @@ def test_no_entry_of_path_leads_into_the_place(tmp_path_factory, entries):
         (tree / "safe/chain").symlink_to("../link/..")
         (tree / "work/chain").symlink_to("../safe")
     path = ":".join(f"{tree}/{'/'.join(parts)}" for parts in entries)
-    places = Places().with_folders([str(tree / "work")])
+    places = UntrustedPlaces().with_folders([str(tree / "work")])
     for entry in trimmed({"PATH": path}, places).environ["PATH"].split(":"):
         assert not Path(os.path.realpath(entry)).is_relative_to((tree / "work").resolve())
 

@@ -19,7 +19,7 @@ ANY_NAME = "*"
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownCommand:
     """A row of the table: each word after `words` must be one of the `options`, or if it does not
     begin with a dash one of the `operands`, whole; `rest`: what comes after a lone -- is for the
     project's own program; `offered`: as a rule to be saved."""
@@ -38,9 +38,10 @@ class Known:
             for word, want in zip(words, self.words, strict=False)
         )
 
-    def stranger(self, words: Words, given: int) -> str | None:
-        """The first of `words`, after the first `given` of them that somebody named, that may make
-        of the command what nobody thinks of who reads those; None if there is none."""
+    def first_unknown_word(self, words: Words, given: int) -> str | None:
+        """The first word that this row does not cover and that may change what the command does.
+        The first `given` words are not checked: a rule names them. None if every word is
+        covered."""
         for word in words[max(given, len(self.words)) :]:
             if word == "--" and self.rest:
                 return None
@@ -54,7 +55,7 @@ class Known:
         return not word.startswith("-") and bool(self.operands.fullmatch(word))
 
 
-def known_command(words: Words) -> Known | None:
+def known_command(words: Words) -> KnownCommand | None:
     """The row for a command of these words, called by its bare name or from a system folder."""
     if not words or words[0] is None or not is_of_the_system(words[0]):
         return None
@@ -63,16 +64,16 @@ def known_command(words: Words) -> Known | None:
 
 
 @functools.cache
-def _table() -> Mapping[str, tuple[Known, ...]]:
+def _table() -> Mapping[str, tuple[KnownCommand, ...]]:
     """By the name of the program, the longest beginnings first."""
-    rows: dict[str, list[Known]] = {}
+    rows: dict[str, list[KnownCommand]] = {}
     for entry in tomllib.loads(_TABLE.read_text("utf-8"))["command"]:
         options = re.compile("|".join(entry["options"].split()), re.DOTALL)
         operands = re.compile(entry.get("operands", _INSIDE), re.DOTALL)
         rest, offered = entry.get("rest", False), entry.get("offer", True)
         for text in entry["words"]:
             words = tuple(text.split())
-            row = Known(words, options, operands, rest, offered)
+            row = KnownCommand(words, options, operands, rest, offered)
             rows.setdefault(words[0], []).append(row)
     return {
         name: tuple(sorted(found, key=lambda row: len(row.words), reverse=True))

@@ -122,24 +122,24 @@ def _spellings(words: Words) -> Iterator[Words]:
         yield (name, *words[at:])
 
 
-def forbidding(rules: Sequence[Rule], script: Script) -> Rule | None:
+def first_forbidding_rule(rules: Sequence[Rule], script: Script) -> Rule | None:
     """The first rule, of those that deny or ask, that any part of `script` falls under."""
     for rule in rules:
         for part in script.commands:
             for level in part.levels:
                 if any(_begins(words, rule) for words in _spellings(level)):
                     return rule
-    return rules_for_all(rules)
+    return first_rule_for_all(rules)
 
 
-def rules_for_all(rules: Sequence[Rule]) -> Rule | None:
+def first_rule_for_all(rules: Sequence[Rule]) -> Rule | None:
     return next((rule for rule in rules if not rule.pattern), None)
 
 
-def possible(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
-    """The first rule that a part of `script` could fall under that isn't known before it runs.
-    Where all commands are known, or written in another language, only a rule whose command is
-    named anywhere in the text counts."""
+def first_possible_rule(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
+    """The first rule that may match a part of `script` whose words are known only at run time. If
+    no doubt about the script can hide a command, a rule counts only if its command is named
+    somewhere in `text`."""
     squeezed = re.sub(r"[\\'\"\s]", "", unicodedata.normalize("NFKC", text))
     hides = any(doubt not in _HIDES_NOTHING for doubt in script.doubts)
     for rule in rules:
@@ -154,9 +154,9 @@ def possible(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What rules that allow make of a script. `rule` is the first of them that was needed; None
-    when it isn't allowed, or nothing of it needed one. `parts`: what runs by a rule, with that.
-    `why`: what keeps a rule that is about it from allowing it, if one is."""
+    """Whether the `allow` rules let a script run. `rule`: the first one that was needed; None if
+    the script isn't allowed or needs no rule. `parts`: each command that needs a rule, with that
+    rule. `why`: why a rule for this command does not allow it, if there is such a rule."""
 
     allowed: bool
     rule: Rule | None = None
@@ -168,7 +168,7 @@ REFUSED = Allowance(False)
 
 
 @dataclass(frozen=True)
-class Setting:
+class CommandContext:
     """Where a script would run: `folder` is where it starts, if that is known; else it is taken to
     be the `workspace`. `contained`: a sandbox holds it, without a network. `may_write` judges its
     redirects, `git_reads` whether git runs no program of the repository when it only reads."""
@@ -180,7 +180,7 @@ class Setting:
     git_reads: Callable[[], bool] = lambda: True
 
 
-def allowing(rules: Sequence[Rule], script: Script, setting: Setting) -> Allowance:
+def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext) -> Allowance:
     """Whether every part of `script` is allowed by a rule, or reads only."""
     if script.unclear or not script.verified or not script.commands:
         return REFUSED
@@ -214,7 +214,7 @@ def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
     known = known_command(words)
     if known is None:
         what = "for this command only exact words do, as nothing would contain it"
-    elif (word := known.stranger(words, _given(rule))) is not None:
+    elif (word := known.first_unknown_word(words, _given(rule))) is not None:
         what = f"it does not cover {word}"
     else:
         return ""
@@ -296,7 +296,7 @@ def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
     known = known_command(words)
     if known is None:
         return contained and not reads_unless_told(words[0])
-    return known.stranger(words, _given(rule)) is None
+    return known.first_unknown_word(words, _given(rule)) is None
 
 
 def _is_about(rule: Rule, words: Words) -> bool:

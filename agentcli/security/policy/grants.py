@@ -15,14 +15,19 @@ from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.script import SimpleCommand
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.wrappers import HARMLESS, command_name, is_of_the_system
-from agentcli.security.policy.command_rules import Setting, allowing, allows_words, only_reads_alone
+from agentcli.security.policy.command_rules import (
+    CommandContext,
+    allows_words,
+    judge_allowed,
+    only_reads_alone,
+)
 from agentcli.security.policy.file_patterns import escaped
 from agentcli.security.policy.rules import parse_grants
 
 _LONGEST = 300
 
 
-def grant_for(action: Action, locate: Callable[[str], Path], setting: Setting) -> str:
+def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandContext) -> str:
     """The rule to save, several joined by "; " for a compound command; "" when none is safe.
     `setting` is where a command would run."""
     if isinstance(action, CmdRunAction):
@@ -56,7 +61,7 @@ def _for_file(name: str, path: str, locate: Callable[[str], Path], workspace: Pa
     return f"{tool}({folder}/**)" if folder != "." else f"{tool}(/{escaped(str(place))[1:]})"
 
 
-def _for_command(action: CmdRunAction, setting: Setting) -> str:
+def _for_command(action: CmdRunAction, setting: CommandContext) -> str:
     script = parse_script(action.command)
     if action.is_input or action.job is not None or script.unclear or not script.verified:
         return ""
@@ -70,10 +75,10 @@ def _for_command(action: CmdRunAction, setting: Setting) -> str:
     text = "; ".join(dict.fromkeys(wanted))
     if not all(wanted) or not text or len(text) > _LONGEST or not text.isprintable():
         return ""
-    return text if allowing(parse_grants(text), script, setting).allowed else ""
+    return text if judge_allowed(parse_grants(text), script, setting).allowed else ""
 
 
-def _needs_none(part: SimpleCommand, setting: Setting) -> bool:
+def _needs_none(part: SimpleCommand, setting: CommandContext) -> bool:
     if runs_git(part) and not setting.git_reads():
         return False
     plain = all(

@@ -1,7 +1,8 @@
 """What an action names and would destroy although no checkpoint holds it.
 
-A contained command whose words are known only when it runs may change anything; what it does not
-name is not looked for, or nothing would run beside a large file.
+A contained command may change any file if its words are known only at run time. Only files that it
+names are checked: otherwise every such command would be asked about as soon as the workspace holds
+a large file.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from agentcli.security.commands.script import Script, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
     Allowance,
-    Setting,
-    allowing,
-    forbidding,
-    possible,
+    CommandContext,
+    first_forbidding_rule,
+    first_possible_rule,
+    judge_allowed,
 )
 from agentcli.security.policy.grants import grant_for
 from agentcli.security.policy.hidden_files import names_hidden
@@ -73,9 +73,9 @@ class _Case:
 class GitJudge(Protocol):
     """What is known of the repository that commands work in; see GitFacts."""
 
-    def of_variables(self, changed: Mapping[str, str | None]) -> str: ...
-    def of_reading(self, folder: Path) -> str: ...
-    def of_rule(
+    def variables_objection(self, changed: Mapping[str, str | None]) -> str: ...
+    def reading_objection(self, folder: Path) -> str: ...
+    def rule_objection(
         self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
     ) -> str: ...
 
@@ -208,9 +208,9 @@ class Policy:
             self._is_contained(action) and (sealed or self.confirm != "always")
         ):
             return ""
-        if why := self.git().of_variables(self.exported()):
+        if why := self.git().variables_objection(self.exported()):
             return why
-        return self.git().of_reading(Path(self._start))
+        return self.git().reading_objection(Path(self._start))
 
     def _hidden(self, case: _Case) -> _Answer | None:
         if case.place is None or self.scope.may_read(case.place):
@@ -224,7 +224,9 @@ class Policy:
         told = f"the rule {rule} of {rule.origin} denies it"
         if script is not None and len(script.commands) > 1:
             parts = (
-                p for p in script.commands if forbidding((rule,), replace(script, commands=(p,)))
+                p
+                for p in script.commands
+                if first_forbidding_rule((rule,), replace(script, commands=(p,)))
             )
             told = next((quoted(told, part.written) for part in parts), told)
         return _Answer("deny", told, str(rule))
@@ -232,7 +234,7 @@ class Policy:
     def _matching(self, decision: Literal["deny", "ask"], case: _Case) -> Rule | None:
         rules = of_decision(self.rules, decision)
         if case.script is not None:
-            return forbidding(self._about(case.action, rules), case.script)
+            return first_forbidding_rule(self._about(case.action, rules), case.script)
         return next((rule for rule in rules if self._matches(rule, case.action)), None)
 
     def _about(self, action: Action, rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -260,7 +262,7 @@ class Policy:
         action, script = case.action, case.script
         if script is not None and isinstance(action, CmdRunAction):
             denying = self._about(action, of_decision(self.rules, "deny"))
-            if rule := possible(denying, script, action.command):
+            if rule := first_possible_rule(denying, script, action.command):
                 why = script.unclear or "not every word of it is known before it runs"
                 return self._ask(action, f"the rule {rule} may deny it: {why}", str(rule))
         rule = None if self.mode == "yolo" else self._matching("ask", case)
@@ -287,7 +289,7 @@ class Policy:
             return None
         wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
         own = tuple(rule for rule in rules if rule.tool == wanted)
-        found = allowing(own, case.script, self._setting(action, case.git_doubt))
+        found = judge_allowed(own, case.script, self._setting(action, case.git_doubt))
         case.why_not = found.why or self._git_objection(action, found)
         if case.why_not or not found.allowed:
             return None
@@ -300,10 +302,10 @@ class Policy:
         parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
         if self.git is None or self._is_contained(action) or not parts:
             return ""
-        if not action.unsandboxed and (why := self.git().of_variables(self.exported())):
+        if not action.unsandboxed and (why := self.git().variables_objection(self.exported())):
             return why
         for part, rule in parts:
-            why = self.git().of_rule(
+            why = self.git().rule_objection(
                 [word or "" for word in part.words],
                 everywhere=not rule.here,
                 exact=not rule.pattern.endswith(":*"),
@@ -313,9 +315,9 @@ class Policy:
                 return f"the rule {rule} is not enough: {why}"
         return ""
 
-    def _setting(self, action: Action, doubt: Callable[[], str]) -> Setting:
+    def _setting(self, action: Action, doubt: Callable[[], str]) -> CommandContext:
         """Where a command would run, for the rules about it."""
-        return Setting(
+        return CommandContext(
             str(self.scope.workspace),
             self._redirect_rule(action),
             self.cwd() or None,
@@ -363,7 +365,7 @@ class Policy:
             return _Answer("allow", "it is about a job of this session", "job")
         if self.confirm == "always":
             return self._ask(action, "everything but reading is to be asked", "confirm")
-        if needs := self._needs(action, case.place):
+        if needs := self._reason_to_ask(action, case.place):
             why_not = case.why_not or self._looked_like_reading(case)
             return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
         if self.confirm == "never":
@@ -390,7 +392,7 @@ class Policy:
         script = parse_script(case.action.command)
         return case.git_doubt() if any(map(runs_git, script.commands)) else ""
 
-    def _needs(self, action: Action, place: Path | None) -> str:
+    def _reason_to_ask(self, action: Action, place: Path | None) -> str:
         """What of `action` goes beyond what runs unasked; "" when nothing does."""
         effect = self.effect_of(action)
         if effect == "write" and place is not None:
@@ -406,7 +408,9 @@ class Policy:
                 return f"it wants to run with {wanted}"
         if effect == "network":
             return "" if self.network else "it reaches the network"
-        return "" if self._is_contained(action) else f"no sandbox contains {_what(action)}"
+        return (
+            "" if self._is_contained(action) else f"no sandbox contains {_kind_of_action(action)}"
+        )
 
     def _of_edits(self) -> str:
         """What an edit of what the agent may change needs."""
@@ -420,6 +424,6 @@ class Policy:
         return _Answer("ask", told, rule, risk)
 
 
-def _what(action: Action) -> str:
+def _kind_of_action(action: Action) -> str:
     kinds = {"bash": "commands", "python": "python code"}
     return kinds.get(tool_name(action), f"what {tool_name(action)} does")

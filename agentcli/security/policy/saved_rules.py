@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import locked, own_fault, read_regular, replace_durably
+from agentcli.files.private import locked, ownership_fault, read_regular, replace_durably
 from agentcli.security.policy.rule import Pattern, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 
@@ -79,7 +79,7 @@ class SavedRules:
             text, status = read_regular(self.path, _MAX_BYTES + 1, follow=True)
         except FileNotFoundError:
             return b""
-        if fault := own_fault(status):
+        if fault := ownership_fault(status):
             raise OSError(errno.EPERM, fault)
         if len(text) > _MAX_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
