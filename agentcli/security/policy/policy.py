@@ -408,9 +408,9 @@ class Policy:
                 return f"it wants to run with {wanted}"
         if effect == "network":
             return "" if self.network else "it reaches the network"
-        return (
-            "" if self._is_contained(action) else f"no sandbox contains {_kind_of_action(action)}"
-        )
+        if self._is_contained(action):
+            return ""
+        return f"no sandbox contains {_kind_of_action(action)}"
 
     def _of_edits(self) -> str:
         """What an edit of what the agent may change needs."""
