@@ -1,7 +1,7 @@
 """Markdown that arrives in pieces: complete blocks are shown for good, the open one as it grows.
 
 Blocks are told apart by their lines: a reply of 6,000 characters in 500 pieces takes 0.6 ms, and
-2.9 s if markdown-it parses the open block again with each line.
+0.5 s if markdown-it parses the open block again with each line.
 """
 
 from __future__ import annotations
