@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -253,12 +254,8 @@ def _entries(text: str) -> list[str]:
 
 def _within(entries: Sequence[str], limit: int) -> list[str]:
     """The first ones that have no more than `limit` characters together."""
-    kept: list[str] = []
-    for entry in entries:
-        if len(_JOIN.join([*kept, entry])) > limit:
-            break
-        kept.append(entry)
-    return kept
+    sizes = accumulate(len(entry) + len(_JOIN) for entry in entries)
+    return [e for e, size in zip(entries, sizes, strict=True) if size - len(_JOIN) <= limit]
 
 
 def _with(entries: Sequence[str], target: Target, old: str, new: list[str]) -> list[str]:

@@ -70,11 +70,11 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
     draft = _Draft(str((target.parent if is_new else target) / name), str(target), is_new)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _note(staged, draft)
+        dump_json(staged / _DRAFT, asdict(draft))
         with ExitStack() as undo:
             undo.callback(remove_tree, Path(draft.folder))
             yield Path(draft.folder)
-            _note(staged, replace(draft, whole=True))
+            dump_json(staged / _DRAFT, asdict(replace(draft, whole=True)))
             _put_in_place(draft)
             undo.pop_all()
     except OSError as error:
@@ -150,10 +150,6 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
         remove_tree(Path(draft.folder))
         remove_tree(entry)
         yield f"what a copy that was cut off had made of {draft.target} is removed"
-
-
-def _note(staged: Path, draft: _Draft) -> None:
-    dump_json(staged / _DRAFT, asdict(draft))
 
 
 def _noted(staged: Path) -> _Draft | None:

@@ -117,11 +117,7 @@ def _read_zip(path: Path, collected: Archive) -> None:
 
 def _read_tar(path: Path, collected: Archive, *, compressed: bool) -> None:
     with tempfile.TemporaryFile() as plain_tar, path.open("rb") as raw:
-        if compressed:
-            with gzip.GzipFile(fileobj=raw) as stream:
-                _copy_limited(stream, plain_tar)
-        else:
-            _copy_limited(raw, plain_tar)
+        _copy_limited(gzip.GzipFile(fileobj=raw) if compressed else raw, plain_tar)
         plain_tar.seek(0)
         with tarfile.open(fileobj=plain_tar, mode="r:") as archive:
             for info in archive:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -219,11 +220,8 @@ def _require_plain(value: Any, depth: int = 0) -> None:
     """Raises ValueError for what JSON can say and others could not bear."""
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
-    if isinstance(value, dict):
-        for item in value.values():
-            _require_plain(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             _require_plain(item, depth + 1)
     elif isinstance(value, float):
         if not math.isfinite(value):
@@ -251,15 +249,10 @@ def _valid_unicode(record: Any) -> Any:
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     state = State()
     with closing(FileStore(folder, durable=False).open()) as store:
-        batch: list[tuple[int, bytes]] = []
-        for event, body in events:
-            state = apply(state, event)
-            batch.append((event.id, body))
-            if len(batch) == _BATCH:
-                store.append(batch)
-                batch = []
-        if batch:
-            store.append(batch)
+        while batch := list(islice(events, _BATCH)):
+            for event, _ in batch:
+                state = apply(state, event)
+            store.append([(event.id, body) for event, body in batch])
     os.sync()
     count = state.end_id + 1
     if not count:

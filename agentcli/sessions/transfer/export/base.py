@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from agentcli.events import event_to_dict
+from agentcli.messages import Usage
 from agentcli.sessions.session import SessionRecord
 
 FORMAT_VERSION = 1
-_USAGE = (
-    "prompt_tokens",
-    "completion_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
 
 Redactor = Callable[[Any], Any]
 """Masks secrets in JSON data at any depth."""
@@ -50,6 +44,6 @@ def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
         "updated_at": state.updated_at,
         "state": str(state.agent_state),
         "cost_usd": state.cost_usd,
-        "usage": {name: state.total(name) for name in _USAGE},
+        "usage": {field.name: state.total(field.name) for field in fields(Usage)},
     }
     return Trajectory(redact(header), (redact(event_to_dict(event)) for event in record.events))

@@ -170,8 +170,7 @@ def _folded(summary: str, text: str) -> str:
 
 def _fenced(text: str, language: str = "") -> str:
     """`text` as it is, in a fence longer than any in it."""
-    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = max("```", _more_ticks(text), key=len)
     return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"
 
 
@@ -197,9 +196,13 @@ def _closed(text: str) -> str:
 def _code(text: str) -> str:
     """`text` on one line, as inline code."""
     text = _one_line(text)
-    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
-    ticks = "`" * (longest + 1)
-    return f"{ticks} {text} {ticks}" if longest else f"`{text}`"
+    ticks = _more_ticks(text)
+    return f"{ticks} {text} {ticks}" if len(ticks) > 1 else f"`{text}`"
+
+
+def _more_ticks(text: str) -> str:
+    """One more than there are side by side in `text`."""
+    return "`" * (max(map(len, _TICKS.findall(text)), default=0) + 1)
 
 
 def _plain(text: str) -> str:
