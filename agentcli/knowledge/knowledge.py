@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -223,10 +224,7 @@ class Knowledge:
     def _notices(self) -> list[str]:
         """What is to be said to the person, once."""
         sources = [self._file_notices]
-        if self._skills is not None:
-            sources.append(self._skills.notices)
-        if self._notebook is not None:
-            sources.append(self._notebook.notices)
+        sources += [of.notices for of in (self._skills, self._notebook) if of is not None]
         notices = [notice for source in sources for notice in source]
         for source in sources:
             source.clear()
@@ -255,12 +253,8 @@ class Knowledge:
 
 def _unanswered(events: Sequence[Event]) -> Sequence[MessageAction]:
     """What the person said since the model last replied, in order."""
-    said = []
-    for event in newest_first(events):
-        if event.reply is not None:
-            break
-        if isinstance(event, MessageAction) and event.source is Source.USER:
-            said.append(event)
+    since = takewhile(lambda event: event.reply is None, newest_first(events))
+    said = [e for e in since if isinstance(e, MessageAction) and e.source is Source.USER]
     return said[::-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from agentcli.errors import ToolError
@@ -73,13 +74,9 @@ def _aged(event: Event, past: Sequence[Event]) -> str:
     """A note when this session changed a file after `event` had read it."""
     if not isinstance(event, FileReadObservation):
         return ""
-    for later in newest_first(past):
-        if later.id <= event.id:
-            break
-        if (
-            isinstance(later, FileEditObservation | FileWriteObservation)
-            and later.path == event.path
-        ):
+    changes = (FileEditObservation, FileWriteObservation)
+    for later in takewhile(lambda later: later.id > event.id, newest_first(past)):
+        if isinstance(later, changes) and later.path == event.path:
             return f" [as it was then; event {later.id} changed the file since]"
     return ""
 
