@@ -118,10 +118,11 @@ class HardBlocks:
 
     def _named_in(self, arguments: str) -> str:
         try:
-            reason = self._named(json.loads(arguments))
-        except ValueError:
-            reason = ""
-        return reason or self._mentioned(arguments)
+            values = json.loads(arguments)
+        except (ValueError, RecursionError):
+            # No tool will be able to read them either.
+            return self._mentioned(arguments)
+        return self._named(values) or self._mentioned(arguments)
 
     @property
     def _expander(self) -> Expander:
