@@ -24,7 +24,6 @@ _DEEPEST = 500
 """Brackets within brackets, quoted ones too: what reads the tree gives up at some 300."""
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NESTS = {"(": 1, "[": 1, "{": 1}
-_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _STAND_INS = "".join(map(chr, (*range(1, 9), *range(14, 32))))
 
 
