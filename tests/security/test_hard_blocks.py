@@ -590,9 +590,10 @@ def test_what_the_parser_does_not_bear_is_blocked(blocked, command, why):
     assert why in blocked(CmdRunAction(command=command))
 
 
-def test_arguments_nested_too_deeply_are_blocked(blocked):
-    nested = "[" * 950 + "]" * 950
-    assert "nested too deeply" in blocked(ToolCallAction(name="x", raw_arguments=nested))
+@pytest.mark.parametrize("depth", range(100, 1000, 100))
+def test_a_path_is_found_in_arguments_however_deep_it_is(blocked, depth):
+    nested = "[" * depth + '"~/.config/agentcli/rules"' + "]" * depth
+    assert blocked(ToolCallAction(name="x", raw_arguments=nested))
 
 
 TEXT_ONLY = [
