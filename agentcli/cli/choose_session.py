@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcli.cli.session_common import home
 from agentcli.errors import UsageError
-from agentcli.sessions.search.finder import Found, in_use_by, no_session, offered
+from agentcli.sessions.search.finder import FoundSession, in_use_by, no_session, offered
 from agentcli.system.programs import person_environ
 from agentcli.ui.picker import Choice, pick
 from agentcli.ui.resume_summary import how_it_ended
@@ -32,7 +32,7 @@ def choose_session(workspace: Path | None) -> Path:
     return home() / "sessions" / choice.session_id
 
 
-def _choice(found: Found, *, with_folder: bool) -> Choice:
+def _choice(found: FoundSession, *, with_folder: bool) -> Choice:
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
     user_home = person_environ().get("HOME", "")

@@ -17,7 +17,7 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 
 
-def complain(message: str, hint: str = "") -> None:
+def print_error(message: str, hint: str = "") -> None:
     lines = [f"agent: {printable(message)}"] + ([f"  {printable(hint)}"] if hint else [])
     # Where nobody can be told, the exit code has to do.
     with suppress(OSError):

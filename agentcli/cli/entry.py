@@ -55,9 +55,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:
-    from agentcli.cli.complaints import complain, write_result
+    from agentcli.cli.complaints import print_error, write_result
 
-    complain(message, hint)
+    print_error(message, hint)
     if "--json" in arguments or "stream-json" in arguments:
         write_result(code, message, hint)
     return code

@@ -9,7 +9,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import attached, message_text, piped_beside
-from agentcli.cli.outcome import Outcome
+from agentcli.cli.outcome import OutcomeReporter
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.naming import checked_name, require_free
 
@@ -33,7 +33,7 @@ class NewSession:
         require_free(builder.home, name)
         return name
 
-    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         task = self._task
         all_piped = task == "-" or (task is None and stdin.is_piped() and not self._no_stdin)
         if not all_piped and not (task or "").strip():

@@ -10,34 +10,34 @@ from pathlib import Path
 from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.checkpoints.checkpointer import checkpoints_of
-from agentcli.cli.complaints import complain
+from agentcli.cli.complaints import print_error
 from agentcli.cli.flags import Flags
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.files.names import is_generated
-from agentcli.sessions.search.session_facts import Facts, FactsCounter
+from agentcli.sessions.search.session_facts import SessionTotals, SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.stream_redactor import NoSecrets
-from agentcli.ui.held_back import HeldBack
+from agentcli.ui.held_back import DelayedFollower
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
 
 
-class Outcome:
+class OutcomeReporter:
     """Tells how things went, in the form that was asked for, exactly once."""
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._started = time.monotonic()
-        self._counter = FactsCounter()
+        self._counter = SessionTotalsCounter()
         self._exit_code: int | None = None
         self._is_working = False
         self._unheard: BrokenPipeError | OutputError | None = None
         self.session: Session | None = None
         self.renderer = TerminalRenderer(sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose))
         self._json: JsonLinesWriter | None = None
-        self._held_back: HeldBack | None = None
+        self._held_back: DelayedFollower | None = None
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
@@ -45,7 +45,7 @@ class Outcome:
         self._json = self._writer(session.id)
         told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]
         if not session.events:
-            self._held_back, *others = [HeldBack(each) for each in told]
+            self._held_back, *others = [DelayedFollower(each) for each in told]
             told = [self._held_back, *others]
         return [*told, self._counter]
 
@@ -70,7 +70,7 @@ class Outcome:
                 self._held_back.give_up()
                 self.renderer.close()
         if gone and summary.error:
-            complain(summary.error, summary.hint)
+            print_error(summary.error, summary.hint)
         else:
             # Without a reader of stderr the answer still has one.
             with suppress(OSError):
@@ -119,7 +119,7 @@ class Outcome:
         if isinstance(self._unheard, OutputError):
             session = self.session
             kept = f"it is kept: agent sessions show {session.id}" if session else ""
-            complain(str(self._unheard), kept)
+            print_error(str(self._unheard), kept)
         return _code_of(self._unheard)
 
     def _answer_is_on_screen(self) -> bool:
@@ -160,7 +160,7 @@ def _resume_command(session: Session | None) -> str:
     return f"agent resume {session.id}" if session and _can_go_on(session) else ""
 
 
-def _files_changed(session: Session | None, done: Facts) -> tuple[str, ...]:
+def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, ...]:
     """By whatever means, if the workspace was kept before and after; else by the file tools."""
     if session is None or done.trees is None:
         return done.files_changed

@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.provider import known_providers
 from agentcli.llm.registry import Providers
 from agentcli.llm.spending import CallBudget
@@ -40,7 +40,7 @@ _WORDS: dict[Standing, str] = {
 
 
 @dataclass(frozen=True)
-class Reach:
+class ProviderAnswer:
     """What one provider answered: the ids of its models, or in words why not."""
 
     provider: str
@@ -49,7 +49,7 @@ class Reach:
     standing: Standing = "works"
 
 
-def reachable(registry: Providers) -> Iterator[Reach]:
+def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
     """Each provider with a key or an address of the user's own, then local servers that answer."""
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
@@ -66,7 +66,7 @@ def reachable(registry: Providers) -> Iterator[Reach]:
     for name in registry.local_models():
         provider, _, model = name.partition("/")
         local.setdefault(provider, []).append(model)
-    yield from (Reach(provider, tuple(models)) for provider, models in local.items())
+    yield from (ProviderAnswer(provider, tuple(models)) for provider, models in local.items())
 
 
 def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
@@ -77,13 +77,13 @@ def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
     return (quantity(window) if window else "-", costs[0], costs[1])
 
 
-def ask(registry: Providers, name: str) -> Reach:
+def ask(registry: Providers, name: str) -> ProviderAnswer:
     """What the provider `name` answers when asked for its models."""
     try:
         protocol = registry.protocol(registry.endpoint(f"{name}/any"))
         protocol.connect()
         try:
-            return Reach(name, tuple(protocol.models()))
+            return ProviderAnswer(name, tuple(protocol.models()))
         except AgentError:
             raise
         except Exception as error:
@@ -93,19 +93,19 @@ def ask(registry: Providers, name: str) -> Reach:
         return _failed(name, error)
 
 
-def try_out(registry: Providers, name: str, catalog: Catalog) -> Reach:
+def try_out(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
     """Whether the model `name` really answers: it is asked for a word, once."""
     waits = LLMSettings(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:
-        llm = LLM(registry.protocol(registry.endpoint(name)), name, waits, catalog)
+        llm = ModelClient(registry.protocol(registry.endpoint(name)), name, waits, catalog)
         llm.complete(request, lambda progress: None, CallBudget(None), lambda event: event)
     except AgentError as error:
         return _failed(name, error)
-    return Reach(name, (name,))
+    return ProviderAnswer(name, (name,))
 
 
-def _failed(name: str, error: AgentError) -> Reach:
+def _failed(name: str, error: AgentError) -> ProviderAnswer:
     kind = error.kind if isinstance(error, LLMError) else LLMErrorKind.UNKNOWN
     standing = _STANDINGS.get(kind, "failed")
-    return Reach(name, (), _WORDS.get(standing, "") + error.message, standing)
+    return ProviderAnswer(name, (), _WORDS.get(standing, "") + error.message, standing)

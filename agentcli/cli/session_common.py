@@ -49,7 +49,7 @@ def home() -> Path:
     return state_home(person_environ())
 
 
-def tidy() -> None:
+def finish_interrupted_work() -> None:
     """Remove what commands that were killed left half made, and say what became of it."""
     for told in sweep(home()):
         print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
@@ -78,7 +78,7 @@ def builder_for(workspace: Path) -> AgentBuilder:
     return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
 
 
-def chosen(session: str | None, last: bool, command: str) -> Path:
+def chosen_folder(session: str | None, last: bool, command: str) -> Path:
     """The folder of the session that was meant. Raises UsageError."""
     if session is not None:
         return find(home(), session)

@@ -15,7 +15,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import attached, message_text, piped_beside
-from agentcli.cli.outcome import Outcome
+from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import home, tell_cut_off
 from agentcli.errors import ConfigError, UsageError
 from agentcli.sessions import inbox
@@ -32,7 +32,7 @@ _LONGEST_QUOTED = 60
 
 
 @dataclass(frozen=True)
-class Which:
+class SessionSelector:
     """Which session: the one named, the one used last, or one that the person at the terminal
     chooses; of this folder or of all."""
 
@@ -58,7 +58,7 @@ class Which:
 class StoredSession:
     """An old session, with a message or just to go on."""
 
-    def __init__(self, which: Which, message: str | None, flags: Flags) -> None:
+    def __init__(self, which: SessionSelector, message: str | None, flags: Flags) -> None:
         self._which = which
         self._message = message
         self._flags = flags
@@ -69,7 +69,7 @@ class StoredSession:
         self._folder = self._which.find(folder)
         return resolve_workspace(folder) if folder else _workspace_of(self._folder)
 
-    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         assert self._folder is not None
         if self._images and not self._message:
             raise UsageError(

@@ -34,9 +34,9 @@ def prepare() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    from agentcli.cli.complaints import complain
+    from agentcli.cli.complaints import print_error
 
-    complain(f"warning: {message}")
+    print_error(f"warning: {message}")
 
 
 def _stand_in(fd: int) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from agentcli.app.undo import UndoResult
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.session_common import here, home, tidy
+from agentcli.cli.session_common import finish_interrupted_work, here, home
 from agentcli.sessions.search.finder import find, newest
 from agentcli.ui.sanitize import printable
 
@@ -28,7 +28,7 @@ NewestUnlessNamed = Annotated[
 
 
 def session_folder(session: str | None) -> Path:
-    tidy()
+    finish_interrupted_work()
     return newest(home(), here()) if session is None else find(home(), session)
 
 

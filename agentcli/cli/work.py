@@ -17,8 +17,8 @@ from agentcli.app.trust import load_with_trust
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.complaints import internal_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.outcome import Outcome
-from agentcli.cli.session_common import tidy
+from agentcli.cli.outcome import OutcomeReporter
+from agentcli.cli.session_common import finish_interrupted_work
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
 from agentcli.events import Action
 from agentcli.events.progress import Notice
@@ -40,13 +40,13 @@ class Opening(Protocol):
     def workspace(self, folder: str | None) -> Path:
         """The folder to work in, `folder` being what -C says."""
 
-    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         """The session with what the user said recorded in it."""
 
 
 def work(flags: Flags, opening: Opening) -> int:
     """Open a session as `opening` does, let the agent work on what it says, tell the outcome."""
-    outcome = Outcome(flags)
+    outcome = OutcomeReporter(flags)
     try:
         return _work(flags, opening, outcome)
     except AgentError as error:
@@ -61,7 +61,7 @@ def work(flags: Flags, opening: Opening) -> int:
         return outcome.finish(None, internal_error(error))
 
 
-def _work(flags: Flags, opening: Opening, outcome: Outcome) -> int:
+def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     workspace = opening.workspace(flags.folder)
     asks = TerminalApprover().available()
     assigned = dict(parse_assignment(text) for text in flags.assignments or ())
@@ -85,7 +85,7 @@ def _work(flags: Flags, opening: Opening, outcome: Outcome) -> int:
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
-    tidy()
+    finish_interrupted_work()
     opened = opening.open(builder, outcome)
     _kept_to_the_end.append(opened)
     # What is loaded by now stays: no search for cycles needs to go through it again.

@@ -49,7 +49,7 @@ _TRIGGERED = "Brought up by what the user said; it holds for this project and ma
 _CALLED = "The user called this task; do what it says:"
 
 
-class Record(Protocol):
+class SessionLike(Protocol):
     """The session, as far as it is needed here."""
 
     @property
@@ -139,7 +139,7 @@ class Knowledge:
             if call is not None and call.missing:
                 raise ValueError(_usage(call))
 
-    def recall(self, session: Record) -> None:
+    def recall(self, session: SessionLike) -> None:
         """Record what is to be told now: after a message of the person, or when a session is gone
         on with. Does nothing when there is nothing new."""
         told = self._told_in(session.events)

@@ -59,7 +59,7 @@ _ROLES = (
 
 
 @dataclass(frozen=True)
-class Kept:
+class NotesChange:
     """A file of notes after a change: its entries, the characters that are used, the notes that
     came and went, and whether someone else had changed it meanwhile (`backup`: where that version
     is)."""
@@ -78,7 +78,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Told:
+class RecalledNotes:
     """What a session is told of a file of notes: `head` is ours, `text` is not."""
 
     name: str
@@ -115,7 +115,7 @@ class Notes:
         """The file, whether it is there or not."""
         return self._folders[target] / FILES[target]
 
-    def recalled(self) -> list[Told]:
+    def recalled(self) -> list[RecalledNotes]:
         """Each file that has notes, as the session is told. Entries that nobody should act on are
         left out, and what is beyond a file's limit."""
         told = []
@@ -134,14 +134,14 @@ class Notes:
                     + ("the file is too long" if len(good) == len(entries) else "")
                 )
             if shown:
-                told.append(Told(name, f"{_HEADS[target]}: {_DATA}", _JOIN.join(shown)))
+                told.append(RecalledNotes(name, f"{_HEADS[target]}: {_DATA}", _JOIN.join(shown)))
         return told
 
     def entries(self, target: Target) -> tuple[str, ...]:
         """Raises ToolError when the file can't be read."""
         return tuple(self._read(target))
 
-    def add(self, target: Target, text: str) -> Kept:
+    def add(self, target: Target, text: str) -> NotesChange:
         """One more entry. Raises ToolError when it does not fit or must not be kept."""
 
         def change(entries: list[str]) -> list[str]:
@@ -152,12 +152,12 @@ class Notes:
         text = self._checked(text)
         return self._change(target, change)
 
-    def replace(self, target: Target, old: str, text: str) -> Kept:
+    def replace(self, target: Target, old: str, text: str) -> NotesChange:
         """`text` in place of the one entry that contains `old`. Raises ToolError."""
         text = self._checked(text)
         return self._change(target, lambda entries: _with(entries, target, old, [text]))
 
-    def remove(self, target: Target, old: str) -> Kept:
+    def remove(self, target: Target, old: str) -> NotesChange:
         """Without the one entry that contains `old`. Raises ToolError."""
         return self._change(target, lambda entries: _with(entries, target, old, []))
 
@@ -184,7 +184,7 @@ class Notes:
             raise ToolError(f"This is not kept as a note: {fault}.", error_id="refused_note")
         return text
 
-    def _change(self, target: Target, change: Callable[[list[str]], list[str]]) -> Kept:
+    def _change(self, target: Target, change: Callable[[list[str]], list[str]]) -> NotesChange:
         path = self.path(target)
         try:
             path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ class Notes:
         added, removed = (
             next((e for e in one if e not in other), "") for one, other in ((new, old), (old, new))
         )
-        return Kept(target, path, tuple(new), len(text), added, removed, backup)
+        return NotesChange(target, path, tuple(new), len(text), added, removed, backup)
 
     def _read(self, target: Target) -> list[str]:
         text = self._raw(target)

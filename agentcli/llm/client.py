@@ -38,7 +38,7 @@ class _Stalled(LLMError):
     """Nothing came for too long; the connection is of no more use."""
 
 
-class LLM:
+class ModelClient:
     """One model at one endpoint, whose replies are priced by the catalog."""
 
     def __init__(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agentcli.errors import RETRYABLE, ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.router import Route, Router
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Reply, Request
@@ -31,19 +31,19 @@ _WHY = {
 }
 
 
-Record = Callable[[Event], Event]
+RecordEvent = Callable[[Event], Event]
 
 
 class FallbackChain:
     """Asks the models of a route in order. One that failed is left alone until the turn ends."""
 
-    def __init__(self, name: str, build: Callable[[str], LLM], router: Router) -> None:
+    def __init__(self, name: str, build: Callable[[str], ModelClient], router: Router) -> None:
         """`name` is that of the model to prefer; `build` is called for a model when it is first
         asked and raises ConfigError for one without a key."""
         self.model = name
         self._build = build
         self._router = router
-        self._built: dict[str, LLM] = {}
+        self._built: dict[str, ModelClient] = {}
         self._failed: dict[str, LLMError] = {}
         self._current = name
 
@@ -59,7 +59,7 @@ class FallbackChain:
         self,
         request: Request,
         notify: Callable[[Progress], None],
-        record: Record,
+        record: RecordEvent,
     ) -> Reply:
         """A complete reply of the first model that has one; `record` keeps each change of model.
 
@@ -79,7 +79,7 @@ class FallbackChain:
         route: Route,
         request: Request,
         notify: Callable[[Progress], None],
-        record: Record,
+        record: RecordEvent,
         call_budget: CallBudget,
     ) -> Reply:
         left = [name for name in route.names if name not in self._failed]
@@ -98,7 +98,7 @@ class FallbackChain:
                 self._failed[name] = error
         raise self._all_failed()
 
-    def _get(self, name: str) -> LLM:
+    def _get(self, name: str) -> ModelClient:
         if name not in self._built:
             self._built[name] = self._build(name)
         return self._built[name]
@@ -109,7 +109,7 @@ class FallbackChain:
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
         return stands_in or error.kind in TAKEN_OVER
 
-    def _switch(self, name: str, route_reason: str, record: Record) -> None:
+    def _switch(self, name: str, route_reason: str, record: RecordEvent) -> None:
         old = self._current
         if name == old:
             return

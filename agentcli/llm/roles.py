@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.fallback import FallbackChain
 from agentcli.llm.registry import Providers
 from agentcli.llm.router import Router
@@ -64,7 +64,7 @@ class Roles:
             return self._context_tokens
         return self._catalog.context_tokens(name)
 
-    def _build(self, name: str) -> LLM:
+    def _build(self, name: str) -> ModelClient:
         endpoint = replace(self._registry.endpoint(name), images=self._takes_images(name))
 
         def with_new_key() -> WireProtocol | None:
@@ -76,4 +76,4 @@ class Roles:
             return self._registry.protocol(endpoint)
 
         protocol = self._registry.protocol(endpoint)
-        return LLM(protocol, name, self._waits, self._catalog, with_new_key)
+        return ModelClient(protocol, name, self._waits, self._catalog, with_new_key)

@@ -101,7 +101,7 @@ class TextTools:
 
     def _told_in_text(self, message: Message) -> Message:
         if message.role is Role.SYSTEM and self._tools:
-            return Message.system_message(f"{message.content}\n\n{described(self._tools)}")
+            return Message.system_message(f"{message.content}\n\n{tool_instructions(self._tools)}")
         if message.role is Role.TOOL:
             name = self._names.get(message.tool_call_id or "", "")
             text = f'<tool_result name="{name}">\n{message.content}\n</tool_result>'
@@ -109,11 +109,13 @@ class TextTools:
         if message.tool_calls:
             self._names |= {call.id: call.name for call in message.tool_calls}
             said = [message.content] if message.content.strip() else []
-            return Message.assistant_message("\n".join([*said, *map(written, message.tool_calls)]))
+            return Message.assistant_message(
+                "\n".join([*said, *map(tool_call_text, message.tool_calls)])
+            )
         return message
 
 
-def described(tools: Sequence[ToolSchema]) -> str:
+def tool_instructions(tools: Sequence[ToolSchema]) -> str:
     """How to call `tools`, for the system text."""
     lines = []
     for tool in tools:
@@ -122,7 +124,7 @@ def described(tools: Sequence[ToolSchema]) -> str:
     return _INSTRUCTIONS + "\n" + "\n\n".join(lines)
 
 
-def written(call: ToolCall) -> str:
+def tool_call_text(call: ToolCall) -> str:
     """A call as the model writes it; one with broken arguments keeps them as they were."""
     try:
         arguments = json.loads(call.arguments or "{}")

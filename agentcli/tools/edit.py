@@ -29,7 +29,7 @@ _CHANGED_CHARS = 2_000
 _NEIGHBOUR_CHARS = 120
 _MAX_COMPARED_LINES = 20_000
 
-Place = tuple[int, int]
+LineRange = tuple[int, int]
 """First line of new text, from 0, and how many lines there are of it."""
 
 
@@ -71,7 +71,7 @@ def run(args: Edit, ctx: ToolContext) -> ToolResult:
 # --- the three ways to change a file ------------------------------------------------------------
 
 
-def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[Place]]:
+def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[LineRange]]:
     if not args.old_str or args.new_str is None:
         raise ToolError(
             "Give old_str and new_str, insert_line and new_str, or undo. A new file is made with "
@@ -104,7 +104,7 @@ def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[Place]]:
     return result, places
 
 
-def _insert(args: Edit, text: str) -> tuple[str, list[Place]]:
+def _insert(args: Edit, text: str) -> tuple[str, list[LineRange]]:
     lines = split_lines(text)
     at = args.insert_line or 0
     if args.new_str is None or args.old_str:
@@ -154,7 +154,7 @@ def _occurrences(text: str, old: str) -> Iterator[int]:
         at = text.find(old, at + len(old))
 
 
-def _changed_lines(text: str, places: list[Place]) -> Iterator[str]:
+def _changed_lines(text: str, places: list[LineRange]) -> Iterator[str]:
     lines = split_lines(text)
     done = 0
     shown = places[:_SHOWN_PLACES]

@@ -1,4 +1,4 @@
-"""A session is shown from the moment at which it can be gone on with."""
+"""Shows a new session only once its task is recorded, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Follower(Protocol):
     def on_progress(self, progress: Progress) -> None: ...
 
 
-class HeldBack:
+class DelayedFollower:
     """Passes on to `follower` what happens in a new session once its task is recorded: whoever
     reads its id there finds a session of that id that knows what to do."""
 

@@ -14,7 +14,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.wire_protocol import Endpoint
@@ -70,7 +70,7 @@ def test_after_a_kill_only_the_call_that_ran_has_an_unknown_effect(session, tmp_
 def test_a_failed_call_is_marked_as_failed_for_anthropic(serve):
     server = serve([Reply("I see.")])
     endpoint = Endpoint("anthropic", "m", server.url, "sk-test-0123456789abcdef")
-    llm = LLM(AnthropicMessages(endpoint), "anthropic/m", LLMSettings(), Catalog({}))
+    llm = ModelClient(AnthropicMessages(endpoint), "anthropic/m", LLMSettings(), Catalog({}))
     calls = [ToolCall("toolu_1", "bash", "{}"), ToolCall("toolu_2", "bash", "{}")]
     messages = [
         Message.user_message("do it"),

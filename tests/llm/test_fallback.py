@@ -11,7 +11,7 @@ import pytest
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.fallback import TAKEN_OVER, FallbackChain
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
@@ -262,7 +262,7 @@ class Refusing:
 @pytest.mark.parametrize(("good", "made"), [("second", 1), ("none", 1)])
 def test_a_refused_key_is_renewed_once_without_a_wait(good, made):
     keys = ["second", "third"]
-    llm = LLM(
+    llm = ModelClient(
         Refusing("first", good),
         "p/m",
         LLMSettings(retries=0, retry_base_s=1e9),
@@ -284,7 +284,7 @@ def test_a_key_command_that_fails_is_what_the_person_is_told():
     def fails():
         raise ConfigError("the command failed")
 
-    llm = LLM(Refusing("first", ""), "p/m", LLMSettings(), Catalog({}), fails)
+    llm = ModelClient(Refusing("first", ""), "p/m", LLMSettings(), Catalog({}), fails)
     with pytest.raises(LLMError, match="first is refused") as caught:
         llm.complete(HELLO, lambda _: None, CallBudget(None), lambda event: event)
     assert caught.value.hint == "the command failed"

@@ -8,7 +8,7 @@ import pytest
 
 from agentcli.errors import TurnInterrupted
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.client import LLM
+from agentcli.llm.client import ModelClient
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
@@ -47,7 +47,7 @@ def slow(provider: type) -> type:
 def test_a_request_that_was_given_up_while_the_sdk_loads_is_never_sent(serve, provider, path, warm):
     server = serve([Reply("Only once.")])
     slow_one = slow(provider)(Endpoint("p", "m", f"{server.url}{path}", "sk-test-0123456789abcdef"))
-    llm = LLM(slow_one, "p/m", LLMSettings(), Catalog({}))
+    llm = ModelClient(slow_one, "p/m", LLMSettings(), Catalog({}))
     if warm:
         llm.warm_up()
     before = threading.enumerate()

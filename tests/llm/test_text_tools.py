@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.text_tools import CLOSE, OPEN, TextTools, parse, with_calls, written
+from agentcli.llm.text_tools import CLOSE, OPEN, TextTools, parse, tool_call_text, with_calls
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -85,7 +85,7 @@ def test_a_tag_inside_an_argument_or_between_backticks_is_no_call():
 def test_what_is_written_is_read_again(calls, said):
     said = said.replace("<", "").replace("`", "").strip()
     made = [ToolCall(str(n), name, json.dumps(given)) for n, (name, given) in enumerate(calls)]
-    text, read = parse("\n".join([said, *map(written, made)]))
+    text, read = parse("\n".join([said, *map(tool_call_text, made)]))
     assert text == said
     assert [(c.name, json.loads(c.arguments)) for c in read] == calls
 

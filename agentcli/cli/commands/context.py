@@ -14,7 +14,14 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.cli.session_common import Json, Last, OptionalSession, builder_for, chosen, here
+from agentcli.cli.session_common import (
+    Json,
+    Last,
+    OptionalSession,
+    builder_for,
+    chosen_folder,
+    here,
+)
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.sessions.session import SessionRecord, read_session
@@ -55,7 +62,7 @@ def context(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    record = read_session(chosen(session, last, "context"))
+    record = read_session(chosen_folder(session, last, "context"))
     use = use_of(record, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))

@@ -14,7 +14,7 @@ import typer
 from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.flags import Flags
-from agentcli.cli.outcome import Outcome
+from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.work import work
 from agentcli.errors import ConfigError, UsageError
 from agentcli.system.programs import find_program
@@ -65,7 +65,7 @@ class _Demo:
     def workspace(self, folder: str | None) -> Path:
         return resolve_workspace(folder)
 
-    def open(self, builder: AgentBuilder, outcome: Outcome) -> OpenSession:
+    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         opened = builder.create(outcome.subscribers)
         with opened.closed_on_failure():
             opened.say(_TASK)

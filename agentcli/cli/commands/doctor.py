@@ -19,7 +19,7 @@ import typer
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
-from agentcli.cli.reach import Reach, ask, known, reachable, try_out
+from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
 from agentcli.cli.session_common import Json, builder_for, here
 from agentcli.errors import ConfigError, os_error_text
 from agentcli.llm.catalog import Catalog
@@ -243,7 +243,7 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
         yield Check("model", "failed", error.message, error.hint)
         return
     provider = name.partition("/")[0]
-    answer: Reach | None
+    answer: ProviderAnswer | None
     if asking:
         answer = try_out(builder.registry(), name, Catalog(builder.settings.prices))
     else:

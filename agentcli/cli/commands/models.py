@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from agentcli.cli.reach import Reach, known, reachable
+from agentcli.cli.reach import ProviderAnswer, known, reachable
 from agentcli.cli.session_common import Json, builder_for, here
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say
@@ -34,7 +34,7 @@ def models(as_json: Json = False) -> int:
     return 0
 
 
-def _print(found: list[Reach], catalog: Catalog) -> None:
+def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
     columns = sys.stdout.isatty()
     if columns and any(reach.models for reach in found):
         print(line("model", _HEADINGS))
@@ -52,7 +52,7 @@ def line(name: str, cells: tuple[str, ...]) -> str:
     return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
 
 
-def _as_dict(reach: Reach, catalog: Catalog) -> dict[str, Any]:
+def _as_dict(reach: ProviderAnswer, catalog: Catalog) -> dict[str, Any]:
     facts = {}
     for model in reach.models:
         prices = catalog.per_million(f"{reach.provider}/{model}")

@@ -31,12 +31,12 @@ def resume(
     ] = False,
 ) -> int:
     # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
-    from agentcli.cli.stored_session import StoredSession, Which
+    from agentcli.cli.stored_session import SessionSelector, StoredSession
     from agentcli.cli.work import work
 
     if last and message is None:
         session, message = None, session
-    which = Which(session, newest=last, everywhere=everywhere)
+    which = SessionSelector(session, newest=last, everywhere=everywhere)
     return work(flags, StoredSession(which, message, flags))
 
 

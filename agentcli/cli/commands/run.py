@@ -38,9 +38,9 @@ def run(
         raise UsageError(
             "--name is for a new session", hint="agent sessions rename gives an old one a name"
         )
-    from agentcli.cli.stored_session import StoredSession, Which
+    from agentcli.cli.stored_session import SessionSelector, StoredSession
 
-    return work(flags, StoredSession(Which(session, newest=continue_newest), task, flags))
+    return work(flags, StoredSession(SessionSelector(session, newest=continue_newest), task, flags))
 
 
 COMMAND = run

@@ -1,7 +1,6 @@
-"""What is no session any more, or not yet, and folders of files that are being made for one.
-
-All of it is put together aside and gets its name as a whole. What a killed process left is removed,
-or finished if only the name was missing, by the next command that comes by.
+"""Unfinished folders: sessions that are being made or removed, and copies of files that are being
+made for one. Each is built under a temporary name and then renamed. What a killed process left is
+removed, or finished if only the name was missing, by the next command that comes by.
 """
 
 from __future__ import annotations

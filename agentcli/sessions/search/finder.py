@@ -24,7 +24,7 @@ from agentcli.sessions.store import FileStore
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSession:
     """A session and what is known of it."""
 
     folder: Path
@@ -91,12 +91,12 @@ def newest(home: Path, workspace: Path | None) -> Path:
     raise no_session(workspace)
 
 
-def offered(home: Path, workspace: Path | None) -> Iterator[Found]:
+def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
     """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
     first, and sub-sessions are left out."""
     # The time of the last write is known without reading any of them.
     for folder in sorted(_folders(home), key=lambda path: (_last_write(path), path), reverse=True):
-        found = Found(folder, _state_or_empty(folder))
+        found = FoundSession(folder, _state_or_empty(folder))
         if found.fits(workspace):
             yield found
 

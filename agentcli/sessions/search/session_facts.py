@@ -16,7 +16,7 @@ from agentcli.messages import Usage
 
 
 @dataclass(frozen=True)
-class Facts:
+class SessionTotals:
     """`cost_usd` is None when the price of a reply is not known; `files_changed` are those that the
     file tools left other than they were when first read, in order of the first change; `trees` the
     first and the last snapshot of the workspace, if there are any."""
@@ -28,7 +28,7 @@ class Facts:
     trees: tuple[str, str] | None
 
 
-class FactsCounter:
+class SessionTotalsCounter:
     """Counts events as they come; a subscriber of a session."""
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class FactsCounter:
         """Nothing that passes is a fact."""
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> SessionTotals:
         changed = (path for path, (first, last) in self._files.items() if first != last)
-        return Facts(self._steps, self._usage, self._cost, tuple(changed), self._trees)
+        return SessionTotals(self._steps, self._usage, self._cost, tuple(changed), self._trees)
 
 
-def facts(events: Iterable[Event]) -> Facts:
-    counter = FactsCounter()
+def facts(events: Iterable[Event]) -> SessionTotals:
+    counter = SessionTotalsCounter()
     for event in events:
         counter.on_event(event)
     return counter.facts

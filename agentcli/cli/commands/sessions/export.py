@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Last, OptionalSession, chosen, redactor
+from agentcli.cli.session_common import Last, OptionalSession, chosen_folder, redactor
 from agentcli.errors import SessionError
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
@@ -34,7 +34,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    record = read_session(chosen(session, last, "sessions export"))
+    record = read_session(chosen_folder(session, last, "sessions export"))
     pieces = write(trajectory_of(record, redactor()))
     if output is None:
         _write_to_stdout(pieces)

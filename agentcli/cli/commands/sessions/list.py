@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Everywhere, Json, age, here, home, label, row, tidy
+from agentcli.cli.session_common import (
+    Everywhere,
+    Json,
+    age,
+    finish_interrupted_work,
+    here,
+    home,
+    label,
+    row,
+)
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import session_states
 from agentcli.sessions.state import State
@@ -35,7 +44,7 @@ def list_sessions(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    tidy()
+    finish_interrupted_work()
     workspace = None if everywhere else str(here())
     found = list(islice(session_states(home(), workspace), limit))
     if as_json:

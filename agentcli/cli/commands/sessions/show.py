@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Json, Last, OptionalSession, chosen, row
+from agentcli.cli.session_common import Json, Last, OptionalSession, chosen_folder, row
 from agentcli.cli.session_costs import show_cost
 from agentcli.events import event_to_dict
 from agentcli.sessions.search.session_facts import facts
@@ -26,7 +26,7 @@ def show(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    folder = chosen(session, last, "sessions show")
+    folder = chosen_folder(session, last, "sessions show")
     if cost:
         show_cost(folder, as_json=as_json)
         return
