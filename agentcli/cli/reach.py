@@ -82,13 +82,7 @@ def ask(registry: Providers, name: str) -> ProviderAnswer:
     try:
         protocol = registry.protocol(registry.endpoint(f"{name}/any"))
         protocol.connect()
-        try:
-            return ProviderAnswer(name, tuple(protocol.models()))
-        except AgentError:
-            raise
-        except Exception as error:
-            # Whatever an SDK raises is put in words by its protocol.
-            raise protocol.translate(error) from error
+        return ProviderAnswer(name, tuple(protocol.models()))
     except AgentError as error:
         return _failed(name, error)
 

@@ -32,7 +32,7 @@ from agentcli.llm.wire_protocol import (
 from agentcli.messages import Message, Reply, Request
 
 
-class SDKProvider(ABC):
+class SDKProtocol(ABC):
     """A wire format, spoken by the client of an SDK."""
 
     sdk: ClassVar[str]
@@ -110,8 +110,12 @@ class SDKProvider(ABC):
         return http_failure(origin, cause) or unknown_failure(origin, cause)
 
     def models(self) -> list[str]:
-        data = check_object(self._client.get(self.models_path, cast_to=object))
-        return [str(model["id"]) for model in data.get("data") or [] if "id" in model]
+        try:
+            with parsing_reply():
+                data = check_object(self._client.get(self.models_path, cast_to=object))
+                return [str(model["id"]) for model in data.get("data") or [] if "id" in model]
+        except self._sdk.APIError as error:
+            raise self.translate(error) from error
 
     def abort(self) -> None:
         if self._client is not None:

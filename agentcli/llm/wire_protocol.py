@@ -113,10 +113,10 @@ class WireProtocol(Protocol):
         """Size of the body that `answer` would send; 0 when nothing is sent."""
 
     def translate(self, error: Exception) -> LLMError:
-        """What an exception of `answer` or `models` means; one that is not known is logged."""
+        """What an exception of `answer` means; one that is not known is logged."""
 
     def models(self) -> list[str]:
-        """Ids of the models the endpoint offers."""
+        """Ids of the models the endpoint offers. Raises LLMError."""
 
     def abort(self) -> None:
         """Drop the connection, from any thread; `answer` then fails soon."""

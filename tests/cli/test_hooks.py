@@ -256,6 +256,7 @@ def test_a_key_that_a_hook_prints_is_masked(agent, serve, hook):
     assert key not in json.dumps(outcome)
 
 
+@pytest.mark.campaign
 def test_a_gigabyte_of_output_is_bounded(agent, serve, hook):
     hook("PreToolUse", "head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 2")
     server = serve([TOUCH, Reply("Done.")])

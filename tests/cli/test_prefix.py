@@ -54,6 +54,7 @@ def test_the_fixed_prompt_is_short(agent, serve, api):
     assert sum(len(size.encode()) for size in sizes) / 4 <= 1_500
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("api", MODELS)
 def test_two_hundred_steps_in_two_processes(agent, serve, api):
     server = serve(play=working(STEPS))

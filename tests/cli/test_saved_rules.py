@@ -70,6 +70,7 @@ def test_many_writers_lose_no_rule(tmp_path):
     assert len(SavedRules(path).load(Path("/a"), {"bash": "command"})) == 80
 
 
+@pytest.mark.campaign
 def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     path = tmp_path / "rules"
     program = (

@@ -13,7 +13,7 @@ from agentcli.events.observations import CmdOutputObservation
 from tests.strategies import EVENT_CLASSES, events
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(events)
 def test_every_event_reads_back_as_it_was_written(event):
     assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event

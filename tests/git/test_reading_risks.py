@@ -32,6 +32,7 @@ def known_settings() -> list[str]:
     return sorted({name for name in names if re.fullmatch(r"[\w.-]+\.[\w.-]+", name)})
 
 
+@pytest.mark.campaign
 def test_no_setting_that_is_taken_for_harmless_has_reading_commands_run_it(repository, tmp_path):
     program, ran = tmp_path / "canary", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\ntouch '{ran}'\n")

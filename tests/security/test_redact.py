@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,6 +173,7 @@ FAR_ENCODINGS = {
 }
 
 
+@pytest.mark.campaign
 @each_row("key", [OWN, LONG, "sk-test-0123456789abcdef"])
 @each_row("encoding", FAR_ENCODINGS)
 @settings(max_examples=50)

@@ -289,7 +289,6 @@ def test_a_transition_that_is_not_in_the_table_is_refused(folder):
     assert set(TRANSITIONS) == set(AgentState)
 
 
-@settings(max_examples=200)
 @given(st.lists(events, max_size=15), st.integers(0, 15))
 def test_the_state_is_a_fold_wherever_it_is_cut(log, at):
     assert fold(log[at:], fold(log[:at])) == fold(log)

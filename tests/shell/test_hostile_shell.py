@@ -252,6 +252,7 @@ def test_the_report_is_found_behind_any_noise(noise: list[bytes], sizes: list[in
         assert found[1] in before.decode("utf-8", "replace")
 
 
+@pytest.mark.campaign
 def test_searching_takes_time_in_proportion() -> None:
     for piece in (b"n1:", b"\x1eRn1:", b"\x1eRn1:x\x1e", b"\x1e" * 3):
         before = time.process_time()

@@ -14,7 +14,7 @@ from typing import Any
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.sdk import SDKProvider
+from agentcli.llm.sdk import SDKProtocol
 from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
@@ -78,7 +78,7 @@ class _Group:
         return self.role == b"user"
 
 
-class AnthropicMessages(SDKProvider):
+class AnthropicMessages(SDKProtocol):
     sdk, client, path = "anthropic", "Anthropic", "/v1/messages"
     models_path = "/v1/models?limit=1000"
 

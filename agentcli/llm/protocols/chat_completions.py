@@ -12,7 +12,7 @@ from typing import Any
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.sdk import SDKProvider
+from agentcli.llm.sdk import SDKProtocol
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
@@ -53,7 +53,7 @@ _FAILED = ("error", "network_error", "insufficient_system_resource")
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-class ChatCompletions(SDKProvider):
+class ChatCompletions(SDKProtocol):
     sdk, client, path = "openai", "OpenAI", "/chat/completions"
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:

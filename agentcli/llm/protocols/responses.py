@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.sdk import SDKProvider
+from agentcli.llm.sdk import SDKProtocol
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
@@ -41,7 +41,7 @@ from agentcli.messages import (
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Responses(SDKProvider):
+class Responses(SDKProtocol):
     sdk, client, path = "openai", "OpenAI", "/responses"
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
