@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agentcli.app import git_watch
 from agentcli.app.resume import last_exports, last_folder
 from agentcli.app.sandbox import Containment
+from agentcli.events import Event
 from agentcli.events.live import live
 from agentcli.files.tracking import FileTracker
 from agentcli.files.written_places import add_written_places
@@ -31,36 +32,21 @@ def tool_context(
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)
-    full = containment.full_environment(keys)
-    env = containment.environment(keys)
-    max_chars = settings.tools.max_output_chars
     outputs = OutputFolder(session.outputs, settings.tools.max_outputs_mb * 1_000_000)
+    max_chars = settings.tools.max_output_chars
     files = FileTracker(workspace, sandbox.view, session.outputs)
     past = live(session.events)
     for event in past:
         files.observe(event)
-    exports, not_restored = last_exports(past, sandbox.layer, env)
-    folder = last_folder(past, str(workspace), sandbox.layer)
     _private(session.folder / "tmp")
     context = ToolContext(
         workspace=workspace,
         outputs=session.outputs,
         files=files,
-        shell=Shell(
-            cwd=folder or str(workspace),
-            env=env,
-            full_env=full.environ,
-            left_out=full.left_out,
-            scratch=_private(session.folder / "shell"),
-            outputs=outputs,
-            max_chars=max_chars,
-            sandbox=sandbox,
-            exports=exports,
-            first_notes=not_restored,
-        ),
+        shell=_shell(workspace, session, containment, keys, past, outputs, max_chars),
         python=PythonInterpreter(
             workspace=workspace,
-            env=env,
+            env=containment.environment(keys),
             scratch=_private(session.folder / "python"),
             outputs=outputs,
             max_chars=max_chars,
@@ -72,6 +58,33 @@ def tool_context(
     )
     context.git = git_watch.start(context, sandbox, home, session)
     return context
+
+
+def _shell(
+    workspace: Path,
+    session: Session,
+    containment: Containment,
+    keys: Collection[str],
+    past: Sequence[Event],
+    outputs: OutputFolder,
+    max_chars: int,
+) -> Shell:
+    """In the folder and with the variables that the `past` commands left."""
+    sandbox, env = containment.sandbox, containment.environment(keys)
+    full = containment.full_environment(keys)
+    exports, not_restored = last_exports(past, sandbox.layer, env)
+    return Shell(
+        cwd=last_folder(past, str(workspace), sandbox.layer) or str(workspace),
+        env=env,
+        full_env=full.environ,
+        left_out=full.left_out,
+        scratch=_private(session.folder / "shell"),
+        outputs=outputs,
+        max_chars=max_chars,
+        sandbox=sandbox,
+        exports=exports,
+        first_notes=not_restored,
+    )
 
 
 def _private(folder: Path) -> Path:
