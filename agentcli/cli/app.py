@@ -7,7 +7,9 @@ loaded when its command is chosen; for `agent --help` only the docstrings are re
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
+import shlex
 import sys
 import tokenize
 from importlib import import_module
@@ -41,6 +43,8 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
             self._add_outside()
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise _unknown(ctx, args, list(self.commands))
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed.load() if isinstance(listed, _Listed) else listed, rest
 
@@ -85,6 +89,20 @@ class _Listed(TyperCommand):
         app = typer.Typer(**_SETTINGS)
         app.command(self.name, help=import_module(spec.name).__doc__ if spec else None)(function)
         return get_command(app)
+
+
+def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
+    """For a command that there is none of: at the top it may be a task."""
+    wrong, path = args[0], ctx.command_path
+    near = difflib.get_close_matches(wrong, names, 3, 0.6)
+    hints = [f"did you mean {' or '.join(f'{path} {name}' for name in near)}?"] if near else []
+    if ctx.parent is None:
+        task = " ".join(word for word in args if word != "--help")
+        plain = not set('"$`!\\').intersection(task)
+        quoted = f'"{task}"' if plain else shlex.quote(task)
+        hints.append(f"to have it done: agent run {quoted}")
+    hints = hints or [f"see: {path} --help"]
+    return UsageError(f"{path} has no command {wrong!r}", hint="\n  ".join(hints))
 
 
 def dispatch(arguments: list[str]) -> int:

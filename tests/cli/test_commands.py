@@ -187,6 +187,27 @@ def test_every_command_has_help(agent, command):
     assert "Usage: agent" in done.stdout
 
 
+def test_help_is_a_command_too(agent):
+    assert agent("help", "sessions", "list").stdout == agent("sessions", "list", "--help").stdout
+    assert agent("help").stdout == agent("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sesions", "list"], "did you mean agent sessions?"),
+        (["sessions", "lst"], "did you mean agent sessions list?"),
+        (["help", "docter"], "did you mean agent doctor?"),
+        (["fix", "the", "test"], 'agent run "fix the test"'),
+        (["it's $HOME"], "agent run 'it'\"'\"'s $HOME'"),
+    ],
+)
+def test_an_unknown_command_is_told_what_was_meant(agent, words, said):
+    done = agent(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_the_schema_covers_every_kind_of_line(agent):
     schema = json.loads(agent("schema").stdout)
     kinds = json.dumps(schema)
