@@ -60,6 +60,8 @@ class LLMErrorKind(StrEnum):
     SERVER_ERROR = "server_error"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
+    NOT_RUNNING = "not_running"
+    """Nothing listens at an address of this machine: waiting changes nothing."""
     STALLED = "stalled"
     CONTEXT_OVERFLOW = "context_overflow"
     PAYLOAD_TOO_LARGE = "payload_too_large"

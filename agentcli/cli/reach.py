@@ -29,6 +29,7 @@ _STANDINGS: dict[LLMErrorKind, Standing] = {
     LLMErrorKind.AUTH_PERMANENT: "refused",
     LLMErrorKind.BILLING: "no_credit",
     LLMErrorKind.CONNECTION: "unreachable",
+    LLMErrorKind.NOT_RUNNING: "unreachable",
     LLMErrorKind.TIMEOUT: "unreachable",
     LLMErrorKind.STALLED: "unreachable",
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from agentcli.errors import LLMError, LLMErrorKind
 
@@ -65,6 +66,9 @@ _POLICY = re.compile(
 _OUTPUT_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens\b", re.I)
 _RETRY_IN = re.compile(r"retry in ([\d.]+) ?s", re.I)
 """Gemini's quota of a minute, in the words of one that is used up."""
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+"""What Python puts before the system's words."""
 
 _LONGEST_WAIT_S = 1e7
 _LONGEST_MESSAGE = 500
@@ -137,11 +141,19 @@ def _kind(status: int, words: str) -> LLMErrorKind:
     return _BY_STATUS.get(status, fallback)
 
 
-def http_failure(origin: str, error: BaseException) -> LLMError | None:
-    """What an exception of the HTTP client means; None for any other."""
+def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError | None:
+    """What an exception of the HTTP client means; None for any other. `start` is the command that
+    starts the server, if it is a local one."""
     import httpx2
 
-    what = str(error) or type(error).__name__
+    what = _ERRNO.sub("", str(error)) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError) and _is_local(origin) and _is_refused(error):
+        again = "or see what else can be reached: agent models"
+        return LLMError(
+            LLMErrorKind.NOT_RUNNING,
+            f"nothing listens at {origin}",
+            hint=f"start it: {start}\n  {again}" if start else f"start the server; {again}",
+        )
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
         return LLMError(
             LLMErrorKind.CONNECTION,
@@ -155,6 +167,18 @@ def http_failure(origin: str, error: BaseException) -> LLMError | None:
     if isinstance(error, httpx2.DecodingError):
         return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer ({what})")
     return None
+
+
+def _is_local(origin: str) -> bool:
+    host = urlsplit(origin).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether the system said so, however often that was wrapped."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -14,6 +14,7 @@ from agentcli.messages import Reply, Request
 
 TAKEN_OVER = RETRYABLE | {
     LLMErrorKind.UNKNOWN,
+    LLMErrorKind.NOT_RUNNING,
     LLMErrorKind.BILLING,
     LLMErrorKind.AUTH,
     LLMErrorKind.AUTH_PERMANENT,

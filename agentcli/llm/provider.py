@@ -25,6 +25,8 @@ class Provider:
     """Used when only a key is known."""
     price_list: str = ""
     """Its id in genai-prices, if it is there."""
+    start: str = ""
+    """The command that starts its server on this machine."""
     rank: int = 100
     """Without a model to use, the first in this order that has a key or answers is taken."""
 

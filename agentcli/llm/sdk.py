@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from agentcli.errors import LLMError
 from agentcli.llm.classify import classify, http_failure
 from agentcli.llm.lazy_sdk import make_lazy
+from agentcli.llm.provider import known_providers
 from agentcli.llm.strip_images import without_images
 from agentcli.llm.wire_protocol import (
     Endpoint,
@@ -107,7 +108,9 @@ class SDKProtocol(ABC):
             return classify(error.status_code, error.body, error.response.headers, origin)
         wrapped = isinstance(error, self._sdk.APIConnectionError)
         cause = (error.__cause__ if wrapped else None) or error
-        return http_failure(origin, cause) or unknown_failure(origin, cause)
+        known = known_providers().get(self._endpoint.provider)
+        start = known.start if known else ""
+        return http_failure(origin, cause, start) or unknown_failure(origin, cause)
 
     def models(self) -> list[str]:
         try:

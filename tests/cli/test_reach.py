@@ -52,8 +52,29 @@ def test_a_key_that_is_refused_is_told_from_a_server_that_is_not_there(agent, se
     assert "check the key" in refused["hint"]
     agent.env["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     gone = checks(agent)["openai"]
-    assert "can't reach" in gone["detail"]
+    assert "nothing listens" in gone["detail"]
     assert "is the server up" in gone["hint"]
+
+
+def test_without_a_network_the_key_is_not_blamed(agent):
+    agent.env |= {
+        "ANTHROPIC_API_KEY": "sk-ant-test-0123456789abcdef",
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+    }
+    done = agent("models")
+    assert done.returncode == 4
+    assert "is the network up?" in done.stderr
+    assert "set a key" not in done.stderr
+
+
+def test_a_local_server_that_is_not_running_is_not_waited_for(agent):
+    done = agent(
+        "run", "x", "-m", "ollama/qwen", "--set", "providers.ollama.base_url=http://127.0.0.1:9"
+    )
+    assert done.returncode == 4
+    assert "nothing listens at http://127.0.0.1:9" in done.stderr
+    assert "start it: ollama serve" in done.stderr
+    assert "retry" not in done.stderr
 
 
 def test_the_model_is_named_with_its_window_and_price(agent, serve):

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from agentcli.cli.complaints import print_error
 from agentcli.cli.reach import ProviderAnswer, known, reachable
 from agentcli.cli.session_common import Json, builder_for, here
 from agentcli.llm.catalog import Catalog
@@ -25,13 +26,26 @@ def models(as_json: Json = False) -> int:
         print(json.dumps([_as_dict(reach, catalog) for reach in found], indent=2))
     else:
         _print(found, catalog)
-    if not any(reach.models for reach in found):
-        print(
-            "agent: no model can be reached: set a key, or start a local server (agent doctor)",
-            file=sys.stderr,
+    return 0 if any(reach.models for reach in found) else _tell_why_none(found)
+
+
+def _tell_why_none(found: list[ProviderAnswer]) -> int:
+    """Why no model can be reached, and the exit code for that."""
+    if found and all(reach.standing == "unreachable" for reach in found):
+        keys = "the key is" if len(found) == 1 else "the keys are"
+        print_error(
+            "no provider can be reached: is the network up?",
+            f"{keys} not the reason; behind a proxy, set HTTPS_PROXY",
         )
-        return 3
-    return 0
+        return 4
+    if found:
+        print_error("no model can be reached", "what each provider says is above; see agent doctor")
+    else:
+        print_error(
+            "no model can be reached: no key is set and no local server answers",
+            "agent setup asks for a key, or for a local server",
+        )
+    return 3
 
 
 def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:

@@ -2,4 +2,9 @@
 
 from agentcli.llm.provider import Provider
 
-PROVIDER = Provider(protocol="chat_completions", base_url="http://127.0.0.1:1234/v1", rank=7)
+PROVIDER = Provider(
+    protocol="chat_completions",
+    base_url="http://127.0.0.1:1234/v1",
+    start="lms server start",
+    rank=7,
+)

@@ -2,4 +2,9 @@
 
 from agentcli.llm.provider import Provider
 
-PROVIDER = Provider(protocol="chat_completions", base_url="http://127.0.0.1:11434/v1", rank=6)
+PROVIDER = Provider(
+    protocol="chat_completions",
+    base_url="http://127.0.0.1:11434/v1",
+    start="ollama serve",
+    rank=6,
+)

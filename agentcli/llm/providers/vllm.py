@@ -2,4 +2,9 @@
 
 from agentcli.llm.provider import Provider
 
-PROVIDER = Provider(protocol="chat_completions", base_url="http://127.0.0.1:8000/v1", rank=8)
+PROVIDER = Provider(
+    protocol="chat_completions",
+    base_url="http://127.0.0.1:8000/v1",
+    start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
+    rank=8,
+)

@@ -24,7 +24,7 @@ from .fault import (
 
 FAULTS: dict[str, Fault] = {}
 
-FAULTS["refused"] = Fault(lambda scene: [], Fails("connection", requests=0), unreachable=True)
+FAULTS["refused"] = Fault(lambda scene: [], Fails("not_running", requests=0), unreachable=True)
 FAULTS |= mended("close without an answer", lambda scene: Dropped("close"), "connection")
 FAULTS |= mended("reset without an answer", lambda scene: Dropped("reset"), "connection")
 
