@@ -114,7 +114,8 @@ def dump_json(path: Path, value: Any) -> None:
 
 def replace_durably(path: Path, body: bytes) -> None:
     """Put `body` in the place of what `path` holds, synced and in one go; its mode stays, a new
-    one is its owner's alone. The caller holds the lock. Raises OSError."""
+    one is its owner's alone. The caller holds the lock, or `path` is a name of its own. Raises
+    OSError."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     # Nobody else uses this name; what a killed process left of it goes.
     _replace(path, path.with_name(f".{path.name}.new"), [body], mode, durable=True)
@@ -128,6 +129,18 @@ def sync_names(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_names_above(folder: Path) -> None:
+    """So is `folder`, with the folders above it that may have been made for it: those that hold
+    nothing else. Raises OSError."""
+    for parent in folder.parents:
+        # One that can be written to but not read can't be synced.
+        with suppress(PermissionError):
+            sync_names(parent)
+            if len(os.listdir(parent)) == 1:
+                continue
+        return
 
 
 def _replace(

@@ -31,6 +31,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
+from agentcli.files.private import sync_names_above
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
 from agentcli.sessions.event_log import EventLog, StoredLog, event_path, read_log
@@ -125,8 +126,12 @@ class Session:
         """A new session in a new folder. Raises SessionError when it can't be made; then there is
         no such folder."""
         try:
+            is_first = not folder.parent.exists()
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_safe_place(folder.parent)
+            if is_first:
+                # The home is new, too; what else made it did not sync its name.
+                sync_names_above(folder.parents[1])
             folder.mkdir(mode=0o700)
         except OSError as error:
             raise unwritable(folder.parent, error) from error

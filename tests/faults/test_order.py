@@ -67,11 +67,12 @@ def test_actions_are_on_the_disk_by_name_before_they_run(agent, serve, traced):
         Call("python", {"code": "open('effect-3', 'w').close()"}),
     ]
     agent.use(serve([*(Reply("", [call]) for call in calls), Reply("Done.")]))
+    agent.env["AGENT_HOME"] = str(agent.home / "made/for/it")
     made = traced("run", "--no-sandbox", "--yolo", "x")
-    [session] = agent.sessions
+    [session] = agent.home.glob("made/for/it/sessions/*")
     events = {path.name: json.loads(path.read_text()) for path in session.glob("events/*.json")}
     unsynced: set[str] = set()
-    above = {f"<{folder}>" for folder in (session, *session.parents[:2])}
+    above = {f"<{folder}>" for folder in (session, *session.parents[:5])}
     seen, effects = set(), set()
     for name, arguments in made:
         if name == "fsync":
@@ -87,3 +88,15 @@ def test_actions_are_on_the_disk_by_name_before_they_run(agent, serve, traced):
             assert not above, f"{effect[1]} was made while the session in {above} could be lost"
     assert seen == events.keys()
     assert effects == {"effect-1", "effect-2", "effect-3"}
+
+
+def test_a_copy_is_on_the_disk_by_name_before_it_is_told(agent, serve, traced, repository):
+    agent.use(serve([Reply("Two.")]))
+    agent("run", "what is 1 + 1?")
+    made = traced("fork", agent.sessions[0].name)
+    sessions = f"<{agent.sessions[0].parent}>"
+    named = [
+        at for at, (name, given) in enumerate(made) if name == "rename" and "/sessions/" in given
+    ]
+    synced = [at for at, (name, given) in enumerate(made) if name == "fsync" and sessions in given]
+    assert named and synced and synced[-1] > named[-1]

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
-from agentcli.files.private import dump_json
+from agentcli.files.private import dump_json, sync_names
 from agentcli.sessions.lock import SessionLock
 
 _SCRAP = "sessions.scrap"
@@ -125,7 +125,10 @@ def _new_place(home: Path, name: str) -> Path:
 def _publish(home: Path, folder: Path, session_id: str) -> None:
     sessions = home / "sessions"
     sessions.mkdir(mode=0o700, exist_ok=True)
+    sync_names(folder)
     folder.rename(sessions / session_id)
+    sync_names(sessions)
+    sync_names(home)
 
 
 def _is_ours(entry: Path) -> bool:
