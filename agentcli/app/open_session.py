@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge
+from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
@@ -59,6 +60,7 @@ class OpenSession:
         """`reason` is for the hooks: how the turn ended."""
         with ExitStack() as stack:
             stack.callback(close_session, self.session, fresh=self.fresh)
+            stack.callback(remove_scratch, self.session)
             stack.callback(git_watch.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)

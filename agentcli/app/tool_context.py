@@ -10,6 +10,7 @@ from agentcli.app.resume import last_exports, last_folder
 from agentcli.app.sandbox import Containment
 from agentcli.events import Event
 from agentcli.events.live import live
+from agentcli.files.private import remove_tree
 from agentcli.files.tracking import FileTracker
 from agentcli.files.written_places import add_written_places
 from agentcli.sessions.session import Session
@@ -18,6 +19,9 @@ from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
+
+_SHELL, _PYTHON = "shell", "python"
+"""Folders of a session for the pipes of its interpreters, of no use once those have ended."""
 
 
 def tool_context(
@@ -47,7 +51,7 @@ def tool_context(
         python=PythonInterpreter(
             workspace=workspace,
             env=containment.environment(keys),
-            scratch=_private(session.folder / "python"),
+            scratch=_private(session.folder / _PYTHON),
             outputs=outputs,
             max_chars=max_chars,
             sandbox=sandbox,
@@ -58,6 +62,12 @@ def tool_context(
     )
     context.git = git_watch.start(context, sandbox, home, session)
     return context
+
+
+def remove_scratch(session: Session) -> None:
+    """What the interpreters of a session that ends needed while they ran."""
+    for name in (_SHELL, _PYTHON):
+        remove_tree(session.folder / name)
 
 
 def _shell(
@@ -78,7 +88,7 @@ def _shell(
         env=env,
         full_env=full.environ,
         left_out=full.left_out,
-        scratch=_private(session.folder / "shell"),
+        scratch=_private(session.folder / _SHELL),
         outputs=outputs,
         max_chars=max_chars,
         sandbox=sandbox,

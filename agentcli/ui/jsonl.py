@@ -10,7 +10,15 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from agentcli.errors import OutputError
-from agentcli.events import Action, Event, Observation, Progress, Source, event_to_dict
+from agentcli.events import (
+    Action,
+    Event,
+    Observation,
+    Progress,
+    Source,
+    ToolCallMetadata,
+    event_to_dict,
+)
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
@@ -51,6 +59,8 @@ class JsonLinesWriter:
         self._seq = 0
         self._ended = False
         self._call_ids: dict[int, str] = {}
+        self._not_calls: set[int] = set()
+        """Actions that no model asked for, such as what is looked up at the start."""
         self._retry_until = 0.0
 
     def on_event(self, event: Event) -> None:
@@ -98,30 +108,27 @@ class JsonLinesWriter:
                     "message": event.content,
                     "exit_code": event.exit_code,
                 }
+            case Action(runnable=True, tool_call_metadata=ToolCallMetadata() as call):
+                return self._tool_use(event, call)
             case Action(runnable=True):
-                return self._tool_use(event)
-            case Observation() if event.cause is not None and not isinstance(
-                event, DecisionObservation
-            ):
-                return self._tool_result(event, event.cause)
+                self._not_calls.add(event.id)
+            case Observation(cause=int() as cause) if self._answers_a_call(event):
+                return self._tool_result(event, cause)
         return _notice_of(event)
 
-    def _tool_use(self, action: Action) -> _Line:
-        call = action.tool_call_metadata
-        if call is None:
-            data = event_to_dict(action).get("args", {})
-            name, call_id, arguments = action.kind, None, data
-        else:
-            name, call_id = call.function_name, call.tool_call_id
-            arguments = _parsed(call.raw_arguments)
-            self._call_ids[action.id] = call.tool_call_id
+    def _tool_use(self, action: Action, call: ToolCallMetadata) -> _Line:
+        self._call_ids[action.id] = call.tool_call_id
         return {
             "type": "tool_use",
             "event_id": action.id,
-            "tool_call_id": call_id,
-            "name": name,
-            "input": arguments,
+            "tool_call_id": call.tool_call_id,
+            "name": call.function_name,
+            "input": _parsed(call.raw_arguments),
         }
+
+    def _answers_a_call(self, observation: Observation) -> bool:
+        is_decision = isinstance(observation, DecisionObservation)
+        return not is_decision and observation.cause not in self._not_calls
 
     def _tool_result(self, observation: Observation, cause: int) -> _Line:
         failed = isinstance(observation, ErrorObservation | UserRejectObservation)

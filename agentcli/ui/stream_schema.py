@@ -39,18 +39,19 @@ class MessageLine(_Base):
 
 
 class ToolUseLine(_Base):
-    """`input` is the parsed arguments, or their text when it is not a JSON object;
-    `tool_call_id` is null for actions that no model asked for."""
+    """A call of the model. `input` is the parsed arguments, or their text when it is not a JSON
+    object."""
 
     type: Literal["tool_use"]
     event_id: int
-    tool_call_id: str | None
+    tool_call_id: str
     name: str
     input: dict[str, Any] | str
 
 
 class ToolResultLine(_Base):
-    """`cause` is the event_id of the tool_use; `data` holds what `kind` has: exit code, diff, …"""
+    """`cause` is the event_id of the tool_use; `data` holds what `kind` has: exit code, diff, …
+    `tool_call_id` is null where an earlier process told of the call."""
 
     type: Literal["tool_result"]
     event_id: int
@@ -72,7 +73,8 @@ class StateLine(_Base):
 
 
 class NoticeLine(_Base):
-    """Anything else: decision, retry, condensation, … `event_id` is null for passing notices."""
+    """Anything else: decision, retry, condensation, what is looked up unasked, …; `event_id` is
+    null for passing notices."""
 
     type: Literal["notice"]
     event_id: int | None

@@ -48,6 +48,15 @@ def test_they_survive_a_kill_in_the_middle_of_a_later_command(agent, serve):
     assert f"<bar> {agent.home}\\n{agent.workspace}/sub" in last_result(server)
 
 
+def test_a_session_that_ended_keeps_nothing_of_its_interpreters(agent, serve):
+    code = Call("python", {"code": "print(6 * 7)"})
+    agent.use(serve([bash("sleep 100 & echo hi"), Reply("", [code]), Reply("42.")]))
+    assert agent("run", "count").stdout == "42.\n"
+    left = {entry.name for entry in agent.sessions[0].iterdir()}
+    assert not left & {"shell", "python"}
+    assert {"events", "tmp", "state.pkl"} <= left
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("CI_TOKEN", "value-of-" + "the-token"), ("HEADER", "Bearer sk-" + "x" * 30)],

@@ -157,7 +157,15 @@ def test_messages_have_the_role_of_who_spoke():
 
 def test_everything_else_is_a_notice():
     kinds = [line["kind"] for line in of_type(write(EVENTS, PROGRESS), "notice")]
-    assert kinds == ["decision", "message", "condensation", "retry", "reply_abandoned", "notice"]
+    recalled = ["recall", "recall"]
+    passing = ["retry", "reply_abandoned", "notice"]
+    assert kinds == ["decision", *recalled, "message", "condensation", *passing]
+
+
+def test_only_what_the_model_asks_for_is_a_call_with_a_result():
+    lines = write(EVENTS)
+    assert [line["name"] for line in of_type(lines, "tool_use")] == ["bash", "odd"]
+    assert [line["cause"] for line in of_type(lines, "tool_result")] == [4, 7, 99]
 
 
 def test_the_last_line_is_the_result_and_there_is_one():
