@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,14 @@ import typer
 from agentcli.cli.session_common import here, home
 from agentcli.errors import SessionError
 from agentcli.events import Action, Event
-from agentcli.events.actions import tool_name
+from agentcli.events.actions import CmdRunAction, tool_name
 from agentcli.events.base import Risk
-from agentcli.events.observations import DecisionObservation
+from agentcli.events.observations import DecisionObservation, SessionStartedObservation
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.tracking import FileTracker
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
+from agentcli.security.risk.rating import rate_by_rules
 from agentcli.sessions.search.finder import find, session_states
 from agentcli.sessions.session import read_session
 from agentcli.system.homes import user_home
@@ -40,23 +42,36 @@ Against = Annotated[
 
 @dataclass(frozen=True)
 class Past:
-    """An action of a past session that could change something, and what a person said to it."""
+    """An action of a past session that could change something, and what a person said to it:
+    `answer` is allow or deny, "" if nobody was asked, `grant` the rule they gave with it. `risk`
+    is what the question said. `left_sandbox`: it ran outside of the sandbox of its session."""
 
     session: str
     workspace: Path
     action: Action
     answer: str
+    grant: str = ""
+    risk: Risk = Risk.UNKNOWN
+    left_sandbox: bool = False
 
     @property
     def text(self) -> str:
         return str(getattr(self.action, "command", "") or self.action.message)
 
+    @cached_property
+    def is_of_high_risk(self) -> bool:
+        """By what the question said, or by the rules of now: no lasting rule is for such."""
+        scope = policy_of((), self.workspace).scope
+        return (
+            max(self.risk, rate_by_rules(self.action, scope, str(self.workspace))[0]) >= Risk.HIGH
+        )
 
-def policy_of(rules: tuple[Rule, ...], workspace: Path) -> Policy:
-    """Nothing but the rules: no sandbox, no rating of risk, no hard blocks."""
+
+def policy_of(rules: tuple[Rule, ...], workspace: Path, *, contained: bool = False) -> Policy:
+    """Nothing but the rules: no rating of risk, no hard blocks; no sandbox, unless `contained`."""
     return Policy(
         mode="ask",
-        contained=False,
+        contained=contained,
         scope=AccessScope(workspace, user_home(person_environ()), (workspace,)),
         rules=rules,
         effect_of=_effect,
@@ -81,25 +96,42 @@ def past_actions(against: list[str] | None) -> Iterator[Past]:
             print(f"agent: {folder.name} is left out: {error.message}", file=sys.stderr)
             continue
         workspace = Path(record.state.workspace or here())
-        answers = _answers(record.events)
-        for event in record.events:
-            if _could_change(event):
-                yield Past(folder.name, workspace, event, answers.get(event.id, ""))  # type: ignore[arg-type]
+        yield from _of_session(folder.name, workspace, record.events)
 
 
-def _could_change(event: Event) -> bool:
+def _of_session(name: str, workspace: Path, events: Sequence[Event]) -> Iterator[Past]:
+    asked, answers = _decisions(events, "policy"), _decisions(events, "user")
+    sandboxed = False
+    for event in events:
+        if isinstance(event, SessionStartedObservation):
+            sandboxed = event.sandbox not in ("", "none")
+        if not isinstance(event, Action) or not _could_change(event):
+            continue
+        question, answer = asked.get(event.id), answers.get(event.id)
+        yield Past(
+            session=name,
+            workspace=workspace,
+            action=event,
+            answer=answer.decision if answer else "",
+            grant=(answer.grant or "") if answer else "",
+            risk=question.risk if question else Risk.UNKNOWN,
+            left_sandbox=sandboxed and isinstance(event, CmdRunAction) and event.unsandboxed,
+        )
+
+
+def _could_change(event: Action) -> bool:
     """Whether a policy would have looked at it twice: status of jobs and faulty calls aside."""
-    if not isinstance(event, Action) or not event.runnable or _effect(event) == "read":
+    if not event.runnable or _effect(event) == "read":
         return False
     return not (getattr(event, "job", None) or getattr(event, "error", None))
 
 
-def _answers(events: Sequence[Event]) -> dict[int, str]:
-    """What a person said to each action that was asked: allow or deny."""
+def _decisions(events: Sequence[Event], by: str) -> dict[int, DecisionObservation]:
+    """The last one of a person or the policy for each action that was asked."""
     return {
-        event.cause: event.decision
+        event.cause: event
         for event in events
-        if isinstance(event, DecisionObservation) and event.by == "user" and event.cause is not None
+        if isinstance(event, DecisionObservation) and event.by == by and event.cause is not None
     }
 
 

@@ -85,6 +85,29 @@ def test_the_fewest_rules_for_what_was_approved_are_suggested(agent, past):
     }
 
 
+def test_no_rule_is_suggested_that_would_not_cover_what_was_approved(agent):
+    folder = agent.home / "state" / "sessions" / "20250104-100000-dddd"
+    with Session.create(folder) as session:
+        start = started(folder.name, str(agent.workspace))
+        session.emit(start.model_copy(update={"sandbox": "bubblewrap"}))
+        session.emit(said("do it"))
+        for action, answer in [
+            (CmdRunAction(command="git push origin main", unsandboxed=True, reason="ssh"), "allow"),
+            (CmdRunAction(command="git push --force origin main", network=True), "allow"),
+            (CmdRunAction(command="npm install left-pad", network=True), "allow"),
+            (CmdRunAction(command="make one && make two", network=True), "allow"),
+            (CmdRunAction(command="make two", network=True), "deny"),
+        ]:
+            asked = session.emit(action)
+            session.emit(DecisionObservation(cause=asked.id, decision=answer, by="user"))
+    done = agent("policy", "suggest")
+    assert tomllib.loads(done.stdout) == {
+        "security": {"allow": ["bash(npm install left-pad)", "unsandboxed(git push origin main)"]}
+    }
+    assert "2 of 4 approvals are covered" in done.stderr
+    assert "1 of high risk" in done.stderr
+
+
 def test_what_is_suggested_can_be_used_as_it_is(agent, past):
     file = agent.workspace / "suggested.toml"
     file.write_text(agent("policy", "suggest").stdout)

@@ -484,6 +484,83 @@ def test_the_grant_is_the_narrowest_that_makes_sense(world, command, grant):
 
 
 @each_row(
+    "command, grant",
+    [
+        ("npm install left-pad", "bash(npm install left-pad)"),
+        ("pip install requests", "bash(pip install requests)"),
+        ("cargo add serde", "bash(cargo add serde)"),
+        ("git push --force origin main", "bash(git push --force origin main)"),
+        ("git push origin +main", "bash(git push origin +main)"),
+        ("git commit --no-verify -m x", "bash(git commit --no-verify -m x)"),
+    ],
+)
+def test_what_installs_or_is_dangerous_is_offered_as_it_is(world, command, grant):
+    policy = world.policy(contained=False)
+    assert policy.grant_choices(run(command)) == [grant]
+
+
+@each_row(
+    "command, choices",
+    [
+        (
+            "git push -u origin main",
+            ["git push -u origin main", "git push -u origin:*", "git push:*"],
+        ),
+        ("npm run build", ["npm run build", "npm run build:*"]),
+        ("rm -rf build", ["rm -rf build"]),
+        ("rm $x", []),
+    ],
+)
+def test_a_rule_can_be_narrowed_down_to_the_very_words(world, command, choices):
+    policy = world.policy(contained=False)
+    assert policy.grant_choices(run(command)) == [f"bash({each})" for each in choices]
+    for choice in choices:
+        assert policy.grant_objection(run(command), f"bash({choice})") == ""
+
+
+def test_choices_for_compounds_files_and_what_leaves_the_sandbox(world):
+    policy = world.policy()
+    compound = run("git add . && git push", network=True)
+    assert policy.grant_choices(compound) == [
+        "bash(git add .); bash(git push)",
+        "bash(git add:*); bash(git push:*)",
+    ]
+    freed = run("git push", unsandboxed=True)
+    assert policy.grant_choices(freed) == ["unsandboxed(git push)"]
+    edit = FileEditAction(path="src/a.py")
+    assert world.policy(contained=False).grant_choices(edit) == [
+        f"edit({world.workspace}/src/a.py)",
+        "edit(src/**)",
+    ]
+
+
+@each_row(
+    "text, objection",
+    [
+        ("bash(git push origin:*)", ""),
+        ("bash(git:*)", ""),
+        ("bash(git push upstream:*)", "does not cover what is asked"),
+        ("bash(git push", "is not a rule"),
+        ("bash", "would allow every command"),
+        ("", "write a rule"),
+        ("bash(git push:*); bash(rm x)", "bash(rm x) is not needed"),
+        ("edit(**)", "does not cover what is asked"),
+        ("unsandboxed(git push origin main)", "does not cover what is asked"),
+    ],
+)
+def test_a_rule_that_a_person_writes_is_checked(world, text, objection):
+    policy = world.policy(contained=False)
+    told = policy.grant_objection(run("git push origin main"), text)
+    assert objection in told
+    assert bool(told) == bool(objection)
+
+
+def test_no_rule_is_offered_where_another_one_asks_all_the_same(world):
+    policy = world.policy("ask bash(git push:*)", contained=False)
+    assert policy.grant_for(run("git push origin main")) == ""
+
+
+@each_row(
     "action, grant",
     [
         (FileEditAction(path="src/a.py"), "edit(src/**)"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import ConfigError
+from agentcli.security.commands.dangerous_options import danger_beyond, first_operand
 from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import (
     changes_meaning,
@@ -35,26 +36,6 @@ _HIDES_NOTHING = {FOREIGN_CODE, SOURCED, CHANGES_MEANING, FUNCTION, ARITHMETIC}
 """Reasons why a script is unclear that don't keep the names of its commands from being seen."""
 MayWrite = Callable[[str, str | None], bool]
 """Whether a redirect may write to a target unasked, given the folder the script went to."""
-
-_VALUED_OPTIONS: Mapping[str, frozenset[str]] = {
-    name: frozenset(options.split())
-    for name, options in {
-        "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env --attr-source",
-        "npm": "--prefix -C -w --workspace --userconfig",
-        "pnpm": "-C --dir --filter -F",
-        "yarn": "--cwd",
-        "docker": "-H --host -c --context --config -l --log-level",
-        "podman": "-H --host -c --connection --log-level",
-        "kubectl": "-n --namespace --context --cluster --kubeconfig -s --server --user",
-        "cargo": "-Z -C --config --color",
-        "gh": "-R --repo",
-        "go": "-C",
-        "uv": "--directory --project --config-file --cache-dir",
-        "pip": "--log --proxy --python",
-        "systemctl": "-H -M -t -p -n",
-    }.items()
-}
-"""Options before the second word of a command that take a value."""
 
 
 def pattern_words(pattern: str, rule: str, origin: str) -> tuple[tuple[str, ...], bool]:
@@ -111,13 +92,7 @@ def _spellings(words: Words) -> Iterator[Words]:
     if name is None:
         return
     yield (name, *words[1:])
-    valued = _VALUED_OPTIONS.get(name, frozenset())
-    at = 1
-    while at < len(words):
-        word = words[at]
-        if word is None or not word.startswith("-") or word == "--":
-            break
-        at += 2 if word in valued else 1
+    at = first_operand((name, *words[1:]))
     if at > 1:
         yield (name, *words[at:])
 
@@ -212,7 +187,9 @@ def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
     if rule is None:
         return ""
     known = known_command(words)
-    if known is None:
+    if danger := danger_beyond(words, _given(rule)):
+        what = f"it does not cover {danger.word}, which {danger.why}"
+    elif known is None:
         what = "for this command only exact words do, as nothing would contain it"
     elif (word := known.first_unknown_word(words, _given(rule))) is not None:
         what = f"it does not cover {word}"
@@ -286,13 +263,16 @@ def _is_exact(rule: Rule) -> bool:
 
 def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
     """Whether `rule` lets a command of these words run. One with :* covers what is known to leave
-    the command what it is; of a command that is not known, anything, if it is `contained`."""
+    the command what it is; of a command that is not known, anything, if it is `contained`. What
+    changes the danger of a command is covered only by a rule that names it."""
     if not words or words[0] is None:
         return False
     if not _is_about(rule, words):
         return False
     if _is_exact(rule) or not rule.pattern:
         return True
+    if danger_beyond(words, _given(rule)):
+        return False
     known = known_command(words)
     if known is None:
         return contained and not reads_unless_told(words[0])

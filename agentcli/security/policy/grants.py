@@ -1,18 +1,19 @@
-"""The narrowest rule that would let an action and its like run the next time."""
+"""Rules that would let an action and its like run the next time."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agentcli.errors import ConfigError
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of, tool_name
 from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import runs_git
-from agentcli.security.commands.script import SimpleCommand
+from agentcli.security.commands.script import SimpleCommand, Words
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.wrappers import HARMLESS, command_name, is_of_the_system
 from agentcli.security.policy.command_rules import (
@@ -22,9 +23,10 @@ from agentcli.security.policy.command_rules import (
     only_reads_alone,
 )
 from agentcli.security.policy.file_patterns import escaped
-from agentcli.security.policy.rules import parse_grants
+from agentcli.security.policy.rules import parse_grants, parse_rule, split_grants
 
 _LONGEST = 300
+_WRITTEN = "what you wrote"
 
 
 def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandContext) -> str:
@@ -48,17 +50,63 @@ def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandCon
     return _for_file(name, path_of(action) or "", locate, Path(setting.workspace))
 
 
+def grant_choices(
+    action: Action, locate: Callable[[str], Path], setting: CommandContext
+) -> list[str]:
+    """The rules that could be saved, from the one for this very action to the broadest that makes
+    sense; `grant_for` is among them. None when none is safe."""
+    usual = grant_for(action, locate, setting)
+    if not usual:
+        return []
+    if isinstance(action, CmdRunAction):
+        choices = [*_narrower(action, setting), usual]
+    elif path_of(action) is not None and "(" in usual:
+        choices = _files(tool_name(action), path_of(action) or "", locate, Path(setting.workspace))
+    else:
+        choices = [usual]
+    return [
+        text
+        for text in dict.fromkeys(choices)
+        if text and len(text) <= _LONGEST and text.isprintable()
+    ]
+
+
+def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
+    """Why the rules `text`, which a person wrote, can't be saved for an action; "" when they can.
+    `covers` tells whether rules let that action run."""
+    rules = split_grants(text)
+    if not rules or not text.isprintable() or len(text) > _LONGEST:
+        return "write a rule, such as bash(git push origin main)"
+    for rule in rules:
+        try:
+            parsed = parse_rule(rule, "allow", _WRITTEN)
+        except ConfigError as error:
+            told = error.message.removeprefix(f"{_WRITTEN}: ")
+            return f"{told}; {error.hint}" if error.hint else told
+        if parsed.tool == "bash" and not parsed.pattern:
+            return "that would allow every command; name one"
+    if not covers(text):
+        return "this does not cover what is asked"
+    for rule in rules if len(rules) > 1 else ():
+        if covers("; ".join(other for other in rules if other != rule)):
+            return f"{rule} is not needed for what is asked"
+    return ""
+
+
 def _for_file(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> str:
     """The folder of a file in the workspace, the very file elsewhere."""
+    return next(iter(_files(name, path, locate, workspace)[-1:]), "")
+
+
+def _files(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> list[str]:
+    """The very file, and in a folder of the workspace this folder."""
     place, root = locate(path).resolve(), workspace.resolve()
     tool = "edit" if name in ("write", "edit") else name
     if not str(place).isprintable():
-        return ""
-    if not place.is_relative_to(root):
-        return f"{tool}({escaped(str(place))})"
-    relative = place.relative_to(root)
-    folder = escaped(str(relative.parent))
-    return f"{tool}({folder}/**)" if folder != "." else f"{tool}(/{escaped(str(place))[1:]})"
+        return []
+    exact = f"{tool}({escaped(str(place))})"
+    folder = place.relative_to(root).parent if place.is_relative_to(root) else Path()
+    return [exact, f"{tool}({escaped(str(folder))}/**)"] if folder != Path() else [exact]
 
 
 def _for_command(action: CmdRunAction, setting: CommandContext) -> str:
@@ -76,6 +124,30 @@ def _for_command(action: CmdRunAction, setting: CommandContext) -> str:
     if not all(wanted) or not text or len(text) > _LONGEST or not text.isprintable():
         return ""
     return text if judge_allowed(parse_grants(text), script, setting).allowed else ""
+
+
+def _narrower(action: CmdRunAction, setting: CommandContext) -> Iterator[str]:
+    """The exact command, and of one that is no compound each of its beginnings that is longer than
+    the usual rule."""
+    parts = [
+        part for part in parse_script(action.command).commands if not _needs_none(part, setting)
+    ]
+    yield "; ".join(dict.fromkeys(_for_part(part, exact=True) for part in parts))
+    words = parts[0].levels[-1]
+    known = known_command(words)
+    if (
+        len(parts) > 1
+        or known is None
+        or _for_part(parts[0], exact=action.unsandboxed)
+        in (
+            _for_part(parts[0], exact=True),
+            "",
+        )
+    ):
+        return
+    for length in range(len(words) - 1, len(known.words), -1):
+        if not str(words[length - 1]).startswith("-"):
+            yield _prefix(words[:length])
 
 
 def _needs_none(part: SimpleCommand, setting: CommandContext) -> bool:
@@ -97,13 +169,17 @@ def _for_part(part: SimpleCommand, *, exact: bool) -> str:
     words = part.levels[-1]
     known = known_command(words)
     if known is not None and known.offered and not exact:
-        prefix = f"bash({' '.join(str(word) for word in words[: len(known.words)])}:*)"
+        prefix = _prefix(words[: len(known.words)])
         if any(allows_words(rule, words, contained=False) for rule in parse_grants(prefix)):
             return prefix
     return _exact(words)
 
 
-def _exact(words: tuple[str | None, ...]) -> str:
+def _prefix(words: Words) -> str:
+    return f"bash({shlex.join(str(word) for word in words)}:*)"
+
+
+def _exact(words: Words) -> str:
     if None in words:
         return ""
     return f"bash({shlex.join(str(word) for word in words)})"

@@ -31,7 +31,7 @@ from agentcli.security.policy.command_rules import (
     first_possible_rule,
     judge_allowed,
 )
-from agentcli.security.policy.grants import grant_for
+from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
 from agentcli.security.policy.hidden_files import names_hidden
 from agentcli.security.policy.losses import Losses, losses
 from agentcli.security.policy.rule import Rule
@@ -132,17 +132,35 @@ class Policy:
         )
 
     def grant_for(self, action: Action) -> str:
-        """The narrowest rule worth saving for `action`; several joined by "; " for a compound
-        command, "" when none would be safe."""
+        """The rule worth saving for `action` that is offered first; several joined by "; " for a
+        compound command, "" when none would be safe."""
+        return next(iter(self._grants(action, lambda *where: [grant_for(*where)])), "")
+
+    def grant_choices(self, action: Action) -> list[str]:
+        """Rules worth saving for `action`, from the exact one to the broadest; `grant_for` is one
+        of them."""
+        return self._grants(action, grant_choices)
+
+    def grant_objection(self, action: Action, text: str) -> str:
+        """Why the rules `text`, which a person wrote, can't be saved as what lets `action` run
+        unasked; "" when they can."""
+        return grant_objection(text, lambda grant: self._covers(action, grant))
+
+    def _grants(self, action: Action, found_by: Callable[..., list[str]]) -> list[str]:
+        """Those that cover `action`: else a rule would be saved, and asked about all the same."""
         try:
             setting = self._setting(action, self._git_doubt_of(action))
-            grant = grant_for(action, self.locate, setting)
+            grants = found_by(action, self.locate, setting)
         except (ToolError, OSError):
-            return ""
+            return []
         if self._leaves_sandbox(action):
-            rules = (f"{UNSANDBOXED}{rule.removeprefix('bash')}" for rule in split_grants(grant))
-            return "; ".join(rules)
-        return grant
+            grants = ["; ".join(map(_out_of_sandbox, split_grants(grant))) for grant in grants]
+        return [grant for grant in grants if grant and self._covers(action, grant)]
+
+    def _covers(self, action: Action, grant: str) -> bool:
+        """Whether with `grant` saved `action` would run unasked. Nobody rates it for that."""
+        unrated = replace(self, rate=lambda action: (Risk.UNKNOWN, ""))
+        return unrated.decide(action, (grant,)).decision == "allow"
 
     def _answer(self, case: _Case) -> _Answer:
         """The order of decision: the first that has an answer gives it."""
@@ -422,6 +440,10 @@ class Policy:
         risk, why = self.rate(action)
         told = f"{reason}; risk high: {why}" if risk >= Risk.HIGH and why else reason
         return _Answer("ask", told, rule, risk)
+
+
+def _out_of_sandbox(rule: str) -> str:
+    return f"{UNSANDBOXED}{rule.removeprefix('bash')}"
 
 
 def _kind_of_action(action: Action) -> str:

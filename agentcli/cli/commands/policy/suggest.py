@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from agentcli.cli.past_actions import Against, Past, past_actions, policy_of
 from agentcli.cli.session_common import Json
+from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_grants, split_grants
 
@@ -15,24 +16,37 @@ from agentcli.security.policy.rules import parse_grants, split_grants
 def suggest(against: Against = None, as_json: Json = False) -> None:
     past = list(past_actions(against))
     approved = [each for each in past if each.answer == "allow"]
-    refused = [each for each in past if each.answer == "deny"]
-    wanted: dict[str, None] = {}
-    for each in approved:
-        for text in split_grants(policy_of((), each.workspace).grant_for(each.action)):
-            if not any(_allowed(parse_grants(text), other) for other in refused):
-                wanted[text] = None
-    chosen = _fewest(list(wanted), approved)
-    while guilty := [other for other in refused if _allowed(_joined(chosen), other)]:
-        chosen = [text for text in chosen if not _helps(text, chosen, guilty[0])]
-    left = [each for each in approved if not _allowed(_joined(chosen), each)]
+    wanted = [each for each in approved if not each.is_of_high_risk]
+    unwanted = [each for each in past if each.answer == "deny" or each.is_of_high_risk]
+    chosen = _safest(list(_rules_for(wanted)), wanted, unwanted)
+    covered = [each for each in wanted if _allowed(_joined(chosen), each)]
     if as_json:
-        covered = len(approved) - len(left)
-        print(json.dumps({"allow": chosen, "covered": covered, "approved": len(approved)}))
+        told = {"allow": chosen, "covered": len(covered), "approved": len(approved)}
+        print(json.dumps(told))
         return
-    _print_suggestion(chosen, len(approved), len(left))
+    _print_suggestion(chosen, len(approved), len(covered), len(approved) - len(wanted))
 
 
-def _print_suggestion(chosen: Sequence[str], approved: int, left: int) -> None:
+def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
+    """Those that a person gave at the time, or would have been offered."""
+    for each in wanted:
+        grant = each.grant
+        if not grant or not _allowed(parse_grants(grant), each):
+            grant = _policy((), each).grant_for(each.action)
+        yield from split_grants(grant)
+
+
+def _safest(texts: list[str], wanted: Sequence[Past], unwanted: Sequence[Past]) -> list[str]:
+    """The fewest of `texts` that allow of `wanted` what they can, and nothing of `unwanted`. A
+    rule that goes takes along those that covered nothing without it."""
+    asked = [each for each in unwanted if not _allowed((), each)]
+    kept = [text for text in texts if not any(_allowed(_joined([text]), no) for no in asked)]
+    while guilty := [no for no in asked if _allowed(_joined(kept), no)]:
+        kept = [text for text in kept if not _helps(text, kept, guilty[0])]
+    return _fewest([*dict.fromkeys(kept)], wanted)
+
+
+def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky: int) -> None:
     if not approved:
         print("agent: nothing was approved in these sessions", file=sys.stderr)
         return
@@ -41,7 +55,12 @@ def _print_suggestion(chosen: Sequence[str], approved: int, left: int) -> None:
         for text in chosen:
             print(f"  {json.dumps(text, ensure_ascii=False)},")
         print("]")
-    print(f"agent: {approved - left} of {approved} approvals are covered", file=sys.stderr)
+    print(f"agent: {covered} of {approved} approvals are covered", file=sys.stderr)
+    if risky:
+        print(
+            f"agent: {risky} of high risk: there is no rule for those, they are always asked",
+            file=sys.stderr,
+        )
 
 
 def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:
@@ -64,8 +83,11 @@ def _helps(text: str, texts: Sequence[str], refused: Past) -> bool:
 
 
 def _allowed(rules: tuple[Rule, ...], past: Past) -> bool:
-    decision = policy_of(rules, past.workspace).decide(past.action, ())
-    return decision.decision == "allow"
+    return _policy(rules, past).decide(past.action, ()).decision == "allow"
+
+
+def _policy(rules: tuple[Rule, ...], past: Past) -> Policy:
+    return policy_of(rules, past.workspace, contained=past.left_sandbox)
 
 
 COMMAND = suggest

@@ -1,0 +1,165 @@
+"""Words by which a command does more harm than its name says: dangerous_options.toml."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.security.commands.known_commands import known_command
+from agentcli.security.commands.script import Words
+from agentcli.security.commands.wrappers import command_name, is_of_the_system
+
+_TABLE = Path(__file__).with_suffix(".toml")
+_SHORTEST = len("--f")
+"""From so much on, programs take the beginning of a long option for all of it."""
+
+VALUED_OPTIONS: Mapping[str, frozenset[str]] = {
+    name: frozenset(options.split())
+    for name, options in {
+        "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env --attr-source",
+        "npm": "--prefix -C -w --workspace --userconfig",
+        "pnpm": "-C --dir --filter -F",
+        "yarn": "--cwd",
+        "docker": "-H --host -c --context --config -l --log-level",
+        "podman": "-H --host -c --connection --log-level",
+        "kubectl": "-n --namespace --context --cluster --kubeconfig -s --server --user",
+        "cargo": "-Z -C --config --color",
+        "gh": "-R --repo",
+        "go": "-C",
+        "uv": "--directory --project --config-file --cache-dir",
+        "pip": "--log --proxy --python",
+        "systemctl": "-H -M -t -p -n",
+    }.items()
+}
+"""Options before the second word of a command that take a value."""
+
+
+@dataclass(frozen=True)
+class Danger:
+    """A row of the table."""
+
+    words: tuple[str, ...]
+    options: tuple[str, ...]
+    operands: re.Pattern[str]
+    whole: bool
+    before: bool
+    why: str
+    source: str
+
+    def is_meant(self, word: str) -> bool:
+        if not word.startswith("-") or word == "-":
+            return bool(self.operands.fullmatch(word))
+        return any(_is_option(word, option) for option in self.options)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A word of a command, and what it does that a rule must name: fits behind "which"."""
+
+    word: str
+    why: str
+
+
+def danger_beyond(words: Words, given: int) -> Found | None:
+    """The first word of a command, called by its bare name or from a system folder, that changes
+    its danger and is not among the first `given`, which a rule names. A word that is known to
+    change nothing is no abbreviation of one that does."""
+    if not words or words[0] is None or not is_of_the_system(words[0]):
+        return None
+    name = command_name(words[0]) or ""
+    bare = (name, *words[1:])
+    for row in _table().get(name, ()):
+        places = _places(bare, row.words)
+        if places is None:
+            continue
+        if row.whole:
+            if places[-1] >= given:
+                return Found(" ".join(row.words), row.why)
+            continue
+        for at in range(max(1, given), first_operand(bare) if row.before else _end(bare)):
+            word = bare[at]
+            if at not in places and word is not None and row.is_meant(word):
+                if _is_harmless(bare, word, row):
+                    continue
+                return Found(word, row.why)
+    return None
+
+
+def first_operand(words: Words) -> int:
+    """Where the second word of a command stands, options and their values left out."""
+    valued = VALUED_OPTIONS.get(words[0] or "", frozenset())
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word is None or not word.startswith("-") or word == "--":
+            break
+        at += 2 if word in valued else 1
+    return at
+
+
+def _end(words: Words) -> int:
+    """Where options of the command itself end, as the rest goes to the project's own program."""
+    known = known_command(words)
+    return words.index("--") if known is not None and known.rest and "--" in words else len(words)
+
+
+def dangers() -> Iterator[Danger]:
+    """All rows of the table."""
+    for rows in _table().values():
+        yield from rows
+
+
+def _places(words: Words, wanted: Sequence[str]) -> list[int] | None:
+    """Where in `words` those of a row stand, one after the other with nothing but options
+    between; None if they don't."""
+    places = [0]
+    at = first_operand(words)
+    for want in wanted[1:]:
+        while len(places) > 1 and at < len(words) and (words[at] or "").startswith("-"):
+            at += 1
+        if at >= len(words) or words[at] != want:
+            return None
+        places.append(at)
+        at += 1
+    return places
+
+
+def _is_option(word: str, option: str) -> bool:
+    if option.startswith("--"):
+        if "=" in option:
+            return word == option
+        name = word.partition("=")[0]
+        return name == option or (len(name) >= _SHORTEST and option.startswith(name))
+    # Short ones can be bundled, and a value may follow without a blank.
+    return not word.startswith("--") and option[1] in word[1:].partition("=")[0]
+
+
+def _is_harmless(words: Words, word: str, row: Danger) -> bool:
+    """Whether `word` is an option of its own that only begins like a dangerous one."""
+    if word.partition("=")[0] in row.options or not word.startswith("--"):
+        return False
+    known = known_command(words)
+    return known is not None and bool(known.options.fullmatch(word))
+
+
+@functools.cache
+def _table() -> Mapping[str, tuple[Danger, ...]]:
+    """By the name of the program."""
+    rows: dict[str, list[Danger]] = {}
+    for entry in tomllib.loads(_TABLE.read_text("utf-8"))["danger"]:
+        for text in entry["words"]:
+            row = Danger(
+                words=tuple(text.split()),
+                options=tuple(entry.get("options", "").split()),
+                operands=re.compile(entry.get("operands", "(?!)"), re.DOTALL),
+                whole=entry.get("whole", False),
+                before=entry.get("before", False),
+                why=entry["why"],
+                source=entry["source"],
+            )
+            rows.setdefault(row.words[0], []).append(row)
+    return {name: tuple(found) for name, found in rows.items()}
