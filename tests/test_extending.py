@@ -111,6 +111,34 @@ def test_a_command(extended, serve):
     assert "--most" in extended("tasks", "--help").stdout
 
 
+_ENDINGS = """import sys
+import typer
+
+def end(how: str) -> None:
+    \"\"\"Ends in one way or another.\"\"\"
+    if how == "fails":
+        raise typer.BadParameter.__mro__[2]("no tally")
+    sys.exit({"none": None, "code": 3}.get(how, how))
+"""
+
+
+def test_a_command_may_end_as_a_program_does(agent, tmp_path):
+    site = tmp_path / "site"
+    install(site, "ending", {"agentcli.commands": {"house.end": "ending:end", "gone": "gone:it"}})
+    (site / "ending.py").write_text(_ENDINGS)
+    agent.preloaded = False
+    agent.env["PYTHONPATH"] = str(site)
+    told = {how: agent("house.end", how) for how in ("none", "code", "in words", "fails")}
+    codes = {how: done.returncode for how, done in told.items()}
+    assert codes == {"none": 0, "code": 3, "in words": 1, "fails": 1}
+    assert "in words" in told["in words"].stderr
+    assert "no tally" in told["fails"].stderr
+    listed = agent("--help")
+    assert re.search(r"house\.end +Ends in one way or another", listed.stdout), listed.stderr
+    assert not re.search(r"^ +gone", listed.stdout, re.MULTILINE)
+    assert "gone of the package ending" in listed.stderr
+
+
 def test_a_broken_package_is_named_once_and_the_rest_works(extended, serve, repository, tmp_path):
     (tmp_path / "site/broken.py").write_text("import no_such_module\n")
     entries = {"agentcli.tools": {"odd": "broken:TOOL", "grep": "agent_extras.words:TOOL"}}

@@ -12,7 +12,10 @@ import inspect
 import shlex
 import sys
 import tokenize
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Annotated, Any
@@ -22,12 +25,14 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from agentcli import __version__
-from agentcli.errors import UsageError
+from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
 
 _PACKAGE = "agentcli.cli.commands"
 _WrongUsage: Any = typer.BadParameter.__base__
-"""Of the library's exceptions only those of values have a public name."""
+_LibraryError: Any = typer.BadParameter.__mro__[-4]
+"""What comes right after Exception. In all versions of the library only that of values has a public
+name."""
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -49,29 +54,38 @@ class CommandGroup(TyperGroup):
         return name, listed.load() if isinstance(listed, _Listed) else listed, rest
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """Not those of outside packages that can't be loaded."""
         self._add_outside()
-        return list(self.commands)
+        listed = self.commands.items()
+        return [name for name, each in listed if not isinstance(each, _Listed) or each.can_load()]
 
     def _add_outside(self) -> None:
         """Those of outside packages, which are looked for only where they are needed."""
         for name in self.point.outside_names():
-            self.commands.setdefault(name, _Listed(name, self.point, name))
+            self.commands.setdefault(name, _Listed(name, self.point, name, outside=True))
 
 
 class _Listed(TyperCommand):
-    """A command in the list of its group. `part` is what the extension point knows it by."""
+    """A command in the list of its group. `part` is what the extension point knows it by; it is a
+    file of ours unless it is of `outside`."""
 
-    def __init__(self, name: str, point: ExtensionPoint[FunctionType], part: str) -> None:
+    def __init__(
+        self, name: str, point: ExtensionPoint[FunctionType], part: str, *, outside: bool = False
+    ) -> None:
         super().__init__(name)
         self._point = point
         self._part = part
+        self._outside = outside
+
+    def can_load(self) -> bool:
+        return not self._outside or self._point.get(self._part) is not None
 
     def get_short_help_str(self, limit: int = 45) -> str:
         self.help = self._help()
         return super().get_short_help_str(limit)
 
     def _help(self) -> str:
-        spec = find_spec(f"{self._point.package}.{self._part}")
+        spec = self._spec()
         if spec is None or spec.origin is None:
             return inspect.getdoc(self._point.get(self._part)) or ""
         with open(spec.origin, "rb") as file:
@@ -79,16 +93,38 @@ class _Listed(TyperCommand):
             docstring = next(token.string for token in tokens if token.type == tokenize.STRING)
         return inspect.cleandoc(ast.literal_eval(docstring))
 
+    def _spec(self) -> ModuleSpec | None:
+        """None for one of an outside package, whose name may be anything."""
+        return None if self._outside else find_spec(f"{self._point.package}.{self._part}")
+
     def load(self) -> Any:
-        spec = find_spec(f"{self._point.package}.{self._part}")
+        spec = self._spec()
         if spec is not None and spec.submodule_search_locations is not None:
             return _group(spec.name)
         function = self._point.get(self._part)
         if function is None:
             raise UsageError(f"the command {self.name} can't be loaded")
         app = typer.Typer(**_SETTINGS)
-        app.command(self.name, help=import_module(spec.name).__doc__ if spec else None)(function)
+        if spec is None:
+            app.command(self.name)(_with_exits(function))
+        else:
+            app.command(self.name, help=import_module(spec.name).__doc__)(function)
         return get_command(app)
+
+
+def _with_exits(function: FunctionType) -> Callable[..., Any]:
+    """`function`, which may also end as a program of its own does, with sys.exit."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except SystemExit as stop:
+            if stop.code is not None and not isinstance(stop.code, int):
+                raise AgentError(str(stop.code)) from stop
+            raise typer.Exit(stop.code or 0) from stop
+
+    return run
 
 
 def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
@@ -113,10 +149,12 @@ def dispatch(arguments: list[str]) -> int:
         return stop.exit_code
     except typer.Abort:
         return 130
-    except _WrongUsage as error:
+    except _LibraryError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)
             return 2
+        if not isinstance(error, _WrongUsage):
+            raise AgentError(error.format_message()) from error
         command = error.ctx.command_path if error.ctx is not None else "agent"
         raise UsageError(error.format_message(), hint=f"see: {command} --help") from error
     return result if isinstance(result, int) else 0

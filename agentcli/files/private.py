@@ -138,7 +138,7 @@ def sync_names_above(folder: Path) -> None:
         # One that can be written to but not read can't be synced.
         with suppress(PermissionError):
             sync_names(parent)
-            if len(os.listdir(parent)) == 1:
+            if len(list(parent.iterdir())) == 1:
                 continue
         return
 

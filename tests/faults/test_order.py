@@ -99,4 +99,4 @@ def test_a_copy_is_on_the_disk_by_name_before_it_is_told(agent, serve, traced, r
         at for at, (name, given) in enumerate(made) if name == "rename" and "/sessions/" in given
     ]
     synced = [at for at, (name, given) in enumerate(made) if name == "fsync" and sessions in given]
-    assert named and synced and synced[-1] > named[-1]
+    assert max(synced, default=-1) > max(named)
