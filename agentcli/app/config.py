@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
@@ -73,53 +74,78 @@ def load_settings(
     *,
     trusted: bytes | None = None,
     rule_fault: Callable[[str], str] = lambda rule: "",
+    on_fault: Callable[[ConfigError], None] | None = None,
 ) -> LoadedSettings:
     """Merge all layers; `flags` maps dotted keys to values. `trusted`: the content of the project's
     file, if the folder is trusted. Without it the file is read here, may only tighten settings, and
-    its faulty keys are left out; `rule_fault` says what is wrong with a rule. Raises ConfigError,
-    naming the layer and the key, for other files that can't be read and for unknown keys and wrong
-    values."""
-    layers = _Layers()
-    user = user_file(environ)
-    layers.add(_read(user), str(user))
-    project = workspace / PROJECT_FILE
+    what is wrong in it is left out; `rule_fault` says what is wrong with a rule. What is wrong
+    elsewhere, a file that can't be read, an unknown key or a wrong value, is told to `on_fault`
+    and left out; without that, the first is raised as ConfigError, naming the layer and the key."""
+    user, project = user_file(environ), workspace / PROJECT_FILE
     notices: list[str] = []
+
+    def tell(origin: str, error: ConfigError) -> None:
+        if trusted is None and origin == str(project):
+            # It comes with whatever was cloned, so nothing in it stops a run.
+            notices.append(f"{error.message}; left out")
+        elif on_fault is None:
+            raise error
+        else:
+            on_fault(error)
+
+    layers = _Layers()
+    layers.add(_sound(lambda: _read(user), str(user), tell), str(user))
     if trusted is None:
-        values, notices = _untrusted(project, layers.values, rule_fault)
+        values = _sound(lambda: _read(project, of_project=True), str(project), tell)
+        values, left_out = _tightening(values, str(project), layers.values, rule_fault)
     else:
-        values = project_values(trusted, str(project))
-        notices = list(_contained_hooks(values, str(project)))
+        values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
+        left_out = list(_contained_hooks(values, str(project)))
+    notices += left_out
     layers.add(values, str(project))
-    layers.add({key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}, _SHELL)
-    layers.add(flags or {}, "flags")
-    layers.add(_read(MANAGED_FILE), str(MANAGED_FILE))
-    settings = _validate(layers.values, layers.origins)
+    shell = {key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}
+    layers.add(shell, _SHELL)
+    layers.add(_sound(lambda: dict(flags or {}), "flags", tell), "flags")
+    layers.add(_sound(lambda: _read(MANAGED_FILE), str(MANAGED_FILE), tell), str(MANAGED_FILE))
+    settings = _validate(layers, tell)
     hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
     return LoadedSettings(settings, layers.origins, notices, hooks)
 
 
-def _untrusted(
-    project: Path, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
-) -> tuple[dict[str, Any], list[str]]:
-    """What a project may set by itself, and lines for the person about the rest. It comes with
-    whatever was cloned, so nothing in it stops a run."""
+def _sound(
+    read: Callable[[], dict[str, Any]], origin: str, tell: Callable[[str, ConfigError], None]
+) -> dict[str, Any]:
+    """What `read` gives, less the keys that there are none of; `tell` is told of each."""
+    found: dict[str, Any] = {}
     try:
-        values = _known(_read(project, of_project=True), str(project))
+        for key, value in read().items():
+            try:
+                _check_known(key, origin)
+                found[key] = value
+            except ConfigError as error:
+                tell(origin, error)
     except ConfigError as error:
-        return {}, [f"{error.message}; what this project sets is left out"]
+        tell(origin, error)
+    return found
+
+
+def _tightening(
+    values: dict[str, Any], origin: str, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What of `values` a project may set by itself, and lines for the person about the rest."""
     ignored = list(beyond_tightening(values, lower))
     values = {key: value for key, value in values.items() if key not in ignored}
     notices = []
     if ignored:
         what = "not for a project to set until you trust it (agent trust); ignored:"
-        notices.append(f"{project}: {what} {', '.join(ignored)}")
+        notices.append(f"{origin}: {what} {', '.join(ignored)}")
     for key in _RULES:
         faults = {rule: rule_fault(rule) for rule in values.get(key, ())}
         if any(faults.values()):
             values[key] = [rule for rule, fault in faults.items() if not fault]
             first = next(filter(None, faults.values()))
             count = len(faults) - len(values[key])
-            notices.append(f"{project}: {key}: {first}; {count} left out")
+            notices.append(f"{origin}: {key}: {first}; {count} left out")
     return values, notices
 
 
@@ -138,11 +164,7 @@ def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
 
 def project_values(text: bytes, origin: str) -> dict[str, Any]:
     """What a project's file sets, by dotted key. Raises ConfigError."""
-    return _known(_parsed(text, origin), origin)
-
-
-def _known(values: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Raises ConfigError for a key that there is none of."""
+    values = _parsed(text, origin)
     for key in values:
         _check_known(key, origin)
     return values
@@ -186,9 +208,7 @@ class _Layers:
         self.origins: dict[str, str] = {}
 
     def add(self, layer: Mapping[str, Any], origin: str) -> None:
-        """Raises ConfigError for a key that there is none of."""
         for key, value in layer.items():
-            _check_known(key, origin)
             before = self.values.get(key)
             if key in _GROWING and isinstance(before, list) and isinstance(value, list):
                 new = [item for item in value if item not in before]
@@ -321,7 +341,71 @@ def _defaults() -> dict[str, Any]:
     return dict(flatten(Settings()))
 
 
-def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Settings:
+    """The settings of `layers`; `tell` is told of wrong values, which are taken out of them."""
+    while True:
+        try:
+            settings = Settings.model_validate(_nested(layers.values))
+        except ValidationError as error:
+            faults = {_place(fault): fault for fault in error.errors()}
+            keys = _keys_of(next(iter(faults)), layers.values)
+            origin = layers.origins[keys[0]]
+            # Of the alternatives that a value may have, the last is the one with bounds.
+            fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
+                -1
+            ]
+            tell(origin, ConfigError(f"{origin}: {_in_words(fault, keys[0])}"))
+        else:
+            if settings.memory.low_water < settings.memory.high_water:
+                return settings
+            keys = [
+                key for key in ("memory.low_water", "memory.high_water") if key in layers.values
+            ]
+            origin = layers.origins[keys[0]]
+            tell(origin, ConfigError(f"{origin}: memory.low_water must be below memory.high_water"))
+        for key in keys:
+            del layers.values[key], layers.origins[key]
+
+
+_MUST_BE = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is finite",
+    "string_type": "text",
+    "list_type": 'a list, such as ["a", "b"]',
+    "dict_type": "a table",
+    "model_type": "a table",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} at most",
+}
+"""What a value must be, by the validator's name for what is wrong with it."""
+
+
+def _place(fault: ErrorDetails) -> str:
+    return ".".join(str(part) for part in fault["loc"])
+
+
+def _in_words(fault: ErrorDetails, key: str) -> str:
+    """What is wrong with the value of `key`, or with something in it."""
+    named = _place(fault)
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in ("missing", "extra_forbidden"):
+        return f"{named} is missing" if kind == "missing" else f"there is no setting {named!r}"
+    if kind in _MUST_BE:
+        wanted = _MUST_BE[kind].format(**context)
+        return f"{key} must be {wanted} (it is {fault['input']!r})"
+    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (it is {fault['input']!r})"
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         table = nested
@@ -329,13 +413,15 @@ def _validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings
         for parent in parents:
             table = table.setdefault(parent, {})
         table[name] = value
-    try:
-        settings = Settings.model_validate(nested)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"])
-        origin = origins.get(key, "settings")
-        raise ConfigError(f"{origin}: {key}: {fault['msg']} (it is {fault['input']!r})") from error
-    if settings.memory.low_water >= settings.memory.high_water:
-        raise ConfigError("memory.low_water must be below memory.high_water")
-    return settings
+    return nested
+
+
+def _keys_of(named: str, values: Mapping[str, Any]) -> list[str]:
+    """The keys that a fault at `named` is about: it may lie within a value, or be that something
+    is missing beside others."""
+    while named:
+        found = [key for key in values if key == named or key.startswith(f"{named}.")]
+        if found:
+            return found
+        named = named.rpartition(".")[0]
+    raise AssertionError("a fault is about something that was set")

@@ -44,10 +44,12 @@ def load_with_trust(
     workspace: Path,
     flags: Mapping[str, Any] | None = None,
     ask: Asker | None = None,
+    on_fault: Callable[[ConfigError], None] | None = None,
 ) -> Loaded:
     """The settings in force in `workspace`. If it brings something along that is not trusted as it
     is now, `ask` decides; without one, it is left out and a notice says so. What takes effect is
-    what was compared: each file is read once. Raises ConfigError."""
+    what was compared: each file is read once. Raises ConfigError for wrong settings, unless
+    `on_fault` is told of them."""
     found = fingerprint(workspace)
     store = trust_store(environ)
     state = store.state_of(found) if found.files or found.fault else TrustState()
@@ -62,11 +64,15 @@ def load_with_trust(
             store.never_ask(workspace)
             state = replace(state, never=True)
     if not trusted:
-        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault)
+        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault, on_fault=on_fault)
         notices = () if state.never else _notices(found, state, loaded.notices)
         return Loaded(replace(loaded, notices=notices), NO_PROJECT_HOOKS)
     loaded = load_settings(
-        environ, workspace, flags, trusted=found.contents.get(PROJECT_CONFIG, b"")
+        environ,
+        workspace,
+        flags,
+        trusted=found.contents.get(PROJECT_CONFIG, b""),
+        on_fault=on_fault,
     )
     files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
     return Loaded(loaded, ProjectHooks(loaded.project_hooks, files, found.runnable))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
 from agentcli.app.config import state_home
 from agentcli.app.trust import load_with_trust
 from agentcli.checkpoints.kept_files import empty_pool
-from agentcli.errors import UsageError
+from agentcli.errors import ConfigError, UsageError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.manage.scrap import sweep
@@ -71,10 +71,13 @@ def here() -> Path:
     return resolve_workspace(None)
 
 
-def builder_for(workspace: Path) -> AgentBuilder:
-    """Under the settings in force there; nobody is asked whether the folder is trusted."""
+def builder_for(
+    workspace: Path, on_fault: Callable[[ConfigError], None] | None = None
+) -> AgentBuilder:
+    """Under the settings in force there; nobody is asked whether the folder is trusted. Raises
+    ConfigError for wrong settings, unless `on_fault` is told of them."""
     environ = person_environ()
-    loaded = load_with_trust(environ, workspace)
+    loaded = load_with_trust(environ, workspace, on_fault=on_fault)
     return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
 
 

@@ -24,10 +24,9 @@ def place(tmp_path, monkeypatch):
         project = tmp_path / "project"
         managed = tmp_path / "managed.toml"
 
-        def load(self, environ=(), flags=None):
-            return load_settings(
-                {"AGENT_CONFIG": str(self.user), **dict(environ)}, self.project, flags
-            )
+        def load(self, environ=(), flags=None, **options):
+            environ = {"AGENT_CONFIG": str(self.user), **dict(environ)}
+            return load_settings(environ, self.project, flags, **options)
 
         def in_project(self, text):
             (self.project / ".agent").mkdir(parents=True, exist_ok=True)
@@ -124,6 +123,38 @@ def test_mistakes_are_named_with_what_was_meant(place, text, said):
     with pytest.raises(ConfigError) as caught:
         place.load()
     assert said in caught.value.message + caught.value.hint
+
+
+def test_whoever_only_looks_is_told_of_mistakes_and_gets_the_rest(place):
+    place.user.write_text(
+        "[agent]\nmax_turn = 3\nmax_turns = 'three'\nmax_budget_usd = 2\n"
+        "[model]\ntemperature = 7\n[memory]\nlow_water = 0.9\n[prices.m]\ninput = 1\n"
+    )
+    faults: list[ConfigError] = []
+    loaded = place.load(on_fault=faults.append)
+    assert loaded.values.agent.max_budget_usd == 2
+    assert loaded.values.agent.max_turns == 100
+    assert "agent.max_turns" not in loaded.origins
+    said = "\n".join(fault.message for fault in faults)
+    for words in (
+        "there is no setting 'agent.max_turn'",
+        "agent.max_turns must be a whole number (it is 'three')",
+        "model.temperature must be 2.0 at most (it is 7)",
+        "memory.low_water must be below",
+        "prices.m.output is missing",
+    ):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["[agent]\nmax_turn = 3", "[frob]\nx = 1", "[agent]\nmax_budget_usd = inf", "[agent"],
+)
+def test_no_mistake_of_an_untrusted_project_stops_anything(place, mistake):
+    place.in_project(f"{mistake}\n")
+    assert place.load().notices
+    place.in_project(f"{mistake}\n[tools]\nenable_cmd = false\n")
+    assert place.load().values.tools.enable_cmd is (mistake == "[agent")
 
 
 def test_providers_and_prices_may_have_any_name(place):

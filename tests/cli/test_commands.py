@@ -101,6 +101,21 @@ def test_settings_are_shown_with_their_origin(agent):
     assert agent("config", "path").stdout.strip().endswith(".config/agent/config.toml")
 
 
+def test_a_wrong_setting_stops_a_run_and_nothing_that_helps_to_mend_it(agent):
+    settings = agent.home / "config.toml"
+    settings.write_text("[agent]\nmax_turn = 3\n")
+    agent.env["AGENT_CONFIG"] = str(settings)
+    run = agent("run", "x")
+    assert (run.returncode, "did you mean agent.max_turns?" in run.stderr) == (3, True)
+    shown = agent("config", "show")
+    assert "agent.max_turns = 100" in shown.stdout
+    assert "did you mean agent.max_turns?" in shown.stderr
+    checks = json.loads(agent("doctor", "--json").stdout)
+    settings_check = next(check for check in checks if check["name"] == "settings")
+    assert settings_check["status"] == "failed"
+    assert agent("--help").returncode == 0
+
+
 @pytest.mark.parametrize("api", ["responses", "anthropic_messages"])
 def test_models_that_can_be_reached_are_listed(agent, serve, api):
     agent.use(serve(models=["model-a", "model-b"]), MODELS[api])

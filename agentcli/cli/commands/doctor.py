@@ -59,9 +59,10 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    builder = builder_for(here())
+    faults: list[ConfigError] = []
+    builder = builder_for(here(), faults.append)
     checks = []
-    for check in _checks(builder, asking):
+    for check in _checks(builder, faults, asking):
         checks.append(check)
         if not as_json:
             hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
@@ -71,7 +72,7 @@ def doctor(
     return 3 if any(check.status == "failed" for check in checks) else 0
 
 
-def _checks(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
+def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     bash = _program("bash", "failed", "the bash tool needs it")
     yield bash
@@ -80,7 +81,10 @@ def _checks(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
     yield _path()
     yield _program("git", "warning", "repositories can't be read without it")
     yield _program("rg", "warning", "searching is slower without ripgrep")
-    yield Check("settings", "ok", _settings_files(builder))
+    for fault in faults:
+        yield Check("settings", "failed", fault.message, fault.hint)
+    if not faults:
+        yield Check("settings", "ok", _settings_files(builder))
     storage = _storage(builder.home)
     yield storage
     # Where the home takes nothing the rest is worth knowing all the same.

@@ -9,7 +9,9 @@ import typer
 
 from agentcli.app.agent_builder import resolve_workspace
 from agentcli.app.trust import load_with_trust
+from agentcli.cli.complaints import print_error
 from agentcli.cli.session_common import Json
+from agentcli.errors import ConfigError
 from agentcli.settings import flatten
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
@@ -20,8 +22,11 @@ def show(
         bool, typer.Option("--origin", help="Say where each value comes from.")
     ] = False,
     as_json: Json = False,
-) -> None:
-    loaded = load_with_trust(person_environ(), resolve_workspace(None)).settings
+) -> int:
+    faults: list[ConfigError] = []
+    loaded = load_with_trust(
+        person_environ(), resolve_workspace(None), on_fault=faults.append
+    ).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
     if as_json:
         rows = {
@@ -29,10 +34,13 @@ def show(
             for key, value in values.items()
         }
         print(json.dumps(rows, indent=2))
-        return
-    for key, value in values.items():
-        line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
+    else:
+        for key, value in values.items():
+            line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
+    for fault in faults:
+        print_error(f"left out: {fault.message}", fault.hint)
+    return 3 if faults else 0
 
 
 COMMAND = show
