@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import NotRegular, locked, read_regular, replace_durably
+from agentcli.files.private import NotRegular, locked, open_regular, replace_durably
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -30,6 +30,8 @@ _SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
 _TEXT_SUFFIXES = (".md", ".txt")
 _WRITABLE_BY_OTHERS = 0o022
 _VERSION = 1
+_MAX_BYTES = 50_000_000
+"""Of the store: 500 folders with as many files as there may be."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,11 @@ class TrustStore:
 
     def _folders(self) -> dict[str, dict[str, Any]]:
         try:
-            text, status = read_regular(self._path)
-            self._require_own(status)
+            with open_regular(self._path) as file:
+                self._require_own(os.fstat(file.fileno()))
+                text = file.read(_MAX_BYTES + 1)
+            if len(text) > _MAX_BYTES:
+                raise self._damaged()
             data = json.loads(text)
         except FileNotFoundError:
             return {}

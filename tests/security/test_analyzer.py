@@ -38,15 +38,16 @@ def test_the_model_raises_a_rating_and_never_lowers_it():
     assert model_rating(LS) == model_rating(FileReadAction(path="x")) == (Risk.UNKNOWN, "")
 
 
-def test_an_analyzer_that_fails_counts_as_high(caplog):
+@each_row("fault", [ValueError, KeyError, AttributeError, RuntimeError])
+def test_an_analyzer_that_fails_counts_as_high(caplog, fault):
     def rate_by_rules(place, action):
-        raise ValueError(place)
+        raise fault(place)
 
     analyzer = Analyzer([partial(rate_by_rules, "x"), says(Risk.LOW)])
     risk, reason = analyzer.rate(LS)
     assert risk is Risk.HIGH
     assert "rules analyzer failed" in reason
-    assert "ValueError" in caplog.text
+    assert fault.__name__ in caplog.text
 
 
 def test_an_interrupt_is_no_failure():

@@ -596,6 +596,12 @@ def test_a_path_is_found_in_arguments_however_deep_it_is(blocked, depth):
     assert blocked(ToolCallAction(name="x", raw_arguments=nested))
 
 
+def test_arguments_that_take_too_long_to_check_are_refused(blocked, monkeypatch):
+    monkeypatch.setattr("agentcli.security.policy.hard_blocks._LONGEST_S", 0.05)
+    many = json.dumps([f"./{n}/a/b/c" for n in range(20_000)])
+    assert "too long to check" in blocked(ToolCallAction(name="x", raw_arguments=many))
+
+
 TEXT_ONLY = [
     "cat > bomb.md <<'EOF'\n:(){ :|:& };:\nEOF",
     "git commit -m ':(){ :|:& };: is a bomb'",

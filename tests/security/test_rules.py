@@ -371,6 +371,7 @@ def workspace(tmp_path):
     (folder / "src").mkdir(parents=True)
     (folder / "link").symlink_to("/etc")
     (folder / "inner").symlink_to(folder / "src")
+    (folder / "loop").symlink_to("loop")
     return folder
 
 
@@ -389,6 +390,9 @@ def workspace(tmp_path):
         ("edit(link/**)", "src/a.py", False),
         ("edit(src/**)", "link/a.py", False),
         ("edit(src/**)", "inner/a.py", True),
+        ("edit(src/**)", "loop", False),
+        ("edit(src/**)", "loop/a.py", False),
+        ("edit(loop/**)", "src/a.py", False),
         ("edit(~/notes/*)", "{home}/notes/a", True),
         ("edit(/etc/host[s])", "/etc/hosts", True),
         ("edit(/etc/host[!s])", "/etc/hosts", False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -216,8 +217,8 @@ def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool
     around it. git looks for a repository, whose settings name programs to run, in each folder."""
     if part.cwd is None and folder is None:
         return False
-    root = Path(workspace).resolve()
-    place = Path(workspace, folder or "", part.cwd or "").resolve()
+    root = Path(os.path.realpath(workspace))
+    place = Path(os.path.realpath(Path(workspace, folder or "", part.cwd or "")))
     program = part.words[0] or ""
     if command_name(program) == "git" or ("/" in program and not program.startswith("/")):
         return place == root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 
@@ -26,9 +27,9 @@ def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
     plain = 0
     while plain < len(components) and not re.search(r"[*?[]", components[plain]):
         plain += 1
-    fixed = Path("/".join(components[:plain]) or "/").resolve()
+    fixed = os.path.realpath("/".join(components[:plain]) or "/")
     globs = "/".join(components[plain:])
-    start = re.escape(str(fixed)).rstrip("/")
+    start = re.escape(fixed).rstrip("/")
     return re.compile(start + (f"/{_translated(globs)}" if globs else "") + r"(?:/.*)?", re.DOTALL)
 
 

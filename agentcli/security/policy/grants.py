@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -100,7 +101,7 @@ def _for_file(name: str, path: str, locate: Callable[[str], Path], workspace: Pa
 
 def _files(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> list[str]:
     """The very file, and in a folder of the workspace this folder."""
-    place, root = locate(path).resolve(), workspace.resolve()
+    place, root = (Path(os.path.realpath(each)) for each in (locate(path), workspace))
     tool = "edit" if name in ("write", "edit") else name
     if not str(place).isprintable():
         return []

@@ -180,6 +180,7 @@ class HardBlocks:
 
     def _place(self, text: str) -> str:
         """Of a text that may be a path: whether it is the agent's own."""
+        self._go_on()
         if len(text) > _LONGEST_PATH or "\n" in text or not text.startswith(("/", "~", ".")):
             return self._mentioned(text)
         target = self._expander.literal(text)

@@ -8,6 +8,7 @@ fetch(domain:example.org) a site with what is below it; mcp__server__* all tools
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ def matches(
         url = getattr(action, "url", None)
         return url is not None and _is_of_domain(url, rule.pattern.removeprefix("domain:"))
     named = locate(path)
-    places = [named.resolve()]
+    places = [Path(os.path.realpath(named))]
     if rule.decision != "allow":
         places.append(named)
     return any(pattern_matches(rule.pattern, place, workspace, home) for place in places)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import locked, ownership_fault, read_regular, replace_durably
+from agentcli.files.private import locked, open_regular, ownership_fault, replace_durably
 from agentcli.security.policy.rule import Pattern, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 
@@ -76,11 +76,12 @@ class SavedRules:
     def _read(self) -> bytes:
         """Raises OSError, for a file that others could have written too."""
         try:
-            text, status = read_regular(self.path, _MAX_BYTES + 1, follow=True)
+            with open_regular(self.path, follow=True) as file:
+                if fault := ownership_fault(os.fstat(file.fileno())):
+                    raise OSError(errno.EPERM, fault)
+                text = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return b""
-        if fault := ownership_fault(status):
-            raise OSError(errno.EPERM, fault)
         if len(text) > _MAX_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
         return text

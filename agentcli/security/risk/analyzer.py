@@ -39,7 +39,8 @@ def model_rating(action: Action) -> tuple[Risk, str]:
 def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:
     try:
         return analyzer(action)
-    except (OSError, ValueError, RecursionError):
+    except Exception:
+        # Whatever is wrong in one, the action must not pass for harmless, nor the turn end by it.
         _LOG.exception("an analyzer of risk failed")
         return Risk.HIGH, f"the {_name(analyzer)} analyzer failed, so the risk isn't known"
 
