@@ -59,7 +59,11 @@ class LLMSettings(_Section):
 
 
 class ProviderSettings(_Section):
-    api: str = Field("", description="wire format; empty: as the provider is known to speak")
+    api: str = Field(
+        "",
+        description="wire format; empty: the provider's own, for one of yours chat_completions "
+        "(anthropic_messages if its address says so)",
+    )
     base_url: str | None = Field(None, description="address of the API")
     api_key_env: str | None = Field(None, description="variable that holds the key")
     api_key_command: str | None = Field(None, description="command that prints the key")

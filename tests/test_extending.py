@@ -83,6 +83,15 @@ def test_a_provider(extended, serve):
     assert "key-of-the-house" in str(server.requests[0].headers)
 
 
+def test_a_provider_that_names_no_wire_format_there_is(extended, tmp_path):
+    code = "from agentcli.llm.provider import Provider\nPROVIDER = Provider('telepathy')\n"
+    (tmp_path / "site/bare.py").write_text(code)
+    install(tmp_path / "site", "bare", {"agentcli.providers": {"bare": "bare:PROVIDER"}})
+    done = extended("run", "what is 1 + 1?", "-m", "bare/large")
+    assert done.returncode == 3
+    assert "the provider bare: there is no wire format 'telepathy'" in done.stderr
+
+
 def test_a_condenser(extended, serve, repository):
     counts = [Reply(f"Step {n}.", [Call("bash", {"command": f"echo {n}"})]) for n in range(20)]
     server = serve([*counts, Reply("Counted.")], sessions=3)

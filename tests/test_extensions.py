@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,36 @@ def test_what_can_not_be_used_is_named_once_and_left_out(site, name, value, code
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert POINT.all() == {"own": "ours", "another": "theirs"}
+
+
+@pytest.mark.parametrize("text", [b"[agentcli.parts]\nbroken\n", b"[agentcli.parts]\n\xff = x:y\n"])
+def test_a_package_whose_entry_points_can_not_be_read_is_left_out(site, text):
+    install(site, "outside", {"part": "outside:PART"})
+    (site / "outside-1.0.dist-info/entry_points.txt").write_bytes(text)
+    install(site, "fine", {"another": "fine:PART"})
+    with pytest.warns(ExtensionWarning, match="package outside is left out: its entry"):
+        assert POINT.outside_names() == ["another"]
+    assert POINT.all() == {"own": "ours", "another": "theirs"}
+
+
+def test_of_the_facts_about_a_package_nothing_is_needed(site):
+    for package in ("one", "two"):
+        install(site, package, {package: f"{package}:PART"})
+        (site / f"{package}-1.0.dist-info/METADATA").unlink()
+    install(site, "three", {"three": "three:NOTHING"})
+    (site / "three-1.0.dist-info/METADATA").write_bytes(b"\xff")
+    with pytest.warns(ExtensionWarning, match="three of the package three"):
+        assert POINT.all() == {"own": "ours", "one": "theirs", "two": "theirs"}
+
+
+def test_a_dash_stands_for_what_a_file_can_not_be_named(site):
+    point = replace(POINT, dashed=True)
+    (site / "parts/of_ours.py").write_text("PART = 'ours'")
+    install(site, "outside", {"of-ours": "outside:PART", "my_own": "outside:PART"})
+    assert point.get("of-ours") == "ours"
+    assert point.get("of_ours") is None
+    with pytest.warns(ExtensionWarning, match="of-ours .* that name is taken"):
+        assert point.all() == {"of-ours": "ours", "own": "ours", "my_own": "theirs"}
 
 
 def test_a_part_has_the_name_of_its_entry(site):

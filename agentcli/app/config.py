@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
+from agentcli.llm.provider import protocol_names
 from agentcli.settings import (
     HooksSettings,
     PriceSettings,
@@ -356,15 +357,27 @@ def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Sett
             ]
             tell(origin, ConfigError(f"{origin}: {_in_words(fault, keys[0])}"))
         else:
-            if settings.memory.low_water < settings.memory.high_water:
+            wrong = next(_beyond_types(settings), None)
+            if wrong is None:
                 return settings
-            keys = [
-                key for key in ("memory.low_water", "memory.high_water") if key in layers.values
-            ]
+            about, told, hint = wrong
+            keys = [key for key in about if key in layers.values]
             origin = layers.origins[keys[0]]
-            tell(origin, ConfigError(f"{origin}: memory.low_water must be below memory.high_water"))
+            tell(origin, ConfigError(f"{origin}: {told}", hint=hint))
         for key in keys:
             del layers.values[key], layers.origins[key]
+
+
+def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]]:
+    """What is wrong with values that are of the right types: keys, what it is, a hint."""
+    if settings.memory.low_water >= settings.memory.high_water:
+        keys = ("memory.low_water", "memory.high_water")
+        yield keys, "memory.low_water must be below memory.high_water", ""
+    for name, provider in settings.providers.items():
+        if provider.api and provider.api not in protocol_names():
+            key = f"providers.{name}.api"
+            told = f"{key}: there is no wire format {provider.api!r}"
+            yield [key], told, f"there are {', '.join(protocol_names())}"
 
 
 _MUST_BE = {

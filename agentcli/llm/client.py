@@ -49,8 +49,8 @@ class ModelClient:
         catalog: Catalog,
         with_new_key: Callable[[], WireProtocol | None] = lambda: None,
     ) -> None:
-        """`with_new_key` makes one with a key that `protocol` does not have, if there is
-        any; it may raise ConfigError."""
+        """`with_new_key` makes the protocol anew with a key that `protocol` does not have; None, if
+        there is no other. It may raise ConfigError."""
         self.model = model
         self._with_new_key = with_new_key
         self._protocol = protocol

@@ -20,7 +20,9 @@ class Provider:
     """Its wire format: a file of `llm/protocols`, or what an outside package enters as such."""
     base_url: str = ""
     key_env: str | None = None
-    """The variable that holds the key; None: the server wants no key."""
+    """The variable that holds the key. None: the server wants no key, and is taken for a
+    local one: its models have a small window where none is set, and it is tried when no model is
+    chosen."""
     default_model: str | None = None
     """Used when only a key is known."""
     price_list: str = ""
@@ -35,12 +37,18 @@ class Provider:
         return self.key_env is None and bool(self.base_url)
 
 
-PROVIDERS = ExtensionPoint("agentcli.llm.providers", "PROVIDER", "agentcli.providers", Provider)
+PROVIDERS = ExtensionPoint(
+    "agentcli.llm.providers", "PROVIDER", "agentcli.providers", Provider, dashed=True
+)
 PROTOCOLS = ExtensionPoint("agentcli.llm.protocols", "PROTOCOL", "agentcli.protocols", type)
+
+
+def protocol_names() -> list[str]:
+    """Of every wire format; none is imported."""
+    return [*PROTOCOLS.file_names(), *PROTOCOLS.outside_names()]
 
 
 @cache
 def known_providers() -> Mapping[str, Provider]:
-    """Every provider by its name, by rank. `_` in the name of a file is `-` in the provider's."""
-    found = {name.replace("_", "-"): kind for name, kind in PROVIDERS.all().items()}
-    return dict(sorted(found.items(), key=lambda item: item[1].rank))
+    """Every provider by its name, by rank."""
+    return dict(sorted(PROVIDERS.all().items(), key=lambda item: item[1].rank))

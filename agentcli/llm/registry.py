@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
-from agentcli.llm.provider import PROTOCOLS, Provider, known_providers
+from agentcli.llm.provider import PROTOCOLS, Provider, known_providers, protocol_names
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.system.programs import find_program
@@ -82,7 +82,7 @@ class Providers:
         if provider == "openai-chat" and not (options and options.base_url):
             openai = self.configured.get("openai")
             base_url = (openai and openai.base_url) or base_url
-        if not base_url and provider != "scripted":
+        if not base_url and known is None:
             raise ConfigError(
                 f"provider {provider} has no base_url",
                 hint=f'[providers.{provider}] base_url = "https://…"',
@@ -126,10 +126,10 @@ class Providers:
         name = (options and options.api) or (known and known.protocol) or _guess(endpoint.base_url)
         speaker = PROTOCOLS.get(name)
         if speaker is None:
-            names = ", ".join((*PROTOCOLS.file_names(), *PROTOCOLS.outside_names()))
+            said_by = "providers.{}.api" if options and options.api else "the provider {}"
             raise ConfigError(
-                f"providers.{endpoint.provider}.api: there is no wire format {name!r}",
-                hint=f"there are {names}",
+                f"{said_by.format(endpoint.provider)}: there is no wire format {name!r}",
+                hint=f"there are {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
         if options and options.tool_format == "text":

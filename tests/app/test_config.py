@@ -44,6 +44,16 @@ def test_the_example_names_every_key_with_its_default():
     assert {f"{s}.{k}": v for s, table in shown.items() for k, v in table.items()} == keys
 
 
+def test_a_wire_format_that_there_is_none_of_is_told_with_its_file(place):
+    place.user.write_text('[providers.house]\napi = "chat"\n')
+    with pytest.raises(ConfigError) as told:
+        place.load()
+    assert told.value.message == (
+        f"{place.user}: providers.house.api: there is no wire format 'chat'"
+    )
+    assert "chat_completions" in told.value.hint
+
+
 def test_the_example_explains_providers_and_prices():
     lines = EXAMPLE.read_text().splitlines()
     start = next(n for n, line in enumerate(lines) if line == "# [providers.NAME]")
