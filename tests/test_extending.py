@@ -163,6 +163,16 @@ def test_a_broken_package_is_named_once_and_the_rest_works(extended, serve, repo
     assert "that name is taken" in told[1]
 
 
+def test_a_damaged_package_is_named_and_the_rest_works(extended, serve, repository, tmp_path):
+    install(tmp_path / "site", "damaged", {"agentcli.tools": {}})
+    (tmp_path / "site/damaged-1.0.dist-info/entry_points.txt").write_text("[agentcli.tools]\nodd\n")
+    server = serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")])
+    extended.use(server)
+    done = extended("run", "how long is it?")
+    assert done.stdout == "Counted.\n"
+    assert done.stderr.count("warning: the package damaged is left out: its entry points") == 1
+
+
 def test_nothing_is_loaded_from_where_commands_can_write(agent, serve, tmp_path):
     install(agent.workspace, "planted", {"agentcli.tools": {"planted": "planted:TOOL"}})
     (agent.workspace / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")

@@ -224,6 +224,8 @@ def _clean_environment() -> None:
     folders = clean.get("PATH", os.defpath).split(os.pathsep)
     firm = [each for each in folders if not _process.places.hold(each, as_program=True)]
     clean["PATH"] = os.pathsep.join(firm) or os.defpath
+    # It would read the entry points of all that is installed, and fail with one that is damaged.
+    clean["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     for name in os.environ.keys() - clean.keys():
         del os.environ[name]
     os.environ.update(clean)
