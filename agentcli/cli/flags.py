@@ -26,7 +26,13 @@ class Flags:
     """Their values as given; None and empty where they were not."""
 
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="PROVIDER/MODEL", help="Model to use.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="PROVIDER/MODEL",
+            help="Model to use, or as much of its name as fits only one: sonnet, gpt-5.5.",
+        ),
     ] = None
     effort: Annotated[
         str | None,

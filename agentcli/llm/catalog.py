@@ -80,6 +80,19 @@ class Catalog:
         return None if prompt is None or output is None else (prompt * 1_000, output * 1_000)
 
 
+def catalogued_models(provider: str) -> list[str]:
+    """Ids of the models that the catalogue has of a built-in provider, none that is retired."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    known = known_providers()[provider]
+    listed = next((each for each in get_snapshot().providers if each.id == known.price_list), None)
+    return [
+        model.id
+        for model in (listed.models if listed else ())
+        if model.id.startswith(known.own_models) and not model.deprecated
+    ]
+
+
 def _priced(name: str) -> tuple[str, str]:
     """The id of the list that has the model's price (empty: none has), and the model's name."""
     provider, _, model = name.partition("/")

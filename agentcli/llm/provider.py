@@ -27,6 +27,8 @@ class Provider:
     """Used when only a key is known."""
     price_list: str = ""
     """Its id in genai-prices, if it is there."""
+    own_models: str = ""
+    """How the names of its models begin, where its list of prices has others' too."""
     start: str = ""
     """The command that starts its server on this machine."""
     rank: int = 100

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError
+from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.provider import PROTOCOLS, Provider, known_providers, protocol_names
+from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.system.programs import find_program
@@ -55,7 +57,8 @@ class Providers:
         )
 
     def full_name(self, wanted: str) -> str:
-        """`wanted` as provider/model. Raises ConfigError when the provider is not known."""
+        """`wanted` as provider/model: the name of a provider means its default model, less than a
+        full name the one model that it fits. Raises ConfigError."""
         provider, slash, model = wanted.partition("/")
         kinds = known_providers()
         known = {**kinds, **self.configured}
@@ -68,10 +71,39 @@ class Providers:
                 f"{provider} is a provider; name its model too",
                 hint=f"e.g. -m {provider}/MODEL; see agent models",
             )
+        if found := self._by_short_name(wanted):
+            return found
+        if slash:
+            raise ConfigError(
+                f"no provider for model {wanted!r}",
+                hint=f"name it provider/model, with one of: {', '.join(known)}",
+            )
+        near = nearest(wanted, _catalogued(_with_default()))
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise ConfigError(
-            f"no provider for model {wanted!r}",
-            hint=f"name it provider/model, with one of: {', '.join(known)}",
+            f"there is no model {wanted!r}",
+            hint=f"{meant}See agent models; one not listed there is named provider/model",
         )
+
+    def _by_short_name(self, wanted: str) -> str | None:
+        """Among the models of local servers and those that the catalogue has of providers with a
+        key; where none of them fits, of other providers, whose keys are then asked for."""
+        usable = [name for name in _with_default() if self._has_key(name)]
+        names = [*_catalogued(usable), *self.local_models()]
+        if found := resolve(wanted, names, map(_default, usable)):
+            return found
+        for other in _with_default():
+            if found := resolve(wanted, _catalogued([other]), [_default(other)]):
+                return found
+        return None
+
+    def _has_key(self, name: str) -> bool:
+        """Whether there is a key for the built-in provider `name`, or a command that prints it."""
+        options = self.configured.get(name)
+        if options and options.api_key_command:
+            return True
+        variable = (options and options.api_key_env) or known_providers()[name].key_env
+        return bool(variable and self.environ.get(variable))
 
     def endpoint(self, name: str) -> Endpoint:
         """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
@@ -181,6 +213,19 @@ class Providers:
                 hint="set it again, without anything around it",
             )
         return key
+
+
+def _with_default() -> list[str]:
+    """Built-in providers with a choice of their own among their models, by rank."""
+    return [name for name, provider in known_providers().items() if provider.default_model]
+
+
+def _default(provider: str) -> str:
+    return f"{provider}/{known_providers()[provider].default_model}"
+
+
+def _catalogued(providers: Iterable[str]) -> list[str]:
+    return [f"{name}/{model}" for name in providers for model in catalogued_models(name)]
 
 
 def _check_address(provider: str, base_url: str) -> None:

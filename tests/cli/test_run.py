@@ -174,7 +174,8 @@ def test_binary_input_is_no_task(agent, serve):
     ("arguments", "code", "said"),
     [
         (["run", ""], 2, "the task is empty"),
-        (["run", "x", "-m", "nonsense"], 3, "no provider for model"),
+        (["run", "x", "-m", "sonett"], 3, "did you mean sonnet?"),
+        (["run", "x", "-m", "opus"], 3, "anthropic/claude-opus-5-5"),
         (["run", "x", "-m", "nowhere/model"], 3, "no provider for model"),
         (["run", "x", "-C", "missing"], 3, "no folder missing"),
         (["run", "x", "--set", "agent.max_turn=3"], 3, "did you mean agent.max_turns?"),

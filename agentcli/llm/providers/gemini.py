@@ -8,5 +8,6 @@ PROVIDER = Provider(
     key_env="GEMINI_API_KEY",
     default_model="gemini-3.8-flash",
     price_list="google",
+    own_models="gemini-",
     rank=4,
 )
