@@ -400,17 +400,3 @@ def _bring_up(
     opened.knowledge.begin(opened.session.events)
     for subscriber in subscribers(opened.session):
         opened.session.subscribe(subscriber)
-
-
-def resolve_workspace(folder: str | None) -> Path:
-    """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
-    try:
-        workspace = Path(folder or ".").expanduser().resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"
-        ) from error
-    if not workspace.is_dir():
-        raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
-    return workspace

@@ -60,12 +60,31 @@ def user_file(environ: Mapping[str, str]) -> Path:
     return expanded(base) / "agent" / "config.toml"
 
 
+def rules_file(environ: Mapping[str, str]) -> Path:
+    """What the person allowed always."""
+    return user_file(environ).with_name("rules")
+
+
 def state_home(environ: Mapping[str, str]) -> Path:
     """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
     if chosen := environ.get("AGENT_HOME"):
         return expanded(chosen).absolute()
     base = environ.get("XDG_STATE_HOME") or "~/.local/state"
     return expanded(base).absolute() / "agent"
+
+
+def resolve_workspace(folder: str | None) -> Path:
+    """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
+    try:
+        workspace = Path(folder or ".").expanduser().resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"
+        ) from error
+    if not workspace.is_dir():
+        raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
+    return workspace
 
 
 def load_settings(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from agentcli.app.policy_parts import PolicyParts, rules_file
+from agentcli.app.config import rules_file
+from agentcli.app.policy_parts import PolicyParts
 from agentcli.events import Action, Risk
 from agentcli.git.reading_risks import GitFacts
 from agentcli.security.policy.hard_blocks import HardBlocks

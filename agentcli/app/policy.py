@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.policy_parts import PolicyParts, rules_file
+from agentcli.app.config import rules_file
+from agentcli.app.policy_parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
 from agentcli.git.repository_changes import note_repository

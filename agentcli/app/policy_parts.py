@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.config import user_file
 from agentcli.files.access_scope import Coverage
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.settings import Settings
@@ -30,8 +29,3 @@ class PolicyParts:
     def repository(self) -> Path:
         """The file that records the repository's state at the start of the session."""
         return self.context.outputs.with_name("repository.json")
-
-
-def rules_file(environ: Mapping[str, str]) -> Path:
-    """What the person allowed always."""
-    return user_file(environ).with_name("rules")

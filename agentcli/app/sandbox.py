@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
-from agentcli.app.config import MANAGED_FILE, user_file
-from agentcli.app.policy_parts import rules_file
+from agentcli.app.config import MANAGED_FILE, rules_file, user_file
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox

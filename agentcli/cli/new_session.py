@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
-from agentcli.app.config import state_home
-from agentcli.app.trust import load_with_trust
+from agentcli.app.config import resolve_workspace, state_home
 from agentcli.checkpoints.kept_files import empty_pool
-from agentcli.errors import ConfigError, UsageError
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.errors import UsageError
 from agentcli.sessions.manage.scrap import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.search.finder import find, newest
@@ -71,16 +67,6 @@ def here() -> Path:
     return resolve_workspace(None)
 
 
-def builder_for(
-    workspace: Path, on_fault: Callable[[ConfigError], None] | None = None
-) -> AgentBuilder:
-    """Under the settings in force there; nobody is asked whether the folder is trusted. Raises
-    ConfigError for wrong settings, unless `on_fault` is told of them."""
-    environ = person_environ()
-    loaded = load_with_trust(environ, workspace, on_fault=on_fault)
-    return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
-
-
 def chosen_folder(session: str | None, last: bool, command: str) -> Path:
     """The folder of the session that was meant. Raises UsageError."""
     if session is not None:
@@ -88,11 +74,6 @@ def chosen_folder(session: str | None, last: bool, command: str) -> Path:
     if not last:
         raise UsageError("which session?", hint=f"agent {command} --last, or an id")
     return newest(home(), here())
-
-
-def redactor() -> Redactor:
-    """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    return Redactor({*masked_values(person_environ()), *builder_for(here()).registry().keys()})
 
 
 def confirmed(question: str, yes: bool) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags

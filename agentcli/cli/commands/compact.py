@@ -14,7 +14,8 @@ import typer
 
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
-from agentcli.cli.session_common import Json, SessionId, builder_for, here, home, working
+from agentcli.cli.builders import builder_for
+from agentcli.cli.session_common import Json, SessionId, here, home, working
 from agentcli.sessions.search.finder import find, state_of
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import money, quantity

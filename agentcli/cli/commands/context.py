@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
+from agentcli.cli.builders import builder_for
 from agentcli.cli.session_common import (
     Json,
     Last,
     OptionalSession,
-    builder_for,
     chosen_folder,
     here,
 )

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.agent_builder import AgentBuilder, resolve_workspace
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter

@@ -19,8 +19,9 @@ import typer
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
+from agentcli.cli.builders import builder_for
 from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
-from agentcli.cli.session_common import Json, builder_for, here
+from agentcli.cli.session_common import Json, here
 from agentcli.errors import ConfigError, os_error_text
 from agentcli.llm.catalog import Catalog
 from agentcli.sandbox.choosing import Sandbox, choose_sandbox

@@ -8,9 +8,10 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from agentcli.cli.builders import builder_for
 from agentcli.cli.complaints import print_error
 from agentcli.cli.reach import ProviderAnswer, known, reachable
-from agentcli.cli.session_common import Json, builder_for, here
+from agentcli.cli.session_common import Json, here
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say
 

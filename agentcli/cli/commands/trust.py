@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.agent_builder import resolve_workspace
+from agentcli.app.config import resolve_workspace
 from agentcli.app.trust import inside_session, settings_of, trust_store
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.session_common import Json, Yes, confirmed

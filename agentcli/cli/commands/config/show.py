@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.agent_builder import resolve_workspace
+from agentcli.app.config import resolve_workspace
 from agentcli.app.trust import load_with_trust
 from agentcli.cli.complaints import print_error
 from agentcli.cli.session_common import Json

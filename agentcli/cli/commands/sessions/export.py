@@ -14,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Last, OptionalSession, chosen_folder, redactor
+from agentcli.cli.builders import redactor
+from agentcli.cli.session_common import Last, OptionalSession, chosen_folder
 from agentcli.errors import SessionError
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter

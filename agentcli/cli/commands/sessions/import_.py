@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Json, home, redactor, row
+from agentcli.cli.builders import redactor
+from agentcli.cli.session_common import Json, home, row
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
 from agentcli.ui.sanitize import say

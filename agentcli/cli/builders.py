@@ -1,0 +1,29 @@
+"""What commands need of the settings, models and keys in force, without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.trust import load_with_trust
+from agentcli.cli.session_common import here
+from agentcli.errors import ConfigError
+from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.system.programs import person_environ
+
+
+def builder_for(
+    workspace: Path, on_fault: Callable[[ConfigError], None] | None = None
+) -> AgentBuilder:
+    """Under the settings in force there; nobody is asked whether the folder is trusted. Raises
+    ConfigError for wrong settings, unless `on_fault` is told of them."""
+    environ = person_environ()
+    loaded = load_with_trust(environ, workspace, on_fault=on_fault)
+    return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
+
+
+def redactor() -> Redactor:
+    """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
+    return Redactor({*masked_values(person_environ()), *builder_for(here()).registry().keys()})
