@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from agentcli.app.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
+from agentcli.app.policy_rules import settings_rules
 from agentcli.events import Action, Risk
 from agentcli.git.reading_risks import GitFacts
 from agentcli.security.policy.hard_blocks import HardBlocks
 from agentcli.security.policy.policy import Policy
-from agentcli.security.policy.rule import Decision, Rule
-from agentcli.security.policy.rules import check_rule, parse_grants, parse_rule
+from agentcli.security.policy.rules import parse_grants
 from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.security.risk.analyzer import Analyzer, model_rating
 from agentcli.security.risk.judge import Judge
 from agentcli.security.risk.rating import rate_by_rules
-from agentcli.settings import Settings
 from agentcli.tools.collection import rule_patterns
-
-
-def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
-    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
-    that were left out."""
-    _rules(settings)
-    saved = SavedRules(rules_file(environ))
-    saved.load(workspace, rule_patterns())
-    return saved.notices
 
 
 class FullPolicy:
@@ -42,7 +32,7 @@ class FullPolicy:
             mode=settings.agent.approval,
             contained=parts.sandbox.contains,
             scope=scope,
-            rules=(*_rules(settings), *self._saved.load(parts.workspace, rule_patterns())),
+            rules=(*settings_rules(settings), *self._saved.load(parts.workspace, rule_patterns())),
             effect_of=parts.tools.effect,
             locate=context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
@@ -85,18 +75,3 @@ class FullPolicy:
                     yield model_rating
                 case "judge":
                     yield Judge(self._parts.ask_judge)
-
-
-def _rules(settings: Settings) -> list[Rule]:
-    """Those of the settings. Raises ConfigError for one that is none."""
-    security = settings.security
-    lists: dict[Decision, list[str]] = {
-        "deny": security.deny,
-        "ask": security.ask,
-        "allow": security.allow,
-    }
-    return [
-        check_rule(parse_rule(text, decision, f"security.{decision}"), rule_patterns())
-        for decision, texts in lists.items()
-        for text in texts
-    ]

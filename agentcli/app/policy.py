@@ -27,7 +27,7 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
     security = settings.security
     if not (security.allow or security.ask or security.deny or rules_file(environ).exists()):
         return []
-    from agentcli.app.full_policy import checked_rules
+    from agentcli.app.policy_rules import checked_rules
 
     return checked_rules(settings, environ, workspace)
 

@@ -24,7 +24,6 @@ from agentcli.security.trust import (
     TrustStore,
     fingerprint,
 )
-from agentcli.tools.collection import rule_patterns
 
 Answer = Literal["yes", "no", "never"]
 Asker = Callable[[Fingerprint, TrustState], Answer]
@@ -99,7 +98,8 @@ def _wants_trust(found: Fingerprint) -> bool:
 
 def _rule_fault(text: str) -> str:
     """Why a rule of a project is none; "" if it is one."""
-    from agentcli.security.policy.rules import check_rule, parse_rule  # 35 ms
+    from agentcli.security.policy.rules import check_rule, parse_rule
+    from agentcli.tools.collection import rule_patterns
 
     try:
         check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())

@@ -1,0 +1,37 @@
+"""The rules of a session: those of its settings, and those a person saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentcli.app.config import rules_file
+from agentcli.security.policy.rule import Decision, Rule
+from agentcli.security.policy.rules import check_rule, parse_rule
+from agentcli.security.policy.saved_rules import SavedRules
+from agentcli.settings import Settings
+from agentcli.tools.collection import rule_patterns
+
+
+def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
+    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
+    that were left out."""
+    settings_rules(settings)
+    saved = SavedRules(rules_file(environ))
+    saved.load(workspace, rule_patterns())
+    return saved.notices
+
+
+def settings_rules(settings: Settings) -> list[Rule]:
+    """Those of the settings. Raises ConfigError for one that is none."""
+    security = settings.security
+    lists: dict[Decision, list[str]] = {
+        "deny": security.deny,
+        "ask": security.ask,
+        "allow": security.allow,
+    }
+    return [
+        check_rule(parse_rule(text, decision, f"security.{decision}"), rule_patterns())
+        for decision, texts in lists.items()
+        for text in texts
+    ]
