@@ -386,6 +386,7 @@ class AgentBuilder:
             resumed=resumed,
             max_budget_usd=self._budget(session.state),
             sealed=ready.containment.sealed,
+            network=ready.containment.sandbox.network,
         )
 
 

@@ -189,6 +189,8 @@ class SessionStartedObservation(Observation):
     """What the session may cost in all, if that was limited."""
     sealed: bool = False
     """In plan mode commands can't write to the workspace."""
+    network: bool = False
+    """Every command has the network, without being asked about."""
 
     @property
     def message(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
@@ -39,8 +40,10 @@ from agentcli.events.observations import (
     ToolResultObservation,
     UserRejectObservation,
 )
-from agentcli.ui.diff import diff_counts, diff_lines
-from agentcli.ui.sanitize import printable, settle
+from agentcli.ui.diff import diff_counts, diff_lines, is_cut
+from agentcli.ui.folding import FOLDED, Folding
+from agentcli.ui.outputs import output_lines, stopped
+from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, cells, clip, plain
 from agentcli.ui.summary import count, duration
 
@@ -52,20 +55,18 @@ _BOXES: dict[str, tuple[str, Style]] = {
     "in_progress": ("[>]", "bold"),
     "cancelled": ("[-]", "dim"),
 }
-_DIFF_LIMIT = 40
-_NEW_FILE_LIMIT = 12
-_VERBOSE_LIMIT = 200
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended: `status` stands on the line of the call, `lines` under it; `whole`: none of
-    them may be cut or left out."""
+    """How a call ended: `status` stands on the line of the call, `lines` under it, `whole` if none
+    of them may be left out and `wraps` if the terminal is to wrap those that are long."""
 
     status: list[Span] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     failed: bool = False
     whole: bool = False
+    wraps: bool = False
 
 
 def call_name(action: Action) -> str:
@@ -89,8 +90,7 @@ def call_text(action: Action) -> str:
         case FileEditAction(path=path, command=command):
             return f"{path} ({command.replace('_', ' ')})"
         case SearchAction(pattern=pattern, path=path) | GlobAction(pattern=pattern, path=path):
-            shown = repr(pattern) if isinstance(action, SearchAction) else pattern
-            return shown if path in (".", "") else f"{shown} in {path}"
+            return pattern if path in (".", "") else f"{pattern} in {path}"
         case TaskTrackingAction(task_list=items) if items:
             done = sum(item.get("status") == "done" for item in items)
             return f"{done}/{len(items)} done"
@@ -99,8 +99,8 @@ def call_text(action: Action) -> str:
 
 def _rarer_call_text(action: Action) -> str:
     match action:
-        case ToolCallAction(raw_arguments=raw):
-            return raw
+        case ToolCallAction(raw_arguments=raw, error=error):
+            return "" if error else _argument_text(raw)
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case RecallAction(recall_type=kind, query=query):
@@ -110,11 +110,59 @@ def _rarer_call_text(action: Action) -> str:
     return action.message
 
 
-def call_line(icon: Span, action: Action, text: str, end: Line, width: int) -> Line:
+def _argument_text(raw: str) -> str:
+    """Arguments as people would write them: of a single one its value, else `name: value`."""
+    try:
+        given = json.loads(raw or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(given, dict):
+        return ""
+    values = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in given.items()
+    }
+    if len(values) == 1:
+        return next(iter(values.values()))
+    return ", ".join(f"{name}: {value}" for name, value in values.items())
+
+
+class Code(NamedTuple):
+    """What a call runs: `prompt` stands before it on the screen, and is no part of it."""
+
+    text: str
+    language: str
+    prompt: str = ""
+
+
+def code_of(action: Action) -> Code | None:
+    """The program text of a call; input that is typed into a program is none."""
+    match action:
+        case CmdRunAction(is_input=False, job=None, restart=False, command=command):
+            return Code(command, "bash", "$ ")
+        case IPythonRunCellAction(code=text):
+            return Code(text, "python")
+    return None
+
+
+def reach_of(action: Action) -> str:
+    """What a command has beyond the sandbox, if it runs; empty for most."""
+    if not isinstance(action, CmdRunAction):
+        return ""
+    if action.unsandboxed:
+        return "outside the sandbox"
+    return "with network" if action.network else ""
+
+
+def call_line(icon: Span, action: Action, text: Line, end: Line, width: int) -> Line:
     """`• bash    $ pytest -q · exit 0`: the text of the call gives way, never `end`."""
-    head = [icon, Span(f" {call_name(action):<6}  ", "bold")]
+    head = call_head(icon, action)
     room = width - cells(plain([*head, *end]))
-    return [*head, *clip([Span(text)], max(room, 10)), *end]
+    return [*head, *clip(text, max(room, 10)), *end]
+
+
+def call_head(icon: Span, action: Action) -> list[Span]:
+    return [icon, Span(f" {call_name(action):<6}  ", "bold")]
 
 
 def call_lines(action: Action) -> list[Line]:
@@ -132,45 +180,61 @@ def _task(item: dict[str, str]) -> Line:
     return [Span(f"{box} {printable(item.get('title', ''), multiline=False)}", style)]
 
 
-def outcome(observation: Observation, verbose: int = 0) -> Outcome:
+def outcome(observation: Observation, folding: Folding = FOLDED) -> Outcome:
+    """What came of a call; `observation` answers it."""
     match observation:
         case CmdOutputObservation(metadata=metadata):
-            return _command_outcome(observation.content, metadata, verbose)
+            return _command_outcome(observation, metadata, folding)
         case IPythonRunCellObservation(error=failed):
-            status = [Span("error", "red")] if failed else []
-            return Outcome(status, tail(observation.content, 8 if failed else 3, verbose))
+            why = stopped(observation.content)
+            status = [Span(why or "error", "yellow" if why else "red")] if failed or why else []
+            limit = folding.failed_output if failed else folding.output
+            return Outcome(status, _output(observation, limit, folding))
         case FileReadObservation():
-            return Outcome([Span(_lines_read(observation), "dim")])
+            status = [Span(_lines_read(observation), "dim")]
+            return Outcome(status, _output(observation, folding.read, folding))
         case FileWriteObservation(prev_exist=existed) | FileEditObservation(prev_exist=existed):
-            return _change_outcome(observation.diff, existed, verbose)
+            return _change_outcome(observation, existed, folding)
         case SearchObservation(matches=matches, truncated=cut):
             status = [Span(count(matches, "match") + (", cut" if cut else ""), "dim")]
-            return Outcome(status, tail(observation.content, 0, verbose))
+            return Outcome(status, _output(observation, folding.found, folding))
         case ErrorObservation() | UserRejectObservation():
-            return _failure(observation)
+            return _failure(observation, folding)
         case TaskTrackingObservation() | RecallObservation():
-            return Outcome(lines=tail(observation.content, 0, verbose))
-    return _other_outcome(observation, verbose)
+            return Outcome(lines=_output(observation, folding.found, folding))
+    return _other_outcome(observation, folding)
 
 
-def _other_outcome(observation: Observation, verbose: int) -> Outcome:
+def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
     failed = bool(getattr(observation, "error", False))
     match observation:
         case BrowserOutputObservation(status_code=int() as code):
             status = [Span(f"status {code}", "red" if failed else "dim")]
             return Outcome(status, failed=failed)
         case MemoryObservation(path=path):
-            return Outcome([Span(path, "dim")], _changed_note(observation), whole=True)
+            return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
         case ToolResultObservation() if failed:
-            return _failure(observation)
+            return _failure(observation, folding)
         case ToolResultObservation():
-            return Outcome(lines=tail(observation.content, 3, verbose))
+            return Outcome(lines=_output(observation, folding.output, folding))
     return Outcome()
 
 
-def _command_outcome(content: str, metadata: CmdMetadata, verbose: int) -> Outcome:
+def _output(observation: Observation, limit: int | None, folding: Folding) -> list[Line]:
+    return output_lines(observation.content, limit, folding, _call_of(observation))
+
+
+def _call_of(observation: Observation) -> int:
+    return observation.id if observation.cause is None else observation.cause
+
+
+def _command_outcome(
+    observation: CmdOutputObservation, metadata: CmdMetadata, folding: Folding
+) -> Outcome:
     code, took = metadata.exit_code, duration(metadata.duration_s)
-    if code is not None:
+    if why := stopped(observation.content):
+        parts = [Span(f"{why} after {took}", "yellow")]
+    elif code is not None:
         parts = [Span(f"exit {code}", "dim" if code == 0 else "red"), Span(f" · {took}", "dim")]
     elif metadata.waiting_for_input:
         parts = [Span("waits for input", "yellow")]
@@ -182,24 +246,31 @@ def _command_outcome(content: str, metadata: CmdMetadata, verbose: int) -> Outco
         parts = [Span(f"still running after {took}", "yellow")]
     if metadata.timed_out:
         parts.append(Span(" · timed out", "yellow"))
+    content = observation.content
     if told := _EXIT_LINE.search(content):
         content = content[: told.start()] + content[told.end() :]
         parts += [Span(f" · {printable(told[1])}", "dim")] if told[1] else []
     if code is not None and not content.strip():
         parts.append(Span(" · no output", "dim"))
-    return Outcome(parts, tail(content, 3 if code == 0 else 8, verbose))
+    limit = folding.output if code == 0 else folding.failed_output
+    return Outcome(parts, output_lines(content, limit, folding, _call_of(observation)))
 
 
-def _change_outcome(diff: str, existed: bool, verbose: int) -> Outcome:
+def _change_outcome(
+    observation: FileWriteObservation | FileEditObservation, existed: bool, folding: Folding
+) -> Outcome:
+    diff = observation.diff
     added, removed = diff_counts(diff)
+    least = "at least " if is_cut(diff) else ""
     if not existed:
-        status = [Span(f"new, {count(added, 'line')}", "dim")]
+        status = [Span(f"new, {least}{count(added, 'line')}", "dim")]
     elif added or removed:
-        status = [Span(f"+{added} -{removed}", "dim")]
+        status = [Span(f"{least}+{added} -{removed}", "dim")]
     else:
         status = [Span("unchanged", "dim")]
-    limit = _DIFF_LIMIT if existed else _NEW_FILE_LIMIT
-    return Outcome(status, diff_lines(diff, _VERBOSE_LIMIT if verbose else limit))
+    limit = folding.edit if existed else folding.new_file
+    lines = folding.first(diff_lines(diff), limit, _call_of(observation))
+    return Outcome(status, lines, wraps=True)
 
 
 def _changed_note(observation: MemoryObservation) -> list[Line]:
@@ -215,13 +286,32 @@ def _changed_note(observation: MemoryObservation) -> list[Line]:
     ]
 
 
-def _failure(observation: Observation) -> Outcome:
+def _failure(observation: Observation, folding: Folding) -> Outcome:
+    if isinstance(observation, ErrorObservation) and (told := _told(observation)):
+        lines = _output(observation, None, folding) if folding.error is None else []
+        return Outcome([Span(told, "yellow")], lines, failed=True)
     rejected = isinstance(observation, UserRejectObservation)
     text = observation.reason if isinstance(observation, UserRejectObservation) else ""
     first, *rest = printable((text or observation.content).strip()).split("\n")
     word = "not allowed" if rejected else "error"
     status = [Span(f"{word}: {first}" if first else word, "red")]
-    return Outcome(status, _bounded([[Span(line, "red")] for line in rest], 6), failed=True)
+    lines = [[Span(line, "red")] for line in rest]
+    shown = folding.first(lines, folding.error, _call_of(observation))
+    return Outcome(status, shown, failed=True)
+
+
+def _told(error: ErrorObservation) -> str:
+    """What a person is told of an error that is worded for the model; empty for the others."""
+    match error.error_id:
+        case "invalid_tool_call":
+            return "not run: the model made a mistake in this call, and was told"
+        case "not_run":
+            return "not run: the call before it was refused"
+        case "interrupted" if error.content.startswith("Not started"):
+            return "not started"
+        case "interrupted":
+            return "cut off, with what effect is not known"
+    return ""
 
 
 def _lines_read(observation: FileReadObservation) -> str:
@@ -235,22 +325,3 @@ def _lines_read(observation: FileReadObservation) -> str:
     first, last = observation.lines_shown
     shown = last - first + 1
     return count(total, "line") if shown >= total else f"{shown:,} of {count(total, 'line')}"
-
-
-def tail(text: str, limit: int, verbose: int = 0) -> list[Line]:
-    """The last lines of some output, after a count of those before them."""
-    limit = _VERBOSE_LIMIT if verbose else limit
-    if not limit or not text.strip():
-        return []
-    rows = settle(text).strip("\n").rstrip().split("\n")
-    hidden = len(rows) - limit
-    if hidden == 1:
-        hidden, limit = 0, limit + 1
-    shown: list[Line] = [[Span(printable(row), "dim")] for row in rows[-limit:]]
-    return [[Span(f"… +{hidden} lines", "dim")], *shown] if hidden > 0 else shown
-
-
-def _bounded(lines: Iterable[Line], limit: int) -> list[Line]:
-    rows = list(lines)
-    more = len(rows) - limit
-    return [*rows[:limit], [Span(f"… +{more} lines", "dim")]] if more > 0 else rows

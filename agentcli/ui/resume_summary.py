@@ -25,6 +25,7 @@ from agentcli.events.observations import (
 )
 from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
 from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
+from agentcli.ui.outputs import STOPPED, stopped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
@@ -39,7 +40,6 @@ _TASKS_AMONG = 1_000
 """So many events back a task list still says where things stand."""
 _LONGEST_REASON = 200
 _WORDS_KEPT = 4_000
-_STOPPED_BY_USER = "[interrupted by the user]"
 _NOT_STARTED = "Not started"
 _LIMIT_EXIT_CODE = 6
 _NOT_CALLS = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
@@ -259,12 +259,12 @@ def _interrupted_in(turn: Sequence[Event]) -> str:
 def _is_cut_short(result: Observation | None) -> bool:
     if isinstance(result, ErrorObservation):
         return result.error_id == "interrupted"
-    return result is None or result.content.rstrip().endswith(_STOPPED_BY_USER)
+    return result is None or bool(STOPPED.search(result.content))
 
 
 def _how_cut(result: Observation | None) -> str:
     if result is None or not isinstance(result, ErrorObservation):
-        return "no result" if result is None else "stopped by you"
+        return "no result" if result is None else stopped(result.content)
     return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
@@ -325,7 +325,7 @@ def _call(action: Action, result: Observation | None, width: int) -> Line:
     icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
     text = _one_row(call_text(action))
     end = [Span(" · " if text else "", "dim"), *status] if status else []
-    return call_line(icon, action, text, clip(end, width // 2), width)
+    return call_line(icon, action, [Span(text)], clip(end, width // 2), width)
 
 
 def _queued(messages: Sequence[str]) -> list[Line]:

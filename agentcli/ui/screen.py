@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
+from agentcli.ui import links
 from agentcli.ui.live import LiveRegion
 from agentcli.ui.style import Colors, Line, clip, paint
 
@@ -36,6 +37,7 @@ class Screen:
         self.colors: Colors = "none"
         if self.rich:
             self.colors = "mono" if os.environ.get("NO_COLOR") else "full"
+        self.links = self.rich and links.supported()
         self._stream = stream
         self._region = LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Style = Literal["", "dim", "bold", "red", "green", "yellow", "cyan", "red bold"]
+Style = Literal["", "dim", "bold", "red", "green", "yellow", "cyan", "magenta", "red bold"]
 Colors = Literal["full", "mono", "none"]
 """`mono` keeps weight (bold, dim) without colours, as NO_COLOR asks."""
 
@@ -19,16 +19,20 @@ _CODES: dict[str, str] = {
     "green": "32",
     "yellow": "33",
     "cyan": "36",
+    "magenta": "35",
     "red bold": "31;1",
 }
 _MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1"}
 _EMOJI_SELECTOR = "\ufe0f"
-_SGR = re.compile(r"\x1b\[[0-9;]*m")
+_PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\\\")
 
 
 class Span(NamedTuple):
+    """`link` is where the text leads on terminals that have links, as `ui.links` makes it."""
+
     text: str
     style: Style = ""
+    link: str = ""
 
 
 Line = Sequence[Span]
@@ -44,9 +48,10 @@ def paint(line: Line, colors: Colors) -> str:
         return plain(line)
     codes = _CODES if colors == "full" else _MONO_CODES
     parts = []
-    for text, style in line:
+    for text, style, link in line:
         code = codes.get(style)
-        parts.append(f"\x1b[{code}m{text}\x1b[0m" if code and text else text)
+        painted = f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+        parts.append(f"\x1b]8;;{link}\x1b\\{painted}\x1b]8;;\x1b\\" if link else painted)
     return "".join(parts)
 
 
@@ -67,23 +72,23 @@ def _width(char: str) -> int:
 
 def clip(line: Line, width: int) -> Line:
     """The line cut to `width` columns, with `…` where text is missing."""
-    expanded = [Span(text.expandtabs(4), style) for text, style in line]
+    expanded = [span._replace(text=span.text.expandtabs(4)) for span in line]
     if cells(plain(expanded)) <= width:
         return expanded
     room = max(width - 1, 0)
     kept: list[Span] = []
-    for text, style in expanded:
-        taken = text[: fitting(text, room)]
-        kept.append(Span(taken, style))
-        if taken != text:
+    for span in expanded:
+        taken = span.text[: fitting(span.text, room)]
+        kept.append(span._replace(text=taken))
+        if taken != span.text:
             break
-        room -= cells(text)
+        room -= cells(taken)
     return [*kept, Span("…", "dim")]
 
 
 def bare(text: str) -> str:
     """Painted text without its paint."""
-    return _SGR.sub("", text)
+    return _PAINT.sub("", text)
 
 
 def fitting(text: str, width: int) -> int:

@@ -23,6 +23,7 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
+from agentcli.ui.folding import DETAILED, FOLDED, Folding
 from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
@@ -55,6 +56,7 @@ class TerminalRenderer:
         verbose: int = 0,
         show_text: bool | None = None,
         static: bool = False,
+        folding: Folding | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._screen = Screen(stream, width=width, live=not static and not quiet)
@@ -69,7 +71,7 @@ class TerminalRenderer:
             self._reply,
             detailed=self._screen.rich or static or verbose > 0,
             answers=self._show_text,
-            verbose=verbose,
+            folding=folding or (DETAILED if verbose else FOLDED),
         )
         self._starting: list[str] = []
         self._status: Status | None = None
@@ -189,7 +191,7 @@ class TerminalRenderer:
 
     def _other(self, event: Event) -> None:
         if isinstance(event, SessionStartedObservation):
-            self._calls.workspace = event.workspace.rstrip("/")
+            self._calls.begin_session(event)
         if isinstance(event, AgentStateChangedObservation) and event.agent_state != "running":
             self._set_status(None)
             self._reply.end()
@@ -237,6 +239,8 @@ class TerminalRenderer:
         before, self._status = self._status, status
         if status is None:
             return
+        if status.phase == "running":
+            self._calls.run_next()
         again = before is not None and before.phase == status.phase
         if status.until_s is not None or not again:
             self._since = self._clock()

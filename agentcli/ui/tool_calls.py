@@ -6,29 +6,53 @@ import textwrap
 from dataclasses import dataclass, replace
 
 from agentcli.events import Action, Observation
-from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction
-from agentcli.events.observations import DecisionObservation
-from agentcli.ui.calls import Outcome, call_line, call_lines, call_text, outcome, tail
+from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction, path_of
+from agentcli.events.observations import DecisionObservation, SessionStartedObservation
+from agentcli.ui.calls import (
+    Code,
+    Outcome,
+    call_head,
+    call_line,
+    call_lines,
+    call_text,
+    code_of,
+    outcome,
+    reach_of,
+)
+from agentcli.ui.folding import FOLDED, Folding
+from agentcli.ui.links import path_link
 from agentcli.ui.notices import decision
+from agentcli.ui.outputs import live_lines
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, cells, clip, indent, plain
-from agentcli.ui.summary import whole_seconds
+from agentcli.ui.summary import count, whole_seconds
+from agentcli.ui.unfolded import asked_lines
 
 _SHOW_ELAPSED_S = 1.0
-_LIVE_OUTPUT_LINES = 5
+_LIVE_OUTPUT_LINES = 4
 _OUTPUT_KEPT = 8_000
+_MOST_ROWS = 8
+"""Of one line of a call that is not to be shown whole."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """`since` is set when the call's turn comes."""
+    """`since` is set when the call's turn comes; `shown` says that its text is on the screen for
+    good; `lines_gone` are those of its output that are not kept in `output`."""
 
     action: Action
     since: float | None = None
+    shown: bool = False
     output: str = ""
+    lines_gone: int = 0
     decided: DecisionObservation | None = None
+
+    def add_output(self, text: str) -> None:
+        whole = self.output + text
+        self.output = whole[-_OUTPUT_KEPT:]
+        self.lines_gone += whole.count("\n", 0, len(whole) - len(self.output))
 
 
 class ToolCalls:
@@ -40,16 +64,30 @@ class ToolCalls:
     """
 
     def __init__(
-        self, screen: Screen, reply: StreamedReply, *, detailed: bool, answers: bool, verbose: int
+        self,
+        screen: Screen,
+        reply: StreamedReply,
+        *,
+        detailed: bool,
+        answers: bool,
+        folding: Folding = FOLDED,
     ) -> None:
         self._screen = screen
         self._reply = reply
         self._detailed = detailed
         self._answers = answers
-        self._verbose = verbose
+        self._folding = folding
         self._calls: dict[int, _Call] = {}
         self._last_line_of: int | None = None
-        self.workspace = ""
+        self._workspace = ""
+        self._reach = ""
+
+    def begin_session(self, started: SessionStartedObservation) -> None:
+        """Where the session works, and what its commands may do, is known from now on."""
+        self._workspace = started.workspace.rstrip("/")
+        self._reach = "no sandbox" if started.sandbox == "none" else ""
+        if started.network and not self._reach:
+            self._reach = "with network"
 
     def __contains__(self, action_id: object) -> bool:
         return action_id in self._calls
@@ -61,7 +99,14 @@ class ToolCalls:
     def add_output(self, action_id: int, text: str) -> None:
         call = self._calls.get(action_id)
         if call is not None:
-            call.output = (call.output + text)[-_OUTPUT_KEPT:]
+            call.add_output(text)
+
+    def run_next(self) -> None:
+        """The next call is about to run: what does not fit its line is shown before it does."""
+        call = next(iter(self._calls.values()), None)
+        if call is not None and self._detailed and not call.shown and self._is_long(call.action):
+            self._put_text(call.action, Span("•", "cyan"))
+            call.shown = True
 
     def decide(self, observation: DecisionObservation, now: float) -> None:
         if observation.cause in self._calls and observation.decision != "ask":
@@ -72,7 +117,7 @@ class ToolCalls:
     def answer(self, observation: Observation, now: float) -> None:
         assert observation.cause is not None
         call = self._calls.pop(observation.cause)
-        self._put(call, _with_decision(outcome(observation, self._verbose), call.decided))
+        self._put(call, self._outcome(call, observation))
         self._start_next(now)
 
     def settle(self) -> None:
@@ -92,9 +137,28 @@ class ToolCalls:
         if len(self._calls) > 1:
             facts.append(f"{len(self._calls) - 1} more waiting")
         status = [Span(" · ".join(facts), "dim")] if facts else []
-        lines = [self._line(call.action, Span(icon, "cyan"), status)]
-        lines += indent(tail(call.output, _LIVE_OUTPUT_LINES))
+        icon_span = Span(icon, "cyan")
+        lines: list[Line]
+        if call.shown:
+            lines = [[*call_head(icon_span, call.action), Span("running", "dim"), *status]]
+        else:
+            lines = [self._live_line(call.action, icon_span, status)]
+        lines += indent(live_lines(call.output, call.lines_gone, _LIVE_OUTPUT_LINES))
         return [self._screen.row(line) for line in lines]
+
+    def _outcome(self, call: _Call, observation: Observation) -> Outcome:
+        result = outcome(observation, self._folding)
+        if self._folding.code is None:
+            asked = asked_lines(call.action, observation)
+            result = replace(result, lines=[*asked, *result.lines], wraps=True)
+        refused = call.decided is not None and call.decided.decision == "deny"
+        if not refused and isinstance(call.action, CmdRunAction | IPythonRunCellAction):
+            own = reach_of(call.action)
+            if own or self._reach:
+                mark = Span(own or self._reach, "yellow" if own else "dim")
+                separator = [Span(" · ", "dim")] if result.status else []
+                result = replace(result, status=[*result.status, *separator, mark])
+        return _with_decision(result, call.decided)
 
     def _start_next(self, now: float) -> None:
         call = next(iter(self._calls.values()), None)
@@ -105,8 +169,8 @@ class ToolCalls:
             self._announce(call)
 
     def _announce(self, call: _Call) -> None:
-        lines = [self._line(call.action, Span("•"), []), *indent(call_lines(call.action), 2)]
-        self._screen.put("call", lines)
+        self._put_text(call.action, Span("•"))
+        self._screen.put("call", indent(call_lines(call.action), 2))
         self._last_line_of = call.action.id
 
     def _put(self, call: _Call, result: Outcome) -> None:
@@ -120,18 +184,70 @@ class ToolCalls:
 
     def _put_detailed(self, call: _Call, result: Outcome) -> None:
         icon = Span("✗", "red") if result.failed else Span("•", "green")
-        status = result.status
-        below: list[Line] = []
         screen, action = self._screen, call.action
-        width = cells(plain(status))
-        room = screen.width - cells(plain(self._line(action, icon, [])))
-        if width > screen.width // 2 and width + 3 > room:
-            status, below = [], _filled(status, screen.width - 4)
-        screen.put("call", [self._line(action, icon, status)], whole=False)
-        if self._verbose:
-            screen.put("call", indent([Span(row)] for row in _text_rows(action)[1:]))
-        screen.put("call", indent(below))
-        screen.put("call", indent([*call_lines(action), *result.lines]), whole=result.whole)
+        line = self._line(action, icon, result.status)
+        if not call.shown and not self._is_long(action) and self._fits(line):
+            screen.put("call", [line])
+        else:
+            if not call.shown:
+                self._put_text(action, icon)
+            screen.put("call", indent(_filled(result.status, screen.width - 4)))
+        screen.put("call", indent(call_lines(action)), whole=self._folding.code is None)
+        screen.put("call", indent(result.lines), whole=result.whole or result.wraps)
+
+    def _put_text(self, action: Action, icon: Span) -> None:
+        """The whole of what the call is about, as far as it is not folded. What follows the first
+        line begins at the margin, so that a copy of it runs as the original did."""
+        code = code_of(action)
+        limit = self._folding.code
+        rows = self._text_rows(action)
+        shown = self._cut(rows if limit is None or len(rows) <= limit + 1 else rows[:limit])
+        lines = self._painted(shown, code, action)
+        head: Line = [*call_head(icon, action), Span(code.prompt if code else "")]
+        if code is not None and code.language != "bash" and len(rows) > 1:
+            self._screen.put("call", [head])
+        elif lines:
+            lines[0] = [*head, *lines[0]]
+        self._screen.put("call", lines)
+        more = []
+        if len(rows) > len(shown):
+            more.append(self._folding.more(len(rows) - len(shown), action.id))
+        if cut := sum(map(len, rows[: len(shown)])) - sum(map(len, shown)):
+            more.append(self._folding.more(cut, action.id, "character"))
+        self._screen.put("call", indent(more))
+
+    def _painted(self, rows: list[str], code: Code | None, action: Action) -> list[Line]:
+        if code is not None and self._screen.colors == "full":
+            from agentcli.ui.highlight import highlight  # 90 ms, with Pygments
+
+            return [*highlight("\n".join(rows), code.language)]
+        return [[Span(row, link=self._link(action))] for row in rows]
+
+    def _cut(self, rows: list[str]) -> list[str]:
+        longest = len("".join(rows))
+        if self._folding.code is not None:
+            longest = _MOST_ROWS * self._screen.width
+        return [row[:longest] for row in rows]
+
+    def _is_long(self, action: Action) -> bool:
+        """Whether what the call is about takes more than one row of the screen."""
+        return len(self._text_rows(action)) > 1 or not self._fits(self._line(action, Span("•"), []))
+
+    def _fits(self, line: Line) -> bool:
+        return cells(plain(line)) <= self._screen.width
+
+    def _text_rows(self, action: Action) -> list[str]:
+        code = code_of(action)
+        text = printable((code.text if code else call_text(action)).strip("\n").rstrip())
+        if self._workspace and code is None:
+            text = text.replace(f"{self._workspace}/", "")
+        return text.split("\n")
+
+    def _link(self, action: Action) -> str:
+        path = path_of(action) if self._screen.links else None
+        if path is None:
+            return ""
+        return path_link(path if path.startswith("/") else f"{self._workspace}/{path}")
 
     def _put_result(self, call: _Call, result: Outcome) -> None:
         if self._last_line_of != call.action.id:
@@ -147,24 +263,32 @@ class ToolCalls:
             self._screen.put("call", indent(result.lines))
 
     def _line(self, action: Action, icon: Span, status: list[Span]) -> Line:
-        first, *more = _text_rows(action)
-        if self.workspace and not isinstance(action, CmdRunAction | IPythonRunCellAction):
-            first = first.replace(f"{self.workspace}/", "")
-        end = [Span(f" … +{len(more)} lines", "dim")] if more and not self._verbose else []
+        """Name, text and status in one row, which may be wider than the screen; of a text of
+        several lines its first."""
+        separator = [Span(" · ", "dim")] if status else []
+        text = self._first_row(action)
+        return [*call_head(icon, action), *text, *(separator if plain(text) else []), *status]
+
+    def _live_line(self, action: Action, icon: Span, status: list[Span]) -> Line:
+        """The same, with a text that gives way to the status."""
+        more = len(self._text_rows(action)) - 1
+        end = [Span(f" … +{count(more, 'line')}", "dim")] if more else []
+        text = self._first_row(action)
         if status:
-            end += [Span(" · ", "dim"), *status] if first else status
-        return call_line(icon, action, first, end, self._screen.width)
+            end += [Span(" · ", "dim"), *status] if plain(text) else status
+        return call_line(icon, action, text, end, self._screen.width)
 
-
-def _text_rows(action: Action) -> list[str]:
-    return printable(call_text(action).strip()).split("\n")
+    def _first_row(self, action: Action) -> list[Span]:
+        code = code_of(action)
+        prompt = [Span(code.prompt)] if code and code.prompt else []
+        return [*prompt, Span(self._text_rows(action)[0], link=self._link(action))]
 
 
 def _filled(status: list[Span], width: int) -> list[Line]:
     """On as many rows as `width` asks for, in the style that the status ends with."""
     text = plain(status)
     if cells(text) <= width:
-        return [status]
+        return [status] if text else []
     return [[Span(row, status[-1].style)] for row in textwrap.wrap(text, max(width, 20))]
 
 

@@ -17,8 +17,8 @@ DIFF = """\
 """
 
 
-def shown(diff, limit=40):
-    return [plain(line) for line in diff_lines(diff, limit)]
+def shown(diff, **options):
+    return [plain(line) for line in diff_lines(diff, **options)]
 
 
 def test_lines_have_the_number_they_have_in_the_file():
@@ -35,9 +35,15 @@ def test_lines_have_the_number_they_have_in_the_file():
     assert diff_counts(DIFF) == (3, 2)
 
 
-def test_long_diffs_are_bounded():
-    diff = "@@ -0,0 +1,100 @@\n" + "\n".join(f"+{n}" for n in range(100))
-    assert shown(diff, 40)[-2:] == ["40 + 39", "… +60 lines"]
+def test_a_diff_that_events_do_not_keep_whole_says_so():
+    assert shown("@@ -0,0 +1,9 @@\n+1\n[diff cut]\n") == [
+        "1 + 1",
+        "⋮ the rest of this change is not kept",
+    ]
+
+
+def test_before_it_is_allowed_everything_in_it_is_made_visible():
+    assert shown("@@ -1 +1 @@\n+a\r", visible=ascii) == ["1 + 'a\\r'"]
 
 
 def test_files_can_not_write_to_the_terminal():

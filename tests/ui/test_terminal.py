@@ -13,6 +13,7 @@ from agentcli.events.actions import (
     CmdRunAction,
     FileEditAction,
     FileReadAction,
+    IPythonRunCellAction,
     MessageAction,
     TaskTrackingAction,
     ToolCallAction,
@@ -25,6 +26,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     FileEditObservation,
     FileReadObservation,
+    IPythonRunCellObservation,
     SessionStartedObservation,
     TaskTrackingObservation,
     ToolResultObservation,
@@ -130,7 +132,7 @@ def test_a_running_command_shows_the_end_of_its_output_and_its_time(show):
     show(run(0), ToolOutput(0, "".join(f"test {n}\n" for n in range(9))))
     rows = show(3.0).split("\n")
     assert rows[0].endswith(" bash    $ pytest -q · 3 s")
-    assert rows[1:] == ["    … +4 lines", *(f"    test {n}" for n in range(4, 9))]
+    assert rows[1:] == ["    … +5 lines", *(f"    test {n}" for n in range(5, 9))]
     assert "$ pytest -q · 4 s" in show(1.0)
     assert show(ran(0, "all\nfine\n")) == looks(
         """
@@ -141,10 +143,32 @@ def test_a_running_command_shows_the_end_of_its_output_and_its_time(show):
     )
 
 
-def test_long_commands_give_way_to_their_result(show, terminal):
-    text = show(run(0, "echo " + "x" * 200), ran(0))
-    assert text.endswith("… · exit 0 · 0.1 s · no output")
-    assert len(text) < terminal.columns
+def test_a_command_wider_than_the_screen_is_there_whole_before_it_runs(show):
+    command = "echo " + "x" * 150
+    assert show(run(0, command)).endswith("xx…")
+    *rows, live = show(Status("running", "…")).split("\n")
+    assert "".join(rows) == f"• bash    $ {command}"
+    assert live.endswith(" bash    running")
+    assert show(ran(0)).endswith("xx\n    exit 0 · 0.1 s · no output")
+
+
+SCRIPT = "cat > x.py <<'EOF'\n" + "".join(f"print({n})\n" for n in range(12)) + "EOF"
+
+
+def test_code_is_shown_before_it_runs_as_it_can_be_copied(show):
+    text = show(run(0, SCRIPT), Status("running", "…"))
+    rows = text.split("\n")
+    assert rows[0] == "• bash    $ cat > x.py <<'EOF'"
+    assert rows[1:8] == [f"print({n})" for n in range(7)]
+    assert rows[8] == "    … +6 lines"
+    assert show(ran(0)).split("\n")[9:] == ["    exit 0 · 0.1 s · no output"]
+
+
+def test_code_of_python_begins_on_a_line_of_its_own(show, terminal):
+    cell = IPythonRunCellAction(id=0, code="def f():\n    return 1\nf()")
+    show(cell, Status("running", "…"), IPythonRunCellObservation(cause=0, content="1"))
+    assert show().split("\n") == ["• python", "def f():", "    return 1", "f()", "    1"]
+    assert "\x1b[35mdef\x1b[0m" in terminal.getvalue()
 
 
 def test_what_the_model_is_told_of_the_exit_is_said_once(show):
@@ -181,6 +205,36 @@ def test_edits_show_their_diff(show):
             2 - old
             2 + new
         """
+    )
+
+
+def test_changes_are_never_cut_at_the_edge_of_the_screen(show):
+    diff = f"@@ -1 +1 @@\n-old\n+{'long ' * 40}end\n"
+    edited = FileEditObservation(cause=0, path="a.py", diff=diff)
+    text = show(FileEditAction(id=0, path="a.py"), edited)
+    assert f"1 + {'long ' * 40}end" in text.replace("\n", "")
+
+
+def test_counts_of_what_is_hidden_include_what_no_event_holds(show):
+    gap = "[… lines 3-98 of 100 not shown, 9 bytes; the whole: $AGENT_OUT/x; grep it …]"
+    text = show(run(0), ran(0, f"1\n2\n{gap}\n99\n100\n"))
+    assert text.split("\n")[1:] == ["    … +98 lines", "    99", "    100"]
+
+
+def test_a_call_that_had_more_than_the_sandbox_gives_is_marked(show):
+    show(run(0, "curl x", network=True, reason="r"), ran(0, "a"))
+    show(run(1, "make", unsandboxed=True, reason="r"), ran(1, "b"))
+    assert [row for row in show().split("\n") if "exit" in row] == [
+        "• bash    $ curl x · exit 0 · 0.1 s · with network",
+        "• bash    $ make · exit 0 · 0.1 s · outside the sandbox",
+    ]
+
+
+def test_a_call_that_no_tool_understood_is_told_in_words(show):
+    call = ToolCallAction(id=0, name="grep", raw_arguments='{"patern": 1}', error="Field required")
+    wrong = ErrorObservation(cause=0, error_id="invalid_tool_call", content="Field required")
+    assert show(call, wrong) == (
+        "✗ grep    not run: the model made a mistake in this call, and was told"
     )
 
 
@@ -381,8 +435,8 @@ def test_live_rows_never_wrap(fake_terminal, terminal, clock, columns):
         renderer.on_progress(ToolOutput(0, "世界 wide " * n + "\n"))
         clock.now += 1
         renderer.tick()
+        assert len(narrow.text.split("\n")) <= 6
     renderer.close()
-    assert len(narrow.text.split("\n")) == 1
 
 
 def test_no_color_keeps_weight_only(terminal, monkeypatch):
@@ -612,7 +666,7 @@ def test_a_stored_conversation_looks_as_it_did(terminal):
         I'll look.
 
         • read    a.py · 40 of 212 lines
-        • bash    $ pytest -q · exit 0 · 0.1 s
+        • bash    $ pytest -q · exit 0 · 0.1 s · no sandbox
             ok
 
         It is fixed.

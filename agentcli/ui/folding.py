@@ -1,0 +1,53 @@
+"""How much of what a call did is shown, and how a person gets to see the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentcli.ui.style import Line, Span
+
+
+def _nothing_kept(name: str) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The most lines that are shown of each part of a call; None: all of them.
+
+    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it stands for the number of the
+    call's event. `kept_output` has the whole of an output that an event holds the ends of, by the
+    name of its file, or None where that is gone.
+    """
+
+    code: int | None = 8
+    output: int | None = 3
+    failed_output: int | None = 8
+    found: int | None = 0
+    read: int | None = 0
+    edit: int | None = 200
+    new_file: int | None = 12
+    error: int | None = 6
+    hint: str = ""
+    kept_output: Callable[[str], str | None] = _nothing_kept
+
+    def more(self, hidden: int, event: int, noun: str = "line") -> Line:
+        """The row that stands for `hidden` lines of the call of that event."""
+        counted = f"… +{hidden:,} {noun}{'' if hidden == 1 else 's'}"
+        hint = self.hint.replace("{}", str(event))
+        return [Span(f"{counted}, {hint}" if hint else counted, "dim")]
+
+    def first(self, lines: Sequence[Line], limit: int | None, event: int) -> list[Line]:
+        """The first lines, then how many more there are; a row is not spent on hiding one."""
+        hidden = 0 if limit is None else len(lines) - limit
+        if hidden <= 1:
+            return list(lines)
+        return [*lines[:limit], self.more(hidden, event)]
+
+
+FOLDED = Folding()
+DETAILED = Folding(
+    code=None, output=200, failed_output=200, found=200, edit=None, new_file=200, error=200
+)
+UNFOLDED = Folding(None, None, None, None, None, None, None, None)

@@ -1,0 +1,49 @@
+"""What was asked of a tool, in full: what its line and its result do not tell."""
+
+from __future__ import annotations
+
+from agentcli.events import Action, Observation
+from agentcli.events.actions import (
+    CmdRunAction,
+    FileEditAction,
+    FileWriteAction,
+    MemoryAction,
+    ToolCallAction,
+)
+from agentcli.events.observations import FileEditObservation, FileWriteObservation
+from agentcli.ui.diff import SIGN_STYLES, is_cut
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span
+
+
+def asked_lines(action: Action, observation: Observation) -> list[Line]:
+    """Reasons that were given, texts that a change was to be made of where its diff does not have
+    them, and the arguments of a call that no tool understood."""
+    match action:
+        case CmdRunAction(reason=reason) if reason:
+            return [[Span(f"asked for, in the model's words: {_one_line(reason)}", "dim")]]
+        case FileWriteAction(content=content) if not _has_diff(observation):
+            return _marked(content, "+")
+        case FileEditAction() if not _has_diff(observation):
+            new = action.new_str if action.new_str is not None else action.content
+            return [*_marked(action.old_str or "", "-"), *_marked(new or "", "+")]
+        case MemoryAction(text=text):
+            return [[Span(row)] for row in printable(text).split("\n")]
+        case ToolCallAction(error=str(), raw_arguments=raw):
+            return [[Span(row)] for row in printable(raw).split("\n")]
+    return []
+
+
+def _has_diff(observation: Observation) -> bool:
+    if not isinstance(observation, FileWriteObservation | FileEditObservation):
+        return False
+    return not is_cut(observation.diff)
+
+
+def _marked(text: str, sign: str) -> list[Line]:
+    rows = printable(text).split("\n") if text else []
+    return [[Span(f"{sign} {row}", SIGN_STYLES[sign])] for row in rows]
+
+
+def _one_line(text: str) -> str:
+    return printable(text.strip(), multiline=False)
