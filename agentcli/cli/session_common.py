@@ -17,7 +17,6 @@ from agentcli.checkpoints.kept_files import empty_pool
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.scrap import sweep
 from agentcli.sessions.recovery import unfinished_restore
-from agentcli.sessions.search.finder import find, newest
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
 from agentcli.system.programs import person_environ
@@ -28,13 +27,9 @@ Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 Everywhere = Annotated[
     bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
 ]
-Last = Annotated[bool, typer.Option("--last", help="The newest session here.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 SessionId = Annotated[
     str, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
-]
-OptionalSession = Annotated[
-    str | None, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
 ]
 
 _LONG_AGO_DAYS = 30
@@ -65,15 +60,6 @@ def tell_cut_off(session: Session) -> None:
 
 def here() -> Path:
     return resolve_workspace(None)
-
-
-def chosen_folder(session: str | None, last: bool, command: str) -> Path:
-    """The folder of the session that was meant. Raises UsageError."""
-    if session is not None:
-        return find(home(), session)
-    if not last:
-        raise UsageError("which session?", hint=f"agent {command} --last, or an id")
-    return newest(home(), here())
 
 
 def confirmed(question: str, yes: bool) -> bool:

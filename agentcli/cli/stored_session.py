@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,43 +16,16 @@ from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import attached, message_text, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import home, tell_cut_off
+from agentcli.cli.session_common import tell_cut_off
+from agentcli.cli.session_selector import SessionSelector
 from agentcli.errors import ConfigError, UsageError
 from agentcli.sessions import inbox
-from agentcli.sessions.search.finder import (
-    find,
-    newest,
-    state_of,
-)
+from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import ELSEWHERE
 from agentcli.ui.resume_summary import one_line, show_summary, summarise
 
 _LONGEST_QUOTED = 60
-
-
-@dataclass(frozen=True)
-class SessionSelector:
-    """Which session: the one named, the one used last, or one that the person at the terminal
-    chooses; of this folder or of all."""
-
-    session: str | None = None
-    newest: bool = False
-    everywhere: bool = False
-
-    def find(self, folder: str | None) -> Path:
-        """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
-        if self.session is not None:
-            if self.newest or self.everywhere:
-                other = "the newest one" if self.newest else "--all"
-                raise UsageError(f"which session: {self.session!r} or {other}?")
-            return _named(self.session)
-        workspace = None if self.everywhere else resolve_workspace(folder)
-        if self.newest:
-            return newest(home(), workspace)
-        from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
-
-        return choose_session(workspace)
 
 
 class StoredSession:
@@ -67,7 +39,7 @@ class StoredSession:
         self._folder: Path | None = None
 
     def workspace(self, folder: str | None) -> Path:
-        self._folder = self._which.find(folder)
+        self._folder = _found(self._which, folder)
         return resolve_workspace(folder) if folder else _workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
@@ -113,10 +85,11 @@ class StoredSession:
                 print(one_line(summary), file=sys.stderr)
 
 
-def _named(wanted: str) -> Path:
+def _found(which: SessionSelector, folder: str | None) -> Path:
     try:
-        return find(home(), wanted)
+        return which.find(folder)
     except UsageError as error:
+        wanted = which.session or ""
         if " " in wanted.strip():
             error.hint += f"\n  to tell that to the newest one here: {_as_message(wanted)}"
         raise

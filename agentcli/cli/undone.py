@@ -5,31 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from agentcli.app.undo import UndoResult
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.session_common import finish_interrupted_work, here, home
-from agentcli.sessions.search.finder import find, newest
 from agentcli.ui.sanitize import printable
 
 _MOST_SHOWN = 40
 """Changed files at a terminal; a pipe gets all of them."""
-
-NewestUnlessNamed = Annotated[
-    str | None,
-    typer.Argument(
-        help="Id, unique start of one, or name; the newest here if left out.", metavar="SESSION"
-    ),
-]
-
-
-def session_folder(session: str | None) -> Path:
-    finish_interrupted_work()
-    return newest(home(), here()) if session is None else find(home(), session)
 
 
 def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str = "") -> None:

@@ -15,14 +15,15 @@ import typer
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_for
-from agentcli.cli.session_common import Json, SessionId, here, home, working
-from agentcli.sessions.search.finder import find, state_of
+from agentcli.cli.session_common import Json, here, working
+from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import money, quantity
 
 
 def compact(
-    session: SessionId,
+    named: Named = None,
     focus: Annotated[
         str, typer.Option("--focus", metavar="TEXT", help="What the summary must keep.")
     ] = "",
@@ -30,9 +31,10 @@ def compact(
         bool,
         typer.Option("--preview", help="Show the summary, which costs, and leave all in sight."),
     ] = False,
+    session: SessionOption = None,
     as_json: Json = False,
 ) -> None:
-    folder = find(home(), session)
+    folder = selected(named, session)
     builder = builder_for(state_of(folder).place or here())
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)

@@ -17,11 +17,9 @@ import typer
 from agentcli.cli.builders import builder_for
 from agentcli.cli.session_common import (
     Json,
-    Last,
-    OptionalSession,
-    chosen_folder,
     here,
 )
+from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.sessions.session import SessionRecord, read_session
@@ -54,7 +52,8 @@ _MOST_SHARES = 20
 
 
 def context(
-    session: OptionalSession = None,
+    named: Named = None,
+    session: SessionOption = None,
     last: Last = False,
     columns: Annotated[
         int | None,
@@ -62,7 +61,7 @@ def context(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    record = read_session(chosen_folder(session, last, "context"))
+    record = read_session(selected(named, session, last=last))
     use = use_of(record, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))

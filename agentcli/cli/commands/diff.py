@@ -10,7 +10,8 @@ import typer
 
 from agentcli.app.undo import newest_changes
 from agentcli.cli.session_common import Json
-from agentcli.cli.undone import NewestUnlessNamed, change_as_dict, change_line, session_folder
+from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.cli.undone import change_as_dict, change_line
 from agentcli.errors import UsageError
 from agentcli.files.names import is_generated
 from agentcli.ui.sanitize import printable
@@ -19,13 +20,14 @@ from agentcli.ui.style import Span, Style
 
 
 def diff(
-    session: NewestUnlessNamed = None,
+    named: Named = None,
     step: Annotated[
         int | None, typer.Option("--step", metavar="N", help="Only the Nth last step.", min=1)
     ] = None,
+    session: SessionOption = None,
     as_json: Json = False,
 ) -> None:
-    folder = session_folder(session)
+    folder = selected(named, session)
     kept, span = newest_changes(folder, step)
     if step is not None and span is None:
         raise UsageError(f"session {folder.name} has no {step} steps that changed files")

@@ -15,13 +15,13 @@ import typer
 
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.session_common import Json, home, working
-from agentcli.cli.undone import NewestUnlessNamed, session_folder
+from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.errors import UsageError
 from agentcli.ui.sanitize import printable
 
 
 def fork(
-    session: NewestUnlessNamed = None,
+    named: Named = None,
     at: Annotated[
         int | None, typer.Option("--at", metavar="EVENT", help="An event's id; else the end.")
     ] = None,
@@ -29,13 +29,14 @@ def fork(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="For the files: a new folder, or an empty one."),
     ] = None,
+    session: SessionOption = None,
     as_json: Json = False,
 ) -> None:
     try:
         target = folder and folder.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--dir {folder}: {error}") from error
-    original = session_folder(session)
+    original = selected(named, session)
     with working("copying"):
         done = fork_session(home(), original, at, target)
     if as_json:

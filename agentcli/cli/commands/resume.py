@@ -31,7 +31,8 @@ def resume(
     ] = False,
 ) -> int:
     # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
-    from agentcli.cli.stored_session import SessionSelector, StoredSession
+    from agentcli.cli.session_selector import SessionSelector
+    from agentcli.cli.stored_session import StoredSession
     from agentcli.cli.work import work
 
     if last and message is None:

@@ -13,7 +13,8 @@ import typer
 
 from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.session_common import Json, tell_cut_off, working
-from agentcli.cli.undone import NewestUnlessNamed, session_folder, tell_undone
+from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.cli.undone import tell_undone
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.session import Session, SessionRecord, read_session
@@ -21,15 +22,16 @@ from agentcli.ui.sanitize import printable
 
 
 def rewind(
-    session: NewestUnlessNamed = None,
+    named: Named = None,
     to: Annotated[int | None, typer.Option("--to", metavar="EVENT", help="An event's id.")] = None,
     files: Annotated[bool, typer.Option("--files", help="Only the files.")] = False,
     conversation: Annotated[
         bool, typer.Option("--conversation", help="Only the conversation.")
     ] = False,
+    session: SessionOption = None,
     as_json: Json = False,
 ) -> None:
-    folder = session_folder(session)
+    folder = selected(named, session)
     if to is None:
         _list_events(read_session(folder), as_json)
         raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")

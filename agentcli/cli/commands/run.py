@@ -38,7 +38,8 @@ def run(
         raise UsageError(
             "--name is for a new session", hint="agent sessions rename gives an old one a name"
         )
-    from agentcli.cli.stored_session import SessionSelector, StoredSession
+    from agentcli.cli.session_selector import SessionSelector
+    from agentcli.cli.stored_session import StoredSession
 
     return work(flags, StoredSession(SessionSelector(session, newest=continue_newest), task, flags))
 

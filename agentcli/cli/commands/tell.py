@@ -1,4 +1,4 @@
-"""Say something to a session that works elsewhere.
+"""Say something to a session that works elsewhere: the newest one here, if none is named.
 
 It gets the message at the latest when it is resumed.
 """
@@ -11,24 +11,32 @@ from typing import Annotated
 import typer
 
 from agentcli.cli import stdin
-from agentcli.cli.session_common import Json, SessionId, home
+from agentcli.cli.session_common import Json, home
+from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.manage.ownership import require_own
-from agentcli.sessions.search.finder import find, in_use_by
+from agentcli.sessions.search.finder import in_use_by, session_states
 
 
 def tell(
-    session: SessionId,
+    named: Named = None,
     text: Annotated[
-        str, typer.Argument(help="What to say; - reads it from stdin.", metavar="TEXT")
-    ],
+        str | None,
+        typer.Argument(help="What to say; - reads it from stdin.", metavar="TEXT"),
+    ] = None,
+    session: SessionOption = None,
     steer: Annotated[
         bool, typer.Option("--steer", help="At its next step, not only after this turn.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    folder = find(home(), session)
+    if text is None and named is not None:
+        _require_words(named)
+        named, text = None, named
+    if text is None:
+        raise UsageError("there is nothing to tell", hint='e.g. agent tell "run the tests too"')
+    folder = selected(named, session)
     require_own(folder)
     message = text
     if text == "-":
@@ -45,6 +53,13 @@ def tell(
     else:
         when = "at its next step" if steer else "when it has done what it is at"
     print(f"{folder.name} gets this {when}")
+
+
+def _require_words(text: str) -> None:
+    """Raises UsageError for what is a session and no message: its text was forgotten."""
+    for folder, state in session_states(home()):
+        if text in (folder.name, state.name):
+            raise UsageError(f"what is {text} to be told?", hint=f'agent tell {text} "…"')
 
 
 COMMAND = tell

@@ -12,22 +12,20 @@ import typer
 
 from agentcli.app.undo import undo as undo_steps
 from agentcli.cli.session_common import Json, tell_cut_off, working
-from agentcli.cli.undone import session_folder, tell_undone
+from agentcli.cli.session_selector import SessionOption, selected
+from agentcli.cli.undone import tell_undone
 from agentcli.sessions.session import Session
 
 
 def undo(
     count: Annotated[int, typer.Argument(metavar="N", min=1, help="How many steps.")] = 1,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", "-s", metavar="SESSION", help="Not the newest one here."),
-    ] = None,
+    session: SessionOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also where somebody else changed the file since.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    with Session.open(session_folder(session)) as opened:
+    with Session.open(selected(option=session)) as opened:
         tell_cut_off(opened)
         with working("undoing"):
             done = undo_steps(opened, count, force=force)

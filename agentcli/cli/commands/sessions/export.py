@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.builders import redactor
-from agentcli.cli.session_common import Last, OptionalSession, chosen_folder
+from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.errors import SessionError
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
@@ -24,18 +24,19 @@ from agentcli.ui.sanitize import printable
 
 
 def export(
-    session: OptionalSession = None,
+    named: Named = None,
     form: Annotated[
         str, typer.Option("--format", "-f", help="json, jsonl or markdown.", metavar="FORMAT")
     ] = "json",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Instead of stdout.", metavar="FILE")
     ] = None,
+    session: SessionOption = None,
     last: Last = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    record = read_session(chosen_folder(session, last, "sessions export"))
+    record = read_session(selected(named, session, last=last))
     pieces = write(trajectory_of(record, redactor()))
     if output is None:
         _write_to_stdout(pieces)

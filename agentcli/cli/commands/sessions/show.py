@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.session_common import Json, Last, OptionalSession, chosen_folder, row
+from agentcli.cli.session_common import Json, row
 from agentcli.cli.session_costs import show_cost
+from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.events import event_to_dict
 from agentcli.sessions.search.session_facts import facts
 from agentcli.sessions.session import SessionRecord, read_session
@@ -19,14 +20,15 @@ from agentcli.ui.terminal import render_conversation
 
 
 def show(
-    session: OptionalSession = None,
+    named: Named = None,
+    session: SessionOption = None,
     last: Last = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Only what it used, by model and part.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    folder = chosen_folder(session, last, "sessions show")
+    folder = selected(named, session, last=last)
     if cost:
         show_cost(folder, as_json=as_json)
         return

@@ -1,0 +1,61 @@
+"""Which session a command is about, for all commands in one way: the one that is named, by id, by
+a unique start of its id or by name, else the one used last in this folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.app.config import resolve_workspace
+from agentcli.cli.session_common import finish_interrupted_work, home
+from agentcli.errors import UsageError
+from agentcli.sessions.search.finder import find, newest
+
+_NAMED = "Id, unique start of one, or name"
+Named = Annotated[
+    str | None,
+    typer.Argument(help=f"{_NAMED}; the newest here if left out.", metavar="SESSION"),
+]
+SessionOption = Annotated[
+    str | None,
+    typer.Option("--session", "-s", metavar="SESSION", help=f"{_NAMED}; not the newest one here."),
+]
+Last = Annotated[bool, typer.Option("--last", hidden=True, help="The newest session here.")]
+"""What is meant anyway where no session is named; scripts may say it."""
+
+
+@dataclass(frozen=True)
+class SessionSelector:
+    """Which session: the one named, the one used last, or one that the person at the terminal
+    chooses; of this folder or of all."""
+
+    session: str | None = None
+    newest: bool = False
+    everywhere: bool = False
+
+    def find(self, folder: str | None = None) -> Path:
+        """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
+        if self.session is not None:
+            if self.newest or self.everywhere:
+                other = "the newest one" if self.newest else "--all"
+                raise UsageError(f"which session: {self.session!r} or {other}?")
+            return find(home(), self.session)
+        workspace = None if self.everywhere else resolve_workspace(folder)
+        if self.newest:
+            return newest(home(), workspace)
+        from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
+
+        return choose_session(workspace)
+
+
+def selected(named: str | None = None, option: str | None = None, *, last: bool = False) -> Path:
+    """The folder of the session that a command is about: `named` as its argument or by -s, else
+    the newest one here. Raises UsageError."""
+    if named is not None and option is not None:
+        raise UsageError(f"which session: {named!r} or {option!r}?")
+    session = named if named is not None else option
+    finish_interrupted_work()
+    return SessionSelector(session, newest=last or session is None).find()

@@ -1,0 +1,68 @@
+"""Commands choose their session in one way: the newest here, -s, an id, its start or a name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentcli.sessions.search.finder import state_of
+from tests.server import Call, Reply
+
+
+def write(text: str) -> Reply:
+    return Reply("", [Call("write", {"path": "a.txt", "content": text})])
+
+
+@pytest.fixture
+def two(agent, serve):
+    """Sessions `older`, named so, and one without a name that was used last."""
+    script = [write("one"), Reply("Older."), write("two"), Reply("Newer.")]
+    agent.use(serve(script, sessions=2))
+    assert agent("run", "first", "--name", "older", "--yolo").returncode == 0
+    assert agent("run", "second", "--yolo").returncode == 0
+    return agent
+
+
+COMMANDS = (
+    ["sessions", "show", "--json"],
+    ["sessions", "export"],
+    ["context", "--json"],
+    ["compact", "--json"],
+    ["diff", "--json"],
+    ["fork", "--json"],
+    ["undo", "--force", "--json"],
+    ["rewind", "--to", "2", "--json"],
+)
+
+
+def id_of(agent, task: str) -> str:
+    return next(folder.name for folder in agent.sessions if state_of(folder).title == task)
+
+
+def test_the_newest_here_unless_another_is_named(two):
+    older, newer = id_of(two, "first"), id_of(two, "second")
+    for extra in ([], ["older"], [older], ["-s", "older"], ["--session", older]):
+        told = json.loads(two("context", "--json", *extra).stdout)
+        assert told["session_id"] == (older if extra else newer), extra
+    both = two("diff", "older", "-s", "older")
+    assert (both.returncode, "which session" in both.stderr) == (2, True)
+    unknown = two("diff", "-s", "odler")
+    assert (unknown.returncode, "did you mean older?" in unknown.stderr) == (2, True)
+
+
+def test_each_command_takes_the_option_and_goes_without(two):
+    for command in COMMANDS:
+        named = two(*command, "-s", "older")
+        assert named.returncode == 0, named.stderr
+        assert two(*command).stdout not in ("", named.stdout), command
+
+
+def test_what_is_told_to_nobody_in_particular_is_told_to_the_newest(two):
+    newer = id_of(two, "second")
+    assert two("tell", "run the tests").stdout.startswith(f"{newer} gets this")
+    assert two("tell", "-s", "older", "hello").stdout.startswith(id_of(two, "first"))
+    forgotten = two("tell", "older")
+    assert forgotten.returncode == 2
+    assert "what is older to be told?" in forgotten.stderr
+    assert two("tell").returncode == 2
