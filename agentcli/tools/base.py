@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_jsonable_python
 
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import ToolCallAction
@@ -113,6 +114,13 @@ class Tool(Generic[A]):
     parallel: bool = True
     """Its calls may run beside others, if it only reads."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for `rules` by which no call could be judged."""
+        if self.rules and self.rules not in self.arguments.model_fields:
+            raise ValueError(f"rules of {self.name} are about {self.rules!r}, no argument of it")
+        if self.rules == "command" and self.to_action is None:
+            raise ValueError(f"{self.name} runs commands, and needs an action that says which")
+
     @property
     def description(self) -> str:
         return " ".join((self.arguments.__doc__ or "").split())
@@ -125,15 +133,19 @@ class Tool(Generic[A]):
     def action(self, arguments: A, raw_arguments: str) -> Action:
         if self.to_action is not None:
             return self.to_action(**dict(arguments))
-        about = {self.rules: getattr(arguments, self.rules)} if self.rules else {}
-        return ToolCallAction(name=self.name, raw_arguments=raw_arguments, **about)
+        about = getattr(arguments, self.rules) if self.rules else None
+        judged = {} if about is None else {self.rules: str(about)}
+        return ToolCallAction(name=self.name, raw_arguments=raw_arguments, **judged)
 
     def observation(self, result: ToolResult) -> Observation:
+        """Raises ValueError or TypeError for a result with `data` that can't be recorded."""
         if self.to_observation is not None:
             images = {"image_urls": result.images} if result.images else {}
             return self.to_observation(content=result.output, **images, **result.data)
+        # An event that can't be written would end the turn, with nothing told of what was done.
+        data = to_jsonable_python(dict(result.data))
         return ToolResultObservation(
-            name=self.name, content=result.output, image_urls=result.images, data=dict(result.data)
+            name=self.name, content=result.output, image_urls=result.images, data=data
         )
 
 

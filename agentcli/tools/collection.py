@@ -83,7 +83,7 @@ class ToolCollection:
         assert metadata is not None, "only actions that stand for a tool call can be executed"
         try:
             tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
-            result = tool.run(arguments, self._context)
+            observation = tool.observation(_sized(tool.run(arguments, self._context)))
         except ToolError as error:
             return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
         except Exception as error:
@@ -91,7 +91,6 @@ class ToolCollection:
             log.exception("%s failed", metadata.function_name)
             told = f"{metadata.function_name} failed: {type(error).__name__}: {error}"
             return ErrorObservation(error_id="tool_failed", content=told, cause=action.id)
-        observation = tool.observation(_sized(result))
         return observation.model_copy(update={"cause": action.id})
 
     def execute_all(
@@ -161,8 +160,9 @@ class ToolCollection:
 
     def runs_beside_others(self, action: Action) -> bool:
         tool = self._tool_of(action)
-        reads = self.effect(action) is Effect.READ and not _is_faulty(action)
-        return tool is not None and tool.parallel and reads
+        if tool is None or _is_faulty(action):
+            return False
+        return tool.parallel and tool.effect is Effect.READ
 
     def _tool_of(self, action: Action) -> Tool[Any] | None:
         metadata = action.tool_call_metadata
