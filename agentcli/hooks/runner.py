@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -90,6 +90,10 @@ class HookRunner:
                     return HookRun(None, fault=f"could not be started: {error}")
                 deadline = time.monotonic() + timeout_s
                 run = _Run(process, payload, deadline, alive, f"{mark}\n".encode())
+            try:
+                run.begin()
+            except OSError as error:
+                return HookRun(None, fault=f"could not be watched: {error}")
             whole = run.exchange()
         finally:
             if run is not None:
@@ -157,18 +161,25 @@ class _Run:
             process.stderr: bytearray(),
         }
         """Of each stream, and one byte more where that is not all of it."""
-        self._selector = selectors.DefaultSelector()
-        self._pidfd = processes.open_pidfd(process.pid)
+        self._open = ExitStack()
+        self._selector: selectors.BaseSelector
+        self._pidfd: int | None = None
+
+    def begin(self) -> None:
+        """Raises OSError, such as when too many files are open."""
+        self._selector = self._open.enter_context(selectors.DefaultSelector())
         for stream in (self._stdin, *self._kept):
             os.set_blocking(stream.fileno(), False)
         self._selector.register(self._stdin, selectors.EVENT_WRITE, self._write)
         for stream in self._kept:
             self._selector.register(stream, selectors.EVENT_READ, partial(self._read, stream))
+        self._pidfd = processes.open_pidfd(self.process.pid)
         if self._pidfd is not None:
+            self._open.callback(os.close, self._pidfd)
             self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
 
     def exchange(self) -> bool:
-        """Whether the process ended in time."""
+        """Whether the process ended in time; after `begin`."""
         tick = time.monotonic() + _TICK_S
         # Not until all has been read: what it left in the background may hold the pipes open.
         while not _has_ended(self.process):
@@ -201,11 +212,9 @@ class _Run:
         return next(iter(self._kept.values())).startswith(self._first_line)
 
     def close(self) -> None:
-        self._selector.close()
+        self._open.close()
         for stream in (self._stdin, *self._kept):
             stream.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
 
     def _serve(self, seconds: float) -> bool:
         """Whether a stream, or the end of the process, had to be dealt with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from agentcli.files.access_scope import AccessScope
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.sandbox.choosing import choose_sandbox
+from agentcli.system import processes
 from tests.sandbox.sandboxes import LAYERS
 
 
@@ -64,6 +66,18 @@ def test_what_is_shown_may_go_while_a_session_runs(contained, tmp_path):
     assert run(runner, "exit 0").exit_code == 0
     shown.rmdir()
     assert run(runner, "exit 0").exit_code == 0
+
+
+def test_one_that_can_not_be_watched_is_ended(contained, tmp_path, monkeypatch):
+    def fails():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("selectors.DefaultSelector", fails)
+    runner = replace(contained, environment={**contained.environment, "OF": str(tmp_path)})
+    found = run(runner, "sleep 1000")
+    assert found.exit_code is None
+    assert "could not be watched: [Errno 24] Too many open files" in found.fault
+    assert not processes.await_end(processes.marked(f"OF={tmp_path}"), 20)
 
 
 def test_a_folder_that_is_gone_is_no_answer(contained):
