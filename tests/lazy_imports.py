@@ -23,6 +23,7 @@ LAZY_IMPORTS = {
     ("cli/commands/run.py", "agentcli.cli.work"): "300 ms; --help needs nothing of it",
     ("cli/entry.py", "agentcli.cli.app"): "loaded when signals and streams are prepared",
     ("cli/entry.py", "agentcli.cli.complaints"): "100 ms, with pydantic; for what goes wrong",
+    ("cli/kept_outputs.py", "agentcli.cli.builders"): "300 ms; for outputs that were cut",
     ("cli/main.py", "agentcli.cli.entry"): "--version needs nothing of it",
     ("cli/main.py", "agentcli.system.programs"): "--version needs nothing of it",
     ("cli/session_common.py", "rich.console"): "45 ms; at terminals only",

@@ -20,6 +20,7 @@ _UNCLIPPED_WIDTH = 200
 
 class Screen:
     """`rich` says that the stream is a terminal that can be drawn on; `live` that it may change.
+    With `colors` the stream is for what shows it on a terminal, such as a pager.
 
     Lines given to `put` wait for `flush`, which shows them over the live rows in one write.
     """
@@ -30,14 +31,16 @@ class Screen:
         *,
         width: int | None = None,
         live: bool = True,
+        colors: Colors | None = None,
     ) -> None:
         dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
-        self.rich = stream.isatty() and not dumb
-        self.live = self.rich and live
-        self.colors: Colors = "none"
-        if self.rich:
+        drawable = stream.isatty() and not dumb
+        self.rich = drawable or colors is not None
+        self.live = drawable and live
+        self.colors: Colors = colors or "none"
+        if drawable and colors is None:
             self.colors = "mono" if os.environ.get("NO_COLOR") else "full"
-        self.links = self.rich and links.supported()
+        self.links = drawable and links.supported()
         self._stream = stream
         self._region = LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()

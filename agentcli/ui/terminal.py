@@ -28,7 +28,7 @@ from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Screen
-from agentcli.ui.style import Line, Span, cells
+from agentcli.ui.style import Colors, Line, Span, cells
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
 from agentcli.ui.tool_calls import ToolCalls
 
@@ -52,6 +52,7 @@ class TerminalRenderer:
         stream: TextIO,
         *,
         width: int | None = None,
+        colors: Colors | None = None,
         quiet: bool = False,
         verbose: int = 0,
         show_text: bool | None = None,
@@ -59,7 +60,7 @@ class TerminalRenderer:
         folding: Folding | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._screen = Screen(stream, width=width, live=not static and not quiet)
+        self._screen = Screen(stream, width=width, colors=colors, live=not static and not quiet)
         self._quiet = quiet
         self._verbose = verbose
         self._show_text = stream.isatty() if show_text is None else show_text
@@ -73,6 +74,7 @@ class TerminalRenderer:
             answers=self._show_text,
             folding=folding or (DETAILED if verbose else FOLDED),
         )
+        self._unfolded = verbose > 0 or (folding is not None and folding.code is None)
         self._starting: list[str] = []
         self._status: Status | None = None
         self._since = 0.0
@@ -80,6 +82,10 @@ class TerminalRenderer:
         self._error_shown = ""
         self._unshown = ""
         self._expected: list[Action] = []
+
+    def begin_session(self, started: SessionStartedObservation) -> None:
+        """Where the session works, and what its commands may do, is known from now on."""
+        self._calls.begin_session(started)
 
     def expect(self, calls: Iterable[Action]) -> None:
         """Calls that an earlier process left waiting: each gets its line when it comes up again."""
@@ -175,7 +181,7 @@ class TerminalRenderer:
             if self._reply.begun:
                 self._reply.end()
             elif self._show_text or beside_calls:
-                self._reply.show(message.content, message.reasoning if self._verbose else "")
+                self._reply.show(message.content, message.reasoning if self._unfolded else "")
             else:
                 self._unshown = message.content
         elif message.source is Source.USER:
@@ -191,7 +197,7 @@ class TerminalRenderer:
 
     def _other(self, event: Event) -> None:
         if isinstance(event, SessionStartedObservation):
-            self._calls.begin_session(event)
+            self.begin_session(event)
         if isinstance(event, AgentStateChangedObservation) and event.agent_state != "running":
             self._set_status(None)
             self._reply.end()
@@ -264,14 +270,6 @@ class TerminalRenderer:
         else:
             return []
         return [self._screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
-
-
-def render_conversation(events: Iterable[Event], stream: TextIO) -> None:
-    """Show stored events as they looked when they happened, with nothing live."""
-    renderer = TerminalRenderer(stream, show_text=True, static=True)
-    for event in events:
-        renderer.on_event(event)
-    renderer.close()
 
 
 def _filled(facts: list[str], width: int) -> list[str]:

@@ -130,6 +130,26 @@ def test_search_over_what_a_run_left(agent, serve):
     assert agent("sessions", "search", "needle", "--all", cwd=agent.home).returncode == 0
 
 
+def test_what_was_folded_can_be_seen_in_full_afterwards(agent, serve):
+    script = "cat <<'EOF'\n" + "".join(f"row {n}\n" for n in range(20)) + "EOF\nseq 20000"
+    agent.use(serve([Reply("", [Call("bash", {"command": script})]), Reply("Done.")]))
+    ran = agent("run", "count")
+    assert "row 6\n    … +15 lines\n" in ran.stderr
+    shown = agent("sessions", "show", "--last").stdout
+    number = re.search(r"… \+15 lines, --event (\d+)", shown)[1]
+    assert f"… +20,017 lines, --event {number}\n" in shown
+    whole = agent("sessions", "show", "--last", "--event", number).stdout
+    assert script in whole
+    assert "\n    19999\n    20000\n" in whole
+    assert "…" not in whole
+    assert "19999\n" in agent("sessions", "show", "--last", "--full").stdout
+    events = json.loads(agent("sessions", "show", "--last", "--event", number, "--json").stdout)
+    assert events[0]["id"] == int(number)
+    missing = agent("sessions", "show", "--last", "--event", "999")
+    assert missing.returncode == 2
+    assert "there is no event 999" in missing.stderr
+
+
 def test_a_search_marks_the_words_at_a_terminal_only(agent, add, at_terminal):
     add("20260101-000000-aaaa", "a needle in \x1b[2J hay")
     assert BOLD_WORD in at_terminal("search", "needle")[1]

@@ -41,8 +41,10 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
+from agentcli.ui.style import bare
 from agentcli.ui.summary import RunSummary
-from agentcli.ui.terminal import TerminalRenderer, render_conversation
+from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.transcript import render_conversation, transcript
 
 
 def run(id, command="pytest -q", **more):
@@ -679,6 +681,17 @@ def test_a_stored_conversation_goes_through_a_pipe_with_its_text():
     render_conversation(HISTORY, stream)
     assert "\x1b" not in stream.getvalue()
     assert stream.getvalue().endswith("It is *fixed*.\n")
+
+
+def test_a_transcript_for_a_pager_folds_nothing_and_has_colours():
+    gap = "[… lines 2-99 of 100 not shown, 9 bytes; the whole: $AGENT_OUT/x; grep it …]"
+    events = [run(0, SCRIPT), ran(0, f"1\n{gap}\n100"), said("**All** done.")]
+    kept = {"x": "".join(f"{n}\n" for n in range(1, 101))}.get
+    text = transcript(events, kept, width=40, colors="full")
+    rows = bare(text).split("\n")
+    assert rows[13:17] == ["EOF", "    exit 0 · 0.1 s", "    1", "    2"]
+    assert rows[-4:] == ["    100", "", "All done.", ""]
+    assert "\x1b[1mAll" in text
 
 
 def test_verbose_shows_what_a_reply_cost():

@@ -1,28 +1,45 @@
-"""The conversation of a session as it looked, its cost and state."""
+"""The conversation of a session as it looked, its cost and state.
+
+Long outputs, code and changes are folded; the number that stands there shows all of a call with
+--event. --full folds nothing:
+
+  agent sessions show parser --event 14
+  agent sessions show parser --full | less -R
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.session_common import Json, row
 from agentcli.cli.session_costs import show_cost
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
+from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
 from agentcli.sessions.search.session_facts import facts
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.ui.folding import UNFOLDED, Folding
+from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.sanitize import say
 from agentcli.ui.summary import count, money, tokens_used
-from agentcli.ui.terminal import render_conversation
+from agentcli.ui.transcript import belonging, render_conversation, render_event
 
 
 def show(
     named: Named = None,
     session: SessionOption = None,
     last: Last = False,
+    event: Annotated[
+        int | None,
+        typer.Option(help="Only this one, in full: a call with its output.", metavar="NUMBER"),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With nothing folded.")] = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Only what it used, by model and part.")
     ] = False,
@@ -33,21 +50,39 @@ def show(
         show_cost(folder, as_json=as_json)
         return
     record = read_session(folder)
-    session_id = record.folder.name
-    if as_json:
+    if event is not None:
+        _show_event(record, event, as_json)
+    elif as_json:
         events = [event_to_dict(event) for event in record.events]
-        print(json.dumps({**row(session_id, record.state), "events": events}, indent=2))
+        print(json.dumps({**row(folder.name, record.state), "events": events}, indent=2))
     else:
-        _show_conversation(session_id, record)
+        _show_conversation(record, full)
     if record.log.fault:
         say(f"agent: what follows is damaged: {record.log.fault}", sys.stderr)
 
 
-def _show_conversation(session_id: str, record: SessionRecord) -> None:
-    render_conversation(record.events, sys.stdout)
-    done = facts(record.events)
-    closing = [record.state.agent_state, count(done.steps, "step"), tokens_used(done.usage)]
-    print(" · ".join([*closing, money(done.cost_usd), f"agent resume {session_id}"]))
+def _show_conversation(record: SessionRecord, full: bool) -> None:
+    kept = kept_outputs(record.folder)
+    folding = replace(UNFOLDED, kept_output=kept) if full else Folding(hint="--event {}")
+    render_conversation(record.events, sys.stdout, folding)
+    state, done = record.state, facts(record.events)
+    closing = [
+        how_it_ended(state.agent_state, state.exit_code),
+        count(done.steps, "step"),
+        tokens_used(done.usage),
+    ]
+    print(" · ".join([*closing, money(done.cost_usd), f"agent resume {record.folder.name}"]))
+
+
+def _show_event(record: SessionRecord, number: int, as_json: bool) -> None:
+    events = record.events
+    if not 0 <= number < len(events):
+        held = f"its events are 0 to {len(events) - 1}" if events else "it has none"
+        raise UsageError(f"there is no event {number} in {record.folder.name}: {held}")
+    if as_json:
+        print(json.dumps([event_to_dict(each) for each in belonging(events, number)], indent=2))
+    else:
+        render_event(events, number, kept_outputs(record.folder), sys.stdout)
 
 
 COMMAND = show
