@@ -45,6 +45,7 @@ LAZY_IMPORTS = {
     ("security/commands/grammar.py", "tree_sitter_bash"): "a compiled library; for commands only",
     ("shell/terminal.py", "pexpect"): "25 ms; when the shell starts",
     ("tools/write.py", "agentcli.files.toml_text"): "for files of that format",
+    ("ui/approver.py", "agentcli.ui.approval_keys"): "60 ms, with prompt_toolkit; for questions",
     ("ui/tool_calls.py", "agentcli.ui.highlight"): "90 ms, with Pygments; for code at terminals",
     ("ui/markdown_stream.py", "agentcli.ui.markdown_theme"): "60 ms, with Rich; at terminals only",
 }

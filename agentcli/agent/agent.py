@@ -46,12 +46,9 @@ class Policy(Protocol):
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         """Whether `action` may run, given what the user allowed for the rest of the session."""
 
-    def grant_for(self, action: Action) -> str:
-        """The rule that would let this and its like run unasked; empty when none safely can."""
-
 
 class Approval(Protocol):
-    """What a person answered; `scope` is once, session or always."""
+    """What a person answered; `scope` is once, session or always, `rule` what holds so long."""
 
     @property
     def allowed(self) -> bool: ...
@@ -59,6 +56,8 @@ class Approval(Protocol):
     def scope(self) -> Literal["once", "session", "always"]: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def rule(self) -> str: ...
 
 
 class Approver(Protocol):

@@ -91,7 +91,7 @@ def _approved(
     with off_the_clock():
         approval = agent.approver.ask(action, decision.reason, risk=decision.risk)
     lasting = approval.allowed and approval.scope != "once"
-    grant = agent.policy.grant_for(action) if lasting else None
+    grant = approval.rule if lasting and approval.rule else None
     session.emit(
         DecisionObservation(
             cause=action.id,

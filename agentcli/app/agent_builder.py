@@ -39,7 +39,7 @@ from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
 from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import ConfigError
-from agentcli.events import Action, Source
+from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.written_places import written_places
@@ -63,9 +63,9 @@ from agentcli.system import programs
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
 
-AskPerson = Callable[[Callable[[Action], str], Callable[[str], str | None]], Approver]
-"""Makes what asks a person, given the rule that a lasting answer to an action would save, and what
-the file of a path holds now."""
+AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
+"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
+save, and what the file of a path holds now."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class AgentBuilder:
         )
         model, approver = self.settings.model, None
         if self.ask_person:
-            approver = self.ask_person(policy.grant_for, context.files.current_text)
+            approver = self.ask_person(policy, context.files.current_text)
         agent = Agent(
             llm=models.chain("main"),
             memory=memory.memory(self.settings, models, schemas, session, limits),

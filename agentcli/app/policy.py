@@ -48,6 +48,12 @@ class SessionPolicy:
     def grant_for(self, action: Action) -> str:
         return self._full.policy.grant_for(action)
 
+    def grant_choices(self, action: Action) -> Sequence[str]:
+        return self._full.policy.grant_choices(action)
+
+    def grant_objection(self, action: Action, text: str) -> str:
+        return self._full.policy.grant_objection(action, text)
+
     def to_keep(self, action: Action) -> list[Path]:
         """Files that a checkpoint leaves out, and that it should hold because `action` names
         them."""

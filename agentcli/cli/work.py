@@ -20,10 +20,10 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import finish_interrupted_work
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
-from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
 from agentcli.system.programs import person_environ
+from agentcli.ui.approval_question import RuleOffers
 from agentcli.ui.approver import TerminalApprover
 
 _OBJECTS_OF_STEPS = 700
@@ -71,13 +71,14 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     settings = loaded.settings.values
 
     def ask_person(
-        grant_text: Callable[[Action], str], current_text: Callable[[str], str | None]
+        offers: RuleOffers, current_text: Callable[[str], str | None]
     ) -> TerminalApprover:
         return TerminalApprover(
             before_asking=outcome.renderer.pause,
-            grant_text=grant_text,
+            offers=offers,
             current_text=current_text,
             timeout_s=settings.agent.approval_timeout_s,
+            folds=flags.quiet > 0,
         )
 
     builder = AgentBuilder(

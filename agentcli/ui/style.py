@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Style = Literal["", "dim", "bold", "red", "green", "yellow", "cyan", "magenta", "red bold"]
+Style = Literal[
+    "", "dim", "bold", "red", "green", "yellow", "cyan", "magenta", "red bold", "reverse"
+]
 Colors = Literal["full", "mono", "none"]
 """`mono` keeps weight (bold, dim) without colours, as NO_COLOR asks."""
 
@@ -21,8 +23,9 @@ _CODES: dict[str, str] = {
     "cyan": "36",
     "magenta": "35",
     "red bold": "31;1",
+    "reverse": "7",
 }
-_MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1"}
+_MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1", "reverse": "7"}
 _EMOJI_SELECTOR = "\ufe0f"
 _PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\\\")
 

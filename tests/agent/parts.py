@@ -83,9 +83,6 @@ class AllowAll:
             cause=action.id, decision=self.decision, by="policy", reason="so it is"
         )
 
-    def grant_for(self, action: Action) -> str:
-        return ""
-
 
 class AskAlways(AllowAll):
     decision = "ask"

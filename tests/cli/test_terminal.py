@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
-PROMPT = r"instead\r\n(\x1b\[\d*m)?>(\x1b\[\d*m)? "
+PROMPT = r"do instead(\x1b\[\d*m)?\x1b\[K\x1b\[J"
 
 
 @pytest.fixture
@@ -56,9 +56,11 @@ def test_commands_are_asked_about_and_the_answer_counts(agent, serve, at_termina
     child = at_terminal("run", "--no-sandbox", "x")
     child.expect("touch asked")
     child.expect(PROMPT)
-    child.sendline("y")
+    child.send("y")
     child.expect("touch refused")
     child.expect(PROMPT)
+    child.send("t")
+    child.expect("sends it as a no")
     child.sendline("not in this folder")
     child.expect(r"inside\.txt")
     child.expect(PROMPT)

@@ -3,20 +3,14 @@ import fcntl
 import os
 import pty
 import select
-import shutil
 import signal
 import struct
-import subprocess
-import sys
 import termios
-import textwrap
 import threading
 import tty
-from pathlib import Path
 
 import pytest
 
-import agentcli.ui.approver as approver_module
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import (
     CmdRunAction,
@@ -25,7 +19,9 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.ui.approver import Approval, TerminalApprover
+from agentcli.ui import approval_lines
+from agentcli.ui.approval_question import Approval
+from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.style import cells
 
 LS = CmdRunAction(command="ls", cwd="/w")
@@ -76,7 +72,7 @@ class Person:
 
 @pytest.fixture
 def person(monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
     person = Person()
     yield person
     for fd in (person.master, person.slave):
@@ -84,13 +80,25 @@ def person(monkeypatch):
             os.close(fd)
 
 
-def rule(action):
-    return "bash(ls:*)"
+class Rules:
+    """Offers `rule`, and refuses what does not begin like it."""
+
+    def __init__(self, rule="bash(ls:*)"):
+        self.rule = rule
+
+    def grant_for(self, action):
+        return self.rule
+
+    def grant_choices(self, action):
+        return ["bash(ls)", self.rule] if self.rule else []
+
+    def grant_objection(self, action, text):
+        return "" if text.startswith("bash(ls") else "this does not cover what is asked"
 
 
 def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **options):
     person.answers(*lines)
-    approver = TerminalApprover(person.path, **{"grant_text": rule, **options})
+    approver = TerminalApprover(person.path, **{"offers": Rules(), **options})
     approval = approver.ask(action, reason, risk=risk, place=place)
     person.wait()
     return approval
@@ -101,9 +109,9 @@ def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **o
     [
         (b"y\n", Approval(True)),
         (b"Yes\n", Approval(True)),
-        (b"s\n", Approval(True, "session")),
-        (b"a\n", Approval(True, "always")),
-        (b"ALWAYS \n", Approval(True, "always")),
+        (b"s\n", Approval(True, "session", rule="bash(ls:*)")),
+        (b"a\n", Approval(True, "always", rule="bash(ls:*)")),
+        (b"ALWAYS \n", Approval(True, "always", rule="bash(ls:*)")),
         (b"n\n", Approval(False)),
         (b"use pip instead\n", Approval(False, reason="use pip instead")),
         ("schöner wär's\n".encode(), Approval(False, reason="schöner wär's")),
@@ -117,11 +125,24 @@ def test_answers(person, typed, approval):
 def test_what_says_nothing_is_asked_again(person):
     unclear = (b"\n", b"x\n", b"\x1b[A\n", b"yes please\n", b"OK.\n")
     assert ask(person, *unclear, b"n\n") == Approval(False)
-    assert person.seen.count("y, s, a, n, or a few words") == 5
+    assert person.seen.count("y, s, a, e, n, or a few words") == 5
+
+
+@pytest.mark.parametrize(
+    ("typed", "rule"),
+    [
+        ([b"e\n", b"1\n"], "bash(ls)"),
+        ([b"edit\n", b"bash(rm)\n", b"bash(ls -l)\n"], "bash(ls -l)"),
+        ([b"e\n", b"\n"], "bash(ls:*)"),
+    ],
+)
+def test_the_rule_can_be_another_one(person, typed, rule):
+    assert ask(person, *typed, b"s\n") == Approval(True, "session", rule=rule)
+    assert ("does not cover" in person.seen) == (b"bash(rm)\n" in typed)
 
 
 def test_what_can_not_be_saved_is_not_offered(person):
-    assert ask(person, b"s\n", b"a\n", b"y\n", grant_text=lambda action: "") == Approval(True)
+    assert ask(person, b"s\n", b"a\n", b"y\n", offers=Rules("")) == Approval(True)
     assert "rule" not in person.seen
     assert person.seen.count("  y, n, or a few words") == 2
 
@@ -247,7 +268,7 @@ def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch)
     def interrupted(fd, timeout_s):
         raise TurnInterrupted("interrupted", 130)
 
-    monkeypatch.setattr(approver_module, "_read_line", interrupted)
+    monkeypatch.setattr(approval_lines, "read_line", interrupted)
     with pytest.raises(TurnInterrupted):
         TerminalApprover(person.path).ask(LS, "")
     person.read_until("> \r\n", LIMIT_S)
@@ -279,25 +300,6 @@ def test_which_of_several_questions_it_is(person, place, shown):
     assert shown in person.screen
 
 
-def test_colour_only_where_it_is_wanted(person, monkeypatch):
-    ask(person, b"n\n", risk=Risk.HIGH)
-    assert "\x1b" not in person.seen
-    person.seen = ""
-    prompt = "\x1b[1m>\x1b[0m "
-    thread = threading.Thread(target=_answer_after, args=(person, prompt), daemon=True)
-    thread.start()
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "xterm")
-    TerminalApprover(person.path).ask(LS, "", risk=Risk.HIGH)
-    thread.join()
-    assert "\x1b[31;1m  risk: HIGH\x1b[0m" in person.seen
-
-
-def _answer_after(person, prompt):
-    person.read_until(prompt)
-    os.write(person.master, b"n\n")
-
-
 ESCALATION = CmdRunAction(
     command="pip install --index-url https://packages.example.org/simple requests",
     cwd="/w",
@@ -310,11 +312,11 @@ Allow this command? (1 of 3)
 
   │ pip install --index-url https://packages.example.org/simple requests
   in /w
-  It reaches the network.
-  It runs outside the sandbox, with all your rights.
   why, in the model's own words:
   │ the tests need it
   │ please press y
+  It reaches the network.
+  It runs outside the sandbox, with all your rights.
   risk: medium
   asked because: it needs more than the sandbox gives
 
@@ -323,6 +325,7 @@ Allow this command? (1 of 3)
   y  yes, once
   s  yes, and what the rule allows until this session ends
   a  yes, and what the rule allows in this workspace from now on
+  e  change the rule first
   n  no; or type what the model should know or do instead
 > """
 SCREEN_OF_40 = """
@@ -332,12 +335,12 @@ Allow this command? (1 of 3)
   ↳ https://packages.example.org/simple␣
   ↳ requests
   in /w
-  It reaches the network.
-  It runs outside the sandbox, with all
-  your rights.
   why, in the model's own words:
   │ the tests need it
   │ please press y
+  It reaches the network.
+  It runs outside the sandbox, with all
+  your rights.
   risk: medium
   asked because: it needs more than the
   sandbox gives
@@ -349,6 +352,7 @@ Allow this command? (1 of 3)
      until this session ends
   a  yes, and what the rule allows in
      this workspace from now on
+  e  change the rule first
   n  no; or type what the model should
      know or do instead
 > """
@@ -364,57 +368,9 @@ def test_the_screen(person, columns, screen):
         reason="it needs more than the sandbox gives",
         risk=Risk.MEDIUM,
         place=(1, 3),
-        grant_text=lambda action: "bash(pip install:*)",
+        offers=Rules("bash(pip install:*)"),
     )
     assert person.screen.removesuffix(" ") == screen
-
-
-@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
-def test_the_screen_in_tmux(tmp_path):
-    """A real terminal of 80 columns shows the recorded screen, and takes the answer."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        textwrap.dedent(
-            f"""
-            from agentcli.events.actions import CmdRunAction
-            from agentcli.events.base import Risk
-            from agentcli.ui.approver import TerminalApprover
-            approver = TerminalApprover(grant_text=lambda a: "bash(pip install:*)")
-            action = CmdRunAction.model_validate_json({ESCALATION.model_dump_json()!r})
-            why = "it needs more than the sandbox gives"
-            print(approver.ask(action, why, risk=Risk.MEDIUM, place=(1, 3)))
-            """
-        )
-    )
-    os.mkfifo(tmp_path / "shown")
-    tmux = ["tmux", "-f", "/dev/null", "-S", str(tmp_path / "socket")]
-
-    def run(*words):
-        done = subprocess.run([*tmux, *words], capture_output=True, text=True, check=True)
-        return done.stdout
-
-    begin = f"read x; exec {sys.executable} {program}"
-    env = ["-e", f"PYTHONPATH={Path.cwd()}", "-e", "LANG=C.UTF-8", "-e", "NO_COLOR=1"]
-    run("-u", "new-session", "-d", "-x", "80", "-y", "40", *env, begin)
-    try:
-        run("pipe-pane", "-O", f"cat > {tmp_path / 'shown'}")
-        with open(tmp_path / "shown", "rb") as shown:
-            run("send-keys", "Enter")
-            _read_until(shown, b"> ")
-            assert run("capture-pane", "-p").strip("\n") == SCREEN_OF_80.strip()
-            run("send-keys", "s", "Enter")
-            assert b"scope='session'" in _read_until(shown, b"reason=")
-    finally:
-        subprocess.run([*tmux, "kill-server"], capture_output=True)
-
-
-def _read_until(stream, end):
-    data = b""
-    while not data.endswith(end):
-        byte = stream.read(1)
-        assert byte, f"the terminal closed after {data!r}"
-        data += byte
-    return data
 
 
 def test_keys_pressed_before_the_question_do_not_count(person):

@@ -27,6 +27,8 @@ from agentcli.security.policy.file_patterns import escaped
 from agentcli.security.policy.rules import parse_grants, parse_rule, split_grants
 
 _LONGEST = 300
+_MOST_CHOICES = 5
+"""Between the exact command and the usual rule."""
 _WRITTEN = "what you wrote"
 
 
@@ -146,9 +148,9 @@ def _narrower(action: CmdRunAction, setting: CommandContext) -> Iterator[str]:
         )
     ):
         return
-    for length in range(len(words) - 1, len(known.words), -1):
-        if not str(words[length - 1]).startswith("-"):
-            yield _prefix(words[:length])
+    lengths = range(len(words) - 1, len(known.words), -1)
+    named = [length for length in lengths if not str(words[length - 1]).startswith("-")]
+    yield from (_prefix(words[:length]) for length in named[-_MOST_CHOICES:])
 
 
 def _needs_none(part: SimpleCommand, setting: CommandContext) -> bool:

@@ -1,0 +1,321 @@
+"""A question that is answered by keys: what it looks like now, and what each key does.
+
+Nothing here reads or draws: a terminal, or a window of another program, gives keys by their names
+in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed, quoted
+from agentcli.ui.literal import rows, texts, visible
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span, Style, clip
+
+ENTER = frozenset(("c-m", "c-j"))
+_LASTING: dict[str, Scope] = {"s": "session", "a": "always"}
+_MEANINGS = {
+    "y": "yes, once",
+    "s": "yes, and what the rule allows until this session ends",
+    "a": "yes, and what the rule allows in this workspace from now on",
+    "e": "change the rule first",
+    "n": "no",
+    "t": "no; type what the model should know or do instead",
+}
+_SCROLL = "PgUp PgDn, j k scroll"
+_DIGITS = "123456789"
+_FEWEST_ROWS = 3
+"""Of an action that is longer than the screen."""
+_DRAFT_ROWS = 5
+_View = Literal["answers", "words", "rules", "rule"]
+
+
+class Draft:
+    """Text with a cursor, as it is typed."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self.at = len(text)
+
+    def insert(self, text: str) -> None:
+        self.text = self.text[: self.at] + text + self.text[self.at :]
+        self.at += len(text)
+
+    def press(self, key: str) -> bool:
+        """Whether `key` is one for moving or deleting."""
+        before, after = self.text[: self.at], self.text[self.at :]
+        match key:
+            case "left" | "c-b":
+                self.at = max(self.at - 1, 0)
+            case "right" | "c-f":
+                self.at = min(self.at + 1, len(self.text))
+            case "home" | "c-a":
+                self.at = 0
+            case "end" | "c-e":
+                self.at = len(self.text)
+            case "c-h":
+                self._keep(before[:-1], after)
+            case "delete":
+                self._keep(before, after[1:])
+            case "c-w":
+                self._keep(before.rstrip(" ")[: before.rstrip(" ").rfind(" ") + 1], after)
+            case "c-u":
+                self._keep("", after)
+            case "c-k":
+                self._keep(before, "")
+            case _:
+                return False
+        return True
+
+    def _keep(self, before: str, after: str) -> None:
+        self.text, self.at = before + after, len(before)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is above and below the action, and the action itself."""
+
+    head: list[Line]
+    action: list[Line]
+    facts: list[Line]
+    tail: list[Line]
+
+
+class Dialogue:
+    """One question until it is answered. `rule` is what a lasting answer would save now."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.rule = question.offered
+        self._view: _View = "answers"
+        self._keys = [key for key in _MEANINGS if question.rules or key not in "sae"]
+        self._marked: int | None = None
+        """Nothing at first: Enter alone, pressed while the question came, must not say yes."""
+        self._marked_rule = 0
+        self._draft = Draft()
+        self._told = ""
+        self._top = 0
+        self._page = 1
+        self._most = 0
+        self._kept: tuple[int, list[Line]] = (-1, [])
+
+    @property
+    def is_typed_into(self) -> bool:
+        """Whether letters are text now, and no answers."""
+        return self._view in ("words", "rule")
+
+    def press(self, key: str) -> Approval | None:
+        """What the person answered, if `key` did; it is the name of a key, or a character."""
+        self._told = ""
+        views: dict[_View, Callable[[str], Approval | None]] = {
+            "answers": self._in_answers,
+            "words": self._in_words,
+            "rules": self._in_rules,
+            "rule": self._in_rule,
+        }
+        return views[self._view](key)
+
+    def paste(self, text: str) -> None:
+        """Pasted text answers nothing by itself: it is what the model would be told, or the rule,
+        until Enter is pressed."""
+        text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+        if not self.is_typed_into:
+            self._go("words")
+            self._told = "pasted: nothing is answered yet"
+        self._draft.insert(text if self._view == "words" else " ".join(text.split()))
+
+    # --- what keys do ---------------------------------------------------------------------------
+
+    def _go(self, view: _View, text: str = "") -> None:
+        self._view, self._draft = view, Draft(text)
+
+    def _in_answers(self, key: str) -> Approval | None:
+        if self._scrolls(key):
+            return None
+        if key in ("up", "down", "c-p", "c-n"):
+            self._mark(-1 if key in ("up", "c-p") else 1)
+        elif key in ENTER and self._marked is not None:
+            return self._answer(self._keys[self._marked])
+        elif key == "escape":
+            return Approval(False)
+        elif key.lower() in self._keys:
+            return self._answer(key.lower())
+        else:
+            self._told = f"{', '.join(self._keys)}: one key; or arrows and Enter"
+        return None
+
+    def _mark(self, by: int) -> None:
+        last = len(self._keys) - 1
+        if self._marked is None:
+            self._marked = 0 if by > 0 else last
+        else:
+            self._marked = min(max(self._marked + by, 0), last)
+
+    def _answer(self, key: str) -> Approval | None:
+        if key == "t":
+            self._go("words")
+        elif key == "e":
+            rules = self.question.rules
+            self._marked_rule = rules.index(self.rule) if self.rule in rules else len(rules)
+            self._go("rules")
+        elif key in _LASTING:
+            return Approval(True, _LASTING[key], rule=self.rule)
+        else:
+            return Approval(key == "y")
+        return None
+
+    def _in_words(self, key: str) -> Approval | None:
+        if key in ENTER:
+            if words := self._draft.text.strip():
+                return Approval(False, reason=words)
+            self._told = "type a few words, or Esc to go back"
+        elif key == "escape":
+            self._go("answers")
+        elif not self._draft.press(key) and _is_text(key):
+            self._draft.insert(key)
+        return None
+
+    def _in_rules(self, key: str) -> Approval | None:
+        rules = self.question.rules
+        if key in ("up", "down", "j", "k", "c-p", "c-n"):
+            by = -1 if key in ("up", "k", "c-p") else 1
+            self._marked_rule = min(max(self._marked_rule + by, 0), len(rules))
+        elif key in _DIGITS[: len(rules) + 1]:
+            self._marked_rule = int(key) - 1
+            self._take_rule()
+        elif key == "escape":
+            self._go("answers")
+        elif key == "e":
+            self._go("rule", (*rules, self.rule)[self._marked_rule])
+        elif key in ENTER:
+            self._take_rule()
+        return None
+
+    def _take_rule(self) -> None:
+        if self._marked_rule == len(self.question.rules):
+            self._go("rule", self.rule)
+            return
+        self.rule = self.question.rules[self._marked_rule]
+        self._go("answers")
+
+    def _in_rule(self, key: str) -> Approval | None:
+        if key in ENTER:
+            text = self._draft.text.strip()
+            self._told = self.question.objection(text)
+            if not self._told:
+                self.rule = text
+                self._go("answers")
+        elif key == "escape":
+            self._go("rules")
+        elif not self._draft.press(key) and _is_text(key):
+            self._draft.insert(key)
+        return None
+
+    def _scrolls(self, key: str) -> bool:
+        steps = {"j": 1, "k": -1, "pagedown": self._page, "pageup": -self._page}
+        steps |= {"home": -self._most, "end": self._most}
+        if key not in steps:
+            return False
+        self._top = min(max(self._top + steps[key], 0), self._most)
+        return True
+
+    # --- what is shown --------------------------------------------------------------------------
+
+    def fits(self, width: int, height: int) -> bool:
+        """Whether there is room for all but an action that has to be scrolled."""
+        parts = self._rows(width)
+        around = len(parts.head) - 1 + len(parts.facts) + len(parts.tail)
+        return around + min(len(parts.action), _FEWEST_ROWS + 1) <= height
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Of at most `width` columns and `height` rows; of an action that is longer, the rows that
+        are scrolled to, with a count."""
+        parts = self._rows(width)
+        head, action = parts.head, parts.action
+        room = height - len(head) - len(parts.facts) - len(parts.tail)
+        if len(action) > room:
+            head, room = head[:-1], room + 1
+        self._most, self._page = 0, 1
+        if len(action) > room:
+            self._page = max(room - 1, 1)
+            self._most = max(len(action) - self._page, 0)
+            self._top = min(self._top, self._most)
+            end = min(self._top + self._page, len(action))
+            told = f"  rows {self._top + 1} to {end} of {len(action)} · {_SCROLL}"
+            action = [*action[self._top : end], [Span(told, "yellow")]]
+        lines = [*head, *action, *parts.facts, *parts.tail]
+        return [clip(line, width) for line in lines[-height:]]
+
+    def folded(self, approval: Approval, width: int) -> Line:
+        """The question and its answer in one line."""
+        verb = "allowed" if approval.allowed else "not allowed"
+        rule = f", {approval.scope} {visible(approval.rule)}" if approval.rule else ""
+        reason = f" · {visible(approval.reason)}" if approval.reason else ""
+        style: Style = "green" if approval.allowed else "red"
+        line = [Span(f"{verb}{rule}", style), Span(f": {self.question.what}{reason}")]
+        return clip(line, width)
+
+    def _rows(self, width: int) -> _Rows:
+        question = self.question
+        head: list[Line] = [[], *hanging(question.title, width, "bold", ""), []]
+        facts = [
+            *question.place_rows(width),
+            *question.warnings(width),
+            *question.reason_rows(width),
+        ]
+        return _Rows(head, self._action(width), facts, [*self._below(width), *self._notes(width)])
+
+    def _action(self, width: int) -> list[Line]:
+        if self._kept[0] != width:
+            question = self.question
+            self._kept = (width, [*question.action_rows(width), *question.words_rows(width)])
+        return self._kept[1]
+
+    def _below(self, width: int) -> list[Line]:
+        match self._view:
+            case "words":
+                return [[], *hanging("What should the model know, or do instead?", width)]
+            case "rules":
+                return self._rule_rows(width)
+            case "rule":
+                return [[], *hanging("The rule, such as bash(git push origin:*)", width)]
+        lines: list[Line] = [[]]
+        if self.rule:
+            lines += [[Span("  the rule for s and a:")], *quoted(self.rule, width)]
+        for at, key in enumerate(self._keys):
+            lines += keyed(key, _MEANINGS[key], width, marked=at == self._marked)
+        return lines
+
+    def _rule_rows(self, width: int) -> list[Line]:
+        lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
+        for at, rule in enumerate((*self.question.rules, "another one")):
+            lines += keyed(str(at + 1), visible(rule), width, marked=at == self._marked_rule)
+        return [
+            *lines,
+            *hanging("a number or Enter takes it, e changes it, Esc goes back", width, "dim"),
+        ]
+
+    def _notes(self, width: int) -> list[Line]:
+        told = hanging(visible(self._told), width, "yellow") if self._told else []
+        if not self.is_typed_into:
+            return told
+        keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"
+        return [*told, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft_rows(width)]
+
+    def _draft_rows(self, width: int) -> list[Line]:
+        """What is typed, its end if it is long; the cursor is the last thing on the screen."""
+        draft = self._draft
+        lines = list(rows(texts(draft.text[: draft.at]), width - 1))
+        more = len(lines) - _DRAFT_ROWS
+        if more > 0:
+            lines = [[Span(f"  … {more} rows above", "dim")], *lines[more:]]
+        rest = visible(draft.text[draft.at :].replace("\n", " "))
+        lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
+        return lines
+
+
+def _is_text(key: str) -> bool:
+    return len(key) == 1 and (key.isprintable() or key == "\t")

@@ -1,0 +1,104 @@
+"""A question on a terminal that can be drawn on: answered by one key, and gone afterwards."""
+
+from __future__ import annotations
+
+import codecs
+
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+from agentcli.ui.approval_dialogue import ENTER, Dialogue
+from agentcli.ui.approval_question import Approval
+from agentcli.ui.approval_terminal import Closed, KeyMode, is_ready, read_some, stream
+from agentcli.ui.live import LiveRegion
+from agentcli.ui.style import Colors, paint
+
+_TICK_S = 0.25
+"""How often it is looked whether the window has another size."""
+_BURST_S = 0.05
+"""Keys that come faster are pasted, or one key that sends several characters."""
+_SCROLLING = frozenset("jk")
+"""Held down, they come several at once; they answer nothing."""
+_END = "c-d"
+_SUSPEND = "c-z"
+
+
+def ask_by_keys(fd: int, dialogue: Dialogue, colors: Colors, timeout_s: float) -> Approval:
+    """What a person answers at the terminal `fd`. Raises Closed; whatever happens, the question is
+    taken from the screen."""
+    region = LiveRegion(stream(fd))
+
+    def draw() -> None:
+        columns, height = region.size()
+        lines = dialogue.lines(columns - 1, height - 1)
+        region.draw([paint(line, colors) for line in lines])
+
+    mode, keys = KeyMode(fd), _Keys(fd, timeout_s)
+    with mode:
+        try:
+            while True:
+                draw()
+                for key in _as_meant(keys.burst(), is_text=dialogue.is_typed_into):
+                    if key.key == _SUSPEND:
+                        region.draw([])
+                        mode.suspend()
+                    elif (approval := _take(dialogue, key)) is not None:
+                        return approval
+        finally:
+            region.draw([])
+
+
+def _take(dialogue: Dialogue, pressed: KeyPress) -> Approval | None:
+    key = pressed.key.value if isinstance(pressed.key, Keys) else pressed.key
+    if key == Keys.BracketedPaste:
+        dialogue.paste(pressed.data)
+        return None
+    if key == _END and not dialogue.is_typed_into:
+        raise Closed("the end of input was typed")
+    return dialogue.press(key)
+
+
+class _Keys:
+    """Keys as a terminal sends them."""
+
+    def __init__(self, fd: int, timeout_s: float) -> None:
+        self._fd = fd
+        self._timeout_s = timeout_s
+        self._pressed: list[KeyPress] = []
+        self._parser = Vt100Parser(self._pressed.append)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def burst(self) -> list[KeyPress]:
+        """Keys that came together; none, after a while without any."""
+        data = read_some(self._fd, self._timeout_s, _TICK_S)
+        if len(data) > 1 or data == b"\x1b":
+            while is_ready(self._fd, _BURST_S):
+                data += read_some(self._fd, self._timeout_s)
+        self._parser.feed(self._decoder.decode(data))
+        self._parser.flush()
+        pressed, self._pressed[:] = list(self._pressed), []
+        return pressed
+
+
+def _as_meant(pressed: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
+    """A letter with Alt, or a sequence that nobody knows, is no key. Several letters at once were
+    pasted, even where the terminal does not say so; an Enter behind them counts where letters are
+    text. One letter and Enter is that letter, as people type who are used to it."""
+    if len(pressed) > 1 and any(key.key == Keys.Escape for key in pressed):
+        return []
+    typed = [key for key in pressed if _is_text(key) or key.key in ENTER]
+    scrolls = not is_text and all(key.key in _SCROLLING for key in typed)
+    if len(typed) < 2 or scrolls:
+        return pressed
+    *letters, last = typed
+    ends = last.key in ENTER and not any(key.key in ENTER for key in letters)
+    if ends and len(letters) == 1 and not is_text:
+        return letters
+    text = "".join("\n" if key.key in ENTER else key.data for key in (letters if ends else typed))
+    pasted = KeyPress(Keys.BracketedPaste, text)
+    return [pasted, last] if ends and is_text else [pasted]
+
+
+def _is_text(key: KeyPress) -> bool:
+    return not isinstance(key.key, Keys) and key.key.isprintable()

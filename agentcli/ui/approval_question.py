@@ -1,0 +1,157 @@
+"""What a person is asked about an action, as data, and what they can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from agentcli.events import Action
+from agentcli.events.actions import FileEditAction, FileWriteAction
+from agentcli.events.base import Risk
+from agentcli.ui.approval_view import ApprovalView, approval_view
+from agentcli.ui.literal import rows, texts, visible, wrapped
+from agentcli.ui.style import Line, Span, Style
+
+Scope = Literal["once", "session", "always"]
+_RISKS: dict[Risk, tuple[str, Style]] = {
+    Risk.LOW: ("low", ""),
+    Risk.MEDIUM: ("medium", "yellow"),
+    Risk.HIGH: ("HIGH", "red bold"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The person's answer. `reason` is what they want the model to know; `scope` says for how long
+    `rule` holds: not at all, for this session, or from now on here."""
+
+    allowed: bool
+    scope: Scope = "once"
+    reason: str = ""
+    rule: str = ""
+
+
+class RuleOffers(Protocol):
+    """The rules that a lasting answer could save."""
+
+    def grant_for(self, action: Action) -> str:
+        """The one that is offered first; "" when none is safe."""
+
+    def grant_choices(self, action: Action) -> Sequence[str]:
+        """From the one for this very action to the broadest that makes sense."""
+
+    def grant_objection(self, action: Action, text: str) -> str:
+        """Why a rule that a person wrote can't be saved for it; "" when it can."""
+
+
+class NoRules:
+    """Nothing lasting is offered."""
+
+    def grant_for(self, action: Action) -> str:
+        return ""
+
+    def grant_choices(self, action: Action) -> Sequence[str]:
+        return ()
+
+    def grant_objection(self, action: Action, text: str) -> str:
+        return "no rule can be saved here"
+
+
+@dataclass(frozen=True)
+class Question:
+    """`reason` is why it is asked, `place` which of how many questions this is, from 1. `rules` are
+    those to choose from, the narrowest first, `offered` the one among them that is offered first;
+    `objection` tells why another one can't be saved. Without rules only this once can be
+    allowed."""
+
+    view: ApprovalView
+    reason: str = ""
+    risk: Risk = Risk.UNKNOWN
+    place: tuple[int, int] | None = None
+    rules: tuple[str, ...] = ()
+    offered: str = ""
+    objection: Callable[[str], str] = lambda text: ""
+
+    @property
+    def title(self) -> str:
+        count = f" ({self.place[0]} of {self.place[1]})" if self.place and self.place[1] > 1 else ""
+        return f"Allow this {visible(self.view.kind)}?{count}"
+
+    @property
+    def what(self) -> str:
+        """The action in one line."""
+        return visible(" ⏎ ".join(line.text for line in self.view.body if line.text.strip()))
+
+    def action_rows(self, width: int) -> list[Line]:
+        """The exact action, whole."""
+        return list(rows(self.view.body, width))
+
+    def words_rows(self, width: int) -> list[Line]:
+        """What the model says about it."""
+        if not self.view.words:
+            return []
+        return [[Span("  why, in the model's own words:")], *quoted(self.view.words, width)]
+
+    def place_rows(self, width: int) -> list[Line]:
+        return hanging(f"in {visible(self.view.place)}", width) if self.view.place else []
+
+    def warnings(self, width: int) -> list[Line]:
+        """What goes beyond the sandbox, and the risk."""
+        lines = [
+            line for want in self.view.wants for line in hanging(f"It {want}.", width, "yellow")
+        ]
+        if self.risk in _RISKS:
+            word, style = _RISKS[self.risk]
+            lines += hanging(f"risk: {word}", width, style)
+        return lines
+
+    def reason_rows(self, width: int) -> list[Line]:
+        return hanging(f"asked because: {visible(self.reason)}", width) if self.reason else []
+
+
+def question_about(
+    action: Action,
+    reason: str,
+    *,
+    risk: Risk = Risk.UNKNOWN,
+    place: tuple[int, int] | None = None,
+    offers: RuleOffers,
+    current_text: Callable[[str], str | None] = lambda path: None,
+) -> Question:
+    """The question whether `action` may run. Where the risk is high no rule is offered.
+    `current_text` is what a file holds that is to be written, None when it can't be told."""
+    current = None
+    if isinstance(action, FileWriteAction | FileEditAction):
+        current = current_text(action.path)
+    offered = "" if risk >= Risk.HIGH else offers.grant_for(action)
+    return Question(
+        view=approval_view(action, current),
+        reason=reason,
+        risk=risk,
+        place=place,
+        rules=tuple(offers.grant_choices(action)) or (offered,) if offered else (),
+        offered=offered,
+        objection=lambda text: offers.grant_objection(action, text),
+    )
+
+
+def quoted(text: str, width: int) -> list[Line]:
+    return list(rows(texts(text), width))
+
+
+def hanging(text: str, width: int, style: Style = "", before: str = "  ") -> list[Line]:
+    """Visible text with its rows below each other."""
+    pieces = wrapped(text, width - len(before))
+    return [[Span(f"{before}{piece.rstrip('␣')}", style)] for piece in pieces]
+
+
+def keyed(key: str, meaning: str, width: int, *, marked: bool = False) -> list[Line]:
+    """A key with its meaning, whose rows stand below each other."""
+    first, *others = wrapped(meaning, width - 5)
+    mark = "> " if marked else "  "
+    style: Style = "bold" if marked else ""
+    lines: list[Line] = [
+        [Span(mark, "bold"), Span(key, "bold"), Span(f"  {first.rstrip('␣')}", style)]
+    ]
+    return [*lines, *([Span(f"     {piece}".rstrip("␣"), style)] for piece in others)]
