@@ -92,8 +92,8 @@ class AgentBuilder:
     workspace: Path
     ask_person: AskPerson | None = None
     """None: nobody can be asked."""
-    brought: ProjectHooks = NO_PROJECT_HOOKS
-    """By the project, for hooks."""
+    project_hooks: ProjectHooks = NO_PROJECT_HOOKS
+    """Those of the trusted project."""
     interactive: bool = False
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class AgentBuilder:
         models.chain("main").warm_up()
         self._require_prices(models, state)
         memory.check(self.settings, models)
-        containment = self._containment(folder)
+        containment = self._containment(folder, registry)
         rules = check_rules(self.settings, self.environ, self.workspace)
         notices = (*rules, *containment.notices())
         return Prepared(folder, redactor, registry, models, containment, notices)
@@ -211,12 +211,12 @@ class AgentBuilder:
         there is none."""
         settings = self.settings
         chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
-        for part in type(settings.models).model_fields:
-            names = getattr(settings.models, part)
-            chains[part] = [names] if isinstance(names, str) else names
+        for role in type(settings.models).model_fields:
+            names = getattr(settings.models, role)
+            chains[role] = [names] if isinstance(names, str) else names
         return Roles(
             registry,
-            {part: [name for name in names if name] for part, names in chains.items()},
+            {role: [name for name in names if name] for role, names in chains.items()},
             self.settings.llm,
             Catalog(settings.prices),
             settings.model.context_tokens,
@@ -226,27 +226,27 @@ class AgentBuilder:
         self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
     ) -> OpenSession:
         """`session` with all that works on it; `stored` holds the tools it was begun with."""
-        registry, models, containment = ready.registry, ready.models, ready.containment
+        models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         log_to(session.folder / "log", session.redact)
-        keys = registry.key_variables()
-        context = tool_context(self.settings, self.workspace, self.home, session, containment, keys)
+        context = tool_context(self.settings, self.workspace, self.home, session, containment)
         notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )
         tools = ToolCollection(self._enabled_tools(), context)
         schemas = stored_schemas(stored) if stored else tools.schemas()
-        hooks = self.hooks(session, registry, containment)
+        hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
         judge = ask_judge(models, session, limits)
         policy, checkpointer = self._policy(session, containment, tools, context, judge)
-        environment = containment.environment(keys)
         known = knowledge.knowledge(
             self.settings,
             self.environ,
             self.workspace,
             notes,
-            lambda: WorkspaceFacts(self.workspace, environment, containment.scope.may_read),
+            lambda: WorkspaceFacts(
+                self.workspace, containment.environment, containment.scope.may_read
+            ),
         )
         model, approver = self.settings.model, None
         if self.ask_person:
@@ -304,33 +304,36 @@ class AgentBuilder:
         policy.begin()
         return policy, checkpointer
 
-    def _containment(self, folder: Path) -> Containment:
+    def _containment(self, folder: Path, registry: Providers) -> Containment:
         """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
-        attended = self.ask_person is not None
         containment = Containment(
-            self.settings, self.environ, self.workspace, self.home, folder, attended=attended
+            self.settings,
+            self.environ,
+            self.workspace,
+            self.home,
+            folder,
+            registry.key_variables(),
+            attended=self.ask_person is not None,
         )
         _ = containment.sandbox
         return containment
 
-    def hooks(
-        self, session: Session, registry: Providers, containment: Containment
-    ) -> SessionHooks | None:
-        place = HookContext(
+    def hooks(self, session: Session, containment: Containment) -> SessionHooks | None:
+        context = HookContext(
             self.workspace,
             session.folder,
             containment.sandbox,
-            free_environment(self.environ, registry.key_variables(), session.id),
-            containment.environment(registry.key_variables()),
+            free_environment(self.environ, containment.keys, session.id),
+            containment.environment,
         )
-        return session_hooks(self.settings, place, self.brought)
+        return session_hooks(self.settings, context, self.project_hooks)
 
     def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
         """For a session that nothing works on."""
         if not self.settings.hooks.PreCompact:
             return None
         (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-        return self.hooks(session, registry, self._containment(session.folder))
+        return self.hooks(session, self._containment(session.folder, registry))
 
     def limits(self, state: State) -> Limits:
         catalog = Catalog(self.settings.prices)

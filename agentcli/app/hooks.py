@@ -48,27 +48,27 @@ class HookContext:
 
 
 def session_hooks(
-    settings: Settings, place: HookContext, brought: ProjectHooks
+    settings: Settings, context: HookContext, project_hooks: ProjectHooks
 ) -> SessionHooks | None:
     """None where there are none, and in what a hook runs: a hook that runs an agent must not have
     that run the hook again."""
     by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
-    if HOOK_MARK in place.environ or not any(by_event.values()):
+    if HOOK_MARK in context.environ or not any(by_event.values()):
         return None
-    free = HookRunner(place.workspace, trimmed(place.environ, distrusted()).environ)
-    readable = [folder for folder in [_own_folder(place.environ)] if folder.is_dir()]
-    held = HookRunner(place.workspace, place.contained, _showing(place.sandbox, readable))
-    copy = _Copy(place, brought)
+    free = HookRunner(context.workspace, trimmed(context.environ, distrusted()).environ)
+    readable = [folder for folder in [_own_folder(context.environ)] if folder.is_dir()]
+    held = HookRunner(context.workspace, context.contained, _showing(context.sandbox, readable))
+    copy = _Copy(context, project_hooks)
 
     def bound(event: str, hook: HookSettings) -> Hook:
         told = hook.command, hook.matcher, hook.timeout_s
-        if (event, hook.command) in brought.commands:
+        if (event, hook.command) in project_hooks.commands:
             return Hook(*told, copy.runner, copy.command)
         return Hook(*told, held if hook.sandboxed else free)
 
     return SessionHooks(
         {event: [bound(event, hook) for hook in hooks] for event, hooks in by_event.items()},
-        str(place.workspace),
+        str(context.workspace),
     )
 
 
@@ -84,16 +84,16 @@ class _Copy:
     """The files of a project's hooks as they were trusted, where only the agent can write. In the
     sandbox those of the workspace are out of sight: commands may have changed them."""
 
-    def __init__(self, place: HookContext, brought: ProjectHooks) -> None:
-        self._brought = brought
-        self._workspace = place.workspace
-        self._folder = place.session_folder / "hooks"
+    def __init__(self, context: HookContext, project_hooks: ProjectHooks) -> None:
+        self._project_hooks = project_hooks
+        self._workspace = context.workspace
+        self._folder = context.session_folder / "hooks"
         self._made = False
-        environment = {**place.contained, COPY_VARIABLE: str(self._folder)}
-        sandbox = _showing(place.sandbox, [self._folder])
-        if brought.files:
-            sandbox = _hiding(sandbox, place.workspace / FOLDER)
-        self.runner = HookRunner(place.workspace, environment, sandbox)
+        environment = {**context.contained, COPY_VARIABLE: str(self._folder)}
+        sandbox = _showing(context.sandbox, [self._folder])
+        if project_hooks.files:
+            sandbox = _hiding(sandbox, context.workspace / FOLDER)
+        self.runner = HookRunner(context.workspace, environment, sandbox)
 
     def command(self, command: str) -> str:
         """`command` with the copy in place of what it names of the project. Raises OSError."""
@@ -116,11 +116,11 @@ class _Copy:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
-        for name, data in self._brought.files.items():
+        for name, data in self._project_hooks.files.items():
             path = self._folder / Path(name).relative_to(FOLDER)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
-            path.chmod(0o500 if name in self._brought.runnable else 0o400)
+            path.chmod(0o500 if name in self._project_hooks.runnable else 0o400)
         self._made = True
 
 

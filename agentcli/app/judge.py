@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentcli.llm.roles import Roles
     from agentcli.sessions.session import Session
 
-PART = "judge"
+ROLE = "judge"
 _MAX_OUTPUT_TOKENS = 1_024
 """For a line of answer, and what a model reasons before it."""
 
@@ -30,7 +30,7 @@ def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str]
 
     def ask(prompt: str) -> str:
         session.notify(Status("thinking", "the risk is being judged"))
-        chain = models.chain(PART)
+        chain = models.chain(ROLE)
         chain.begin_turn()
         request = Request(
             messages=[Message.user_message(prompt)],
@@ -41,7 +41,7 @@ def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str]
         )
         reply = chain.complete(request, lambda progress: None, keep)
         session.emit(
-            RiskJudgedObservation(content=reply.text, llm_metrics=LLMMetrics.of(reply, PART))
+            RiskJudgedObservation(content=reply.text, llm_metrics=LLMMetrics.of(reply, ROLE))
         )
         return reply.text
 

@@ -57,7 +57,7 @@ class SessionPolicy:
     def to_keep(self, action: Action) -> list[Path]:
         """Files that a checkpoint leaves out, and that it should hold because `action` names
         them."""
-        kept = self._parts.kept()
+        kept = self._parts.coverage()
         return self._full.policy.losses(action, kept).keepable if kept and kept.left_out else []
 
     def save_rule(self, rules: str) -> None:

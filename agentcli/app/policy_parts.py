@@ -22,7 +22,7 @@ class PolicyParts:
     tools: ToolCollection
     context: ToolContext
     ask_judge: Callable[[str], str]
-    kept: Callable[[], Coverage | None]
+    coverage: Callable[[], Coverage | None]
     """What checkpoints hold; None: there are none."""
 
     @property

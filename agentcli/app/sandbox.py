@@ -27,7 +27,8 @@ _TMP = "tmp"
 
 @dataclass(frozen=True)
 class Containment:
-    """Of one session, whose folder need not be there yet. `attended`: a person can be asked."""
+    """Of one session, whose folder need not be there yet. `keys`: variables that no command gets to
+    see. `attended`: a person can be asked."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -35,6 +36,7 @@ class Containment:
     home: Path
     """The agent's state: sessions and what it remembers."""
     session_folder: Path
+    keys: Collection[str]
     attended: bool
 
     @cached_property
@@ -99,21 +101,23 @@ class Containment:
         what = ", ".join([*places, *loads])
         return f"agent itself loads what commands may change, as no sandbox can forbid it: {what}"
 
-    def environment(self, keys: Collection[str]) -> dict[str, str]:
-        """That of the session's commands; `keys` are variables that none gets to see."""
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """That of the session's commands."""
         if not self.sandbox.contains:
-            return self.full_environment(keys).environ
-        return self._usual(keys, contained=True)
+            return self.full_environment.environ
+        return self._usual(contained=True)
 
-    def full_environment(self, keys: Collection[str]) -> programs.Trimmed:
+    @cached_property
+    def full_environment(self) -> programs.Trimmed:
         """That of commands outside all sandboxes: nothing in it leads to where those in one can
         write."""
-        return programs.trimmed(self._usual(keys, contained=False), programs.distrusted())
+        return programs.trimmed(self._usual(contained=False), programs.distrusted())
 
-    def _usual(self, keys: Collection[str], *, contained: bool) -> dict[str, str]:
+    def _usual(self, *, contained: bool) -> dict[str, str]:
         extra = self.settings.sandbox.environment
         name = self.session_folder.name
-        found = command_environment(self.environ, keys, name, contained=contained, extra=extra)
+        found = command_environment(self.environ, self.keys, name, contained=contained, extra=extra)
         return found | _plan_variables(self.settings)
 
     def facts(self) -> SandboxFacts | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.app import git_watch
@@ -30,9 +30,8 @@ def tool_context(
     home: Path,
     session: Session,
     containment: Containment,
-    keys: Collection[str],
 ) -> ToolContext:
-    """`home` is the agent's, `keys` are variables that no command gets to see."""
+    """`home` is the agent's."""
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)
@@ -47,10 +46,10 @@ def tool_context(
         workspace=workspace,
         outputs=session.outputs,
         files=files,
-        shell=_shell(workspace, session, containment, keys, past, outputs, max_chars),
+        shell=_shell(workspace, session, containment, past, outputs, max_chars),
         python=PythonInterpreter(
             workspace=workspace,
-            env=containment.environment(keys),
+            env=containment.environment,
             scratch=_private(session.folder / _PYTHON),
             outputs=outputs,
             max_chars=max_chars,
@@ -74,14 +73,13 @@ def _shell(
     workspace: Path,
     session: Session,
     containment: Containment,
-    keys: Collection[str],
     past: Sequence[Event],
     outputs: OutputFolder,
     max_chars: int,
 ) -> Shell:
     """In the folder and with the variables that the `past` commands left."""
-    sandbox, env = containment.sandbox, containment.environment(keys)
-    full = containment.full_environment(keys)
+    sandbox, env = containment.sandbox, containment.environment
+    full = containment.full_environment
     exports, not_restored = last_exports(past, sandbox.layer, env)
     return Shell(
         cwd=last_folder(past, str(workspace), sandbox.layer) or str(workspace),

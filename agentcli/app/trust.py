@@ -32,10 +32,10 @@ STORE = "trust.json"
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings with what the folder may add to them, and what it brings for hooks."""
+    """Settings with what the folder may add to them, and its hooks if it is trusted."""
 
     settings: LoadedSettings
-    brought: ProjectHooks
+    project_hooks: ProjectHooks
 
 
 def load_with_trust(

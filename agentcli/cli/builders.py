@@ -21,7 +21,9 @@ def builder_for(
     ConfigError for wrong settings, unless `on_fault` is told of them."""
     environ = person_environ()
     loaded = load_with_trust(environ, workspace, on_fault=on_fault)
-    return AgentBuilder(loaded.settings.values, environ, workspace, brought=loaded.brought)
+    return AgentBuilder(
+        loaded.settings.values, environ, workspace, project_hooks=loaded.project_hooks
+    )
 
 
 def redactor() -> Redactor:

@@ -82,7 +82,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         )
 
     builder = AgentBuilder(
-        settings, person_environ(), workspace, ask_person if asks else None, loaded.brought
+        settings, person_environ(), workspace, ask_person if asks else None, loaded.project_hooks
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
