@@ -3,6 +3,7 @@
 AgentError                      what a person is told in one message, never a traceback
 ├── UsageError           (2)    wrong arguments, unknown or locked session
 ├── ConfigError          (3)    configuration or credentials
+│   └── SetupNeeded      (3)    no model, or no key for it
 ├── SessionError         (1)    a session that can't be read or written
 ├── OutputError          (1)    stdout can't be written, though somebody reads it
 ├── LLMError             (4)    the provider; `kind` says what, hints say what to do
@@ -33,6 +34,15 @@ class UsageError(AgentError):
 
 class ConfigError(AgentError):
     exit_code = 3
+
+
+class SetupNeeded(ConfigError):
+    """There is no model to work with, or no key for the one that is set: at a terminal the person
+    can be asked for them. `provider`: whose key alone is missing."""
+
+    def __init__(self, message: str, *, hint: str = "", provider: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.provider = provider
 
 
 class SessionError(AgentError):

@@ -26,6 +26,7 @@ from agentcli.app.hooks import (
     session_hooks,
 )
 from agentcli.app.judge import ask_judge
+from agentcli.app.keys import stored_keys
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
@@ -107,10 +108,13 @@ class AgentBuilder:
 
     def registry(self, learn: Callable[[str], None] = lambda key: None) -> Providers:
         """`learn` is told each key that will be used."""
+        kept = stored_keys(self.environ)
+        exported = {name: value for name, value in self.environ.items() if value}
         return Providers(
             self.settings.providers,
-            self.environ,
+            {**kept.values, **exported},
             learn,
+            key_fault=kept.fault,
             connect_timeout_s=self.settings.llm.connect_s,
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )

@@ -190,6 +190,26 @@ def project_values(text: bytes, origin: str) -> dict[str, Any]:
     return values
 
 
+def check_setting(text: str, key: str, value: Any, origin: str) -> None:
+    """Raises ConfigError if `key` is no setting, `value` none of its values, or the two don't go
+    with what the TOML `text` sets beside; mistakes elsewhere in it are left to whoever loads it."""
+    layers = _Layers()
+    layers.add(_sound(lambda: _parsed(text.encode(), origin), origin, _overlook), origin)
+    layers.values.pop(key, None)
+    _validate(layers, _overlook)
+    _check_known(key, origin)
+    layers.add({key: value}, origin)
+    _validate(layers, _refuse)
+
+
+def _overlook(origin: str, error: ConfigError) -> None:
+    """What is wrong there is not what is asked."""
+
+
+def _refuse(origin: str, error: ConfigError) -> None:
+    raise error
+
+
 def beyond_tightening(
     values: Mapping[str, Any], lower: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
@@ -286,8 +306,9 @@ def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _split(key: str) -> list[str]:
-    """Path of a dotted key; entries of keyed sections may hold dots (model names do)."""
+def key_path(key: str) -> list[str]:
+    """The tables and the name in them that a dotted key means; entries of keyed sections may hold
+    dots (model names do)."""
     section, _, rest = key.partition(".")
     if section in _KEYED_SECTIONS and "." in rest:
         entry, _, name = rest.rpartition(".")
@@ -296,7 +317,7 @@ def _split(key: str) -> list[str]:
 
 
 def _check_known(key: str, origin: str) -> None:
-    path = _split(key)
+    path = key_path(key)
     if len(path) == 3 and path[2] in _KEYED_SECTIONS[path[0]].model_fields:
         return
     known = [name for name, _ in flatten(Settings()) if name not in _KEYED_SECTIONS]
@@ -441,7 +462,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         table = nested
-        *parents, name = _split(key)
+        *parents, name = key_path(key)
         for parent in parents:
             table = table.setdefault(parent, {})
         table[name] = value

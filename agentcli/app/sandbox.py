@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, rules_file, user_file
+from agentcli.app.keys import keys_file
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
@@ -149,7 +150,7 @@ def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
     yield MANAGED_FILE.parent
     if environ.get("AGENT_CONFIG"):
         # Beside a file that the user named may be anything, the workspace even.
-        yield from (user, rules_file(environ))
+        yield from (user, rules_file(environ), keys_file(environ))
     else:
         yield user.parent
 

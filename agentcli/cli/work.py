@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from agentcli.cli.complaints import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import finish_interrupted_work
-from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
+from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
 from agentcli.system.programs import person_environ
@@ -87,7 +88,12 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))
     finish_interrupted_work()
-    opened = opening.open(builder, outcome)
+    try:
+        opened = opening.open(builder, outcome)
+    except SetupNeeded as missing:
+        if not asks or not sys.stdin.isatty() or not _set_up(builder, missing):
+            raise
+        return _work(flags, opening, outcome)
     _kept_to_the_end.append(opened)
     # What is loaded by now stays: no search for cycles needs to go through it again.
     gc.freeze()
@@ -104,3 +110,10 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         finally:
             with suppress(OSError):
                 outcome.renderer.close()
+
+
+def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:
+    """Whether the person, asked for it, gave what is missing to reach a model."""
+    from agentcli.cli.first_setup import set_up
+
+    return set_up(builder, missing)

@@ -18,11 +18,15 @@ class Provider:
 
     protocol: str
     """Its wire format: a file of `llm/protocols`, or what an outside package enters as such."""
+    title: str = ""
+    """Its name for people; without one it is not offered to choose from."""
     base_url: str = ""
     key_env: str | None = None
     """The variable that holds the key. None: the server wants no key, and is taken for a
     local one: its models have a small window where none is set, and it is tried when no model is
     chosen."""
+    keys_page: str = ""
+    """Where a person gets a key."""
     default_model: str | None = None
     """Used when only a key is known."""
     price_list: str = ""

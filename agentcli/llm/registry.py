@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from agentcli.errors import ConfigError
+from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
-from agentcli.llm.provider import PROTOCOLS, Provider, known_providers, protocol_names
+from agentcli.llm.provider import PROTOCOLS, known_providers, protocol_names
 from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
@@ -38,6 +38,8 @@ class Providers:
     learn: Callable[[str], None] = lambda key: None
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
+    key_fault: str = ""
+    """Why keys that the person gave could not be read."""
 
     def choose(self, wanted: str) -> str:
         """The full name of the model to use: `wanted`, or else the first that a key or a running
@@ -49,9 +51,10 @@ class Providers:
                 return f"{name}/{provider.default_model}"
         if local := next(self.local_models(), None):
             return local
-        raise ConfigError(
+        raise SetupNeeded(
             "no model to work with: no key is set and no local server answers",
-            hint="set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY;\n"
+            hint=f"{self._key_fault()}at a terminal, agent setup asks for what is needed;\n"
+            "  or set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY;\n"
             "  or start a local server (ollama, LM Studio, vLLM, llama.cpp);\n"
             "  or see agent at work without any: agent demo",
         )
@@ -88,7 +91,7 @@ class Providers:
     def _by_short_name(self, wanted: str) -> str | None:
         """Among the models of local servers and those that the catalogue has of providers with a
         key; where none of them fits, of other providers, whose keys are then asked for."""
-        usable = [name for name in _with_default() if self._has_key(name)]
+        usable = [name for name in _with_default() if self.has_key(name)]
         names = [*_catalogued(usable), *self.local_models()]
         if found := resolve(wanted, names, map(_default, usable)):
             return found
@@ -97,13 +100,20 @@ class Providers:
                 return found
         return None
 
-    def _has_key(self, name: str) -> bool:
-        """Whether there is a key for the built-in provider `name`, or a command that prints it."""
-        options = self.configured.get(name)
+    def has_key(self, provider: str) -> bool:
+        """Whether there is a key for it, or a command that prints one."""
+        options = self.configured.get(provider)
         if options and options.api_key_command:
             return True
-        variable = (options and options.api_key_env) or known_providers()[name].key_env
-        return bool(variable and self.environ.get(variable))
+        return bool(self.environ.get(self.key_variable(provider) or ""))
+
+    def key_variable(self, provider: str) -> str | None:
+        """The variable that holds its key; None if a command prints it or the server wants none."""
+        options = self.configured.get(provider)
+        if options and options.api_key_command:
+            return None
+        known = known_providers().get(provider)
+        return (options and options.api_key_env) or (known and known.key_env) or None
 
     def endpoint(self, name: str) -> Endpoint:
         """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
@@ -125,7 +135,7 @@ class Providers:
             provider=provider,
             model=model,
             base_url=base_url,
-            api_key=self._key(provider, options, known),
+            api_key=self._key(provider, options),
             headers=dict(options.headers) if options else {},
             extra_body=dict(options.extra_body) if options else {},
             drop_params=tuple(options.drop_params) if options else (),
@@ -141,7 +151,7 @@ class Providers:
         options = self.configured.get(endpoint.provider)
         if options is None or not options.api_key_command:
             return None
-        key = self._key(endpoint.provider, options, None)
+        key = self._key(endpoint.provider, options)
         return None if key == endpoint.api_key else replace(endpoint, api_key=key)
 
     def takes_images(self, name: str) -> bool:
@@ -188,22 +198,25 @@ class Providers:
             for name, models in zip(local, pool.map(_probe, addresses), strict=True):
                 yield from (f"{name}/{model}" for model in models)
 
-    def _key(
-        self, provider: str, options: ProviderSettings | None, known: Provider | None
-    ) -> str | None:
+    def _key(self, provider: str, options: ProviderSettings | None) -> str | None:
         if options and options.api_key_command:
-            return self._usable(provider, _run_key_command(provider, options.api_key_command))
-        variable = (options and options.api_key_env) or (known and known.key_env)
+            return self.usable_key(provider, _run_key_command(provider, options.api_key_command))
+        variable = self.key_variable(provider)
         if not variable:
             return None
         if key := self.environ.get(variable, "").strip():
-            return self._usable(provider, key)
-        raise ConfigError(
+            return self.usable_key(provider, key)
+        raise SetupNeeded(
             f"no key for {provider}: {variable} is not set",
-            hint=f"export {variable}=…, choose another model with -m, or try: agent demo",
+            provider=provider,
+            hint=f"{self._key_fault()}agent setup asks for one and keeps it; or export "
+            f"{variable}=…;\n  or choose another model with -m, or try: agent demo",
         )
 
-    def _usable(self, provider: str, key: str) -> str:
+    def _key_fault(self) -> str:
+        return f"{self.key_fault}\n  " if self.key_fault else ""
+
+    def usable_key(self, provider: str, key: str) -> str:
         """`key`, if a header can hold it; the message must not show what it is."""
         self.learn(key)
         if not (key.isascii() and key.isprintable()) or " " in key:

@@ -2,5 +2,5 @@
 
 ORDER = (
     *("run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff", "demo"),
-    *("models", "notes", "doctor", "trust", "schema", "sessions", "config", "policy"),
+    *("setup", "models", "notes", "doctor", "trust", "schema", "sessions", "config", "policy"),
 )

@@ -19,6 +19,7 @@ import typer
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
+from agentcli.app.keys import keys_file, stored_keys
 from agentcli.cli.builders import builder_for
 from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
 from agentcli.cli.session_common import Json, here
@@ -86,6 +87,7 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
         yield Check("settings", "failed", fault.message, fault.hint)
     if not faults:
         yield Check("settings", "ok", _settings_files(builder))
+    yield from _keys(builder)
     storage = _storage(builder.home)
     yield storage
     # Where the home takes nothing the rest is worth knowing all the same.
@@ -216,6 +218,15 @@ def _settings_files(builder: AgentBuilder) -> str:
     files = [MANAGED_FILE, user_file(builder.environ), builder.workspace / PROJECT_FILE]
     found = [str(path) for path in files if path.exists()]
     return ", ".join(found) or f"defaults (none at {user_file(builder.environ)})"
+
+
+def _keys(builder: AgentBuilder) -> Iterator[Check]:
+    """Of those that `agent setup` keeps, if there are any."""
+    kept = stored_keys(builder.environ)
+    if kept.fault:
+        yield Check("keys", "failed", kept.fault)
+    elif kept.values:
+        yield Check("keys", "ok", f"{', '.join(kept.values)} in {keys_file(builder.environ)}")
 
 
 def _storage(home: Path) -> Check:

@@ -4,7 +4,8 @@ from agentcli.llm.provider import Provider
 
 PROVIDER = Provider(
     protocol="chat_completions",
+    title="vLLM",
     base_url="http://127.0.0.1:8000/v1",
-    start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
+    start="vllm serve MODEL",
     rank=8,
 )

@@ -1,0 +1,69 @@
+"""Keys of model providers that the person gave to `agent setup`: a file of their own beside the
+settings, for nobody else to read. What the environment holds goes before them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.app.config import user_file
+from agentcli.errors import ConfigError
+from agentcli.files.private import locked, read_regular, replace_durably
+from agentcli.files.toml_text import load_toml
+
+_MAX_BYTES = 100_000
+_FOR_OTHERS = 0o077
+_HEAD = "# Keys of model providers, kept by `agent setup`. Nobody else may read this file.\n"
+
+
+@dataclass(frozen=True)
+class StoredKeys:
+    """`values`: keys by the variable that would hold them. `fault`: why none could be read."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+
+
+def keys_file(environ: Mapping[str, str]) -> Path:
+    return user_file(environ).with_name("keys.toml")
+
+
+def stored_keys(environ: Mapping[str, str]) -> StoredKeys:
+    path = keys_file(environ)
+    try:
+        text, facts = read_regular(path, _MAX_BYTES, follow=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return StoredKeys()
+    except OSError as error:
+        return StoredKeys(fault=f"{path} can't be read: {error.strerror}")
+    if facts.st_uid not in (os.geteuid(), 0):
+        return StoredKeys(fault=f"{path} is not used: it belongs to another user")
+    if stat.S_IMODE(facts.st_mode) & _FOR_OTHERS:
+        return StoredKeys(fault=f"{path} is not used: others may read it; chmod 600 {path}")
+    try:
+        found = load_toml(text.decode())
+    except (ValueError, RecursionError):
+        # The parser's words could have a part of a key in them.
+        return StoredKeys(fault=f"{path} is not used: it is not valid TOML")
+    return StoredKeys({name: key for name, key in found.items() if isinstance(key, str)})
+
+
+def store_key(environ: Mapping[str, str], variable: str, key: str) -> Path:
+    """Keep `key` for whenever `variable` is not set. Raises ConfigError."""
+    path = Path(os.path.realpath(keys_file(environ)))
+    try:
+        with locked(path):
+            before = stored_keys(environ)
+            if before.fault:
+                raise ConfigError(before.fault)
+            keys = {**before.values, variable: key}
+            # A string of JSON is one of TOML, too.
+            lines = (f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
+            replace_durably(path, (_HEAD + "".join(lines)).encode())
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+    return path

@@ -1,0 +1,66 @@
+"""Changing one setting in its file. tomlkit keeps comments, order and blank lines as they were."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AbstractTable
+
+from agentcli.app.config import check_setting, key_path
+from agentcli.errors import ConfigError
+from agentcli.files.private import ownership_fault, read_regular, replace_durably
+
+_MAX_BYTES = 1_000_000
+
+
+def set_in_file(path: Path, key: str, value: Any) -> None:
+    """Set `key` in the TOML file at `path`, which is made if there is none. Raises ConfigError for
+    what is no setting or no value of it; then the file is as it was."""
+    # A link is the person's own, such as to a folder of dotfiles: what it leads to is replaced.
+    real = Path(os.path.realpath(path))
+    text = _read(real)
+    check_setting(text, key, value, str(path))
+    try:
+        document = tomlkit.parse(text)
+        _put(document, key_path(key), value)
+        changed = document.as_string().encode()
+    except (TOMLKitError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: {key} can't be set: {error}") from error
+    try:
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_durably(real, changed)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        text, facts = read_regular(path, _MAX_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    if fault := ownership_fault(facts):
+        raise ConfigError(f"{path} can't be trusted: {fault}")
+    if len(text) > _MAX_BYTES:
+        raise ConfigError(f"{path} is longer than {_MAX_BYTES:,} bytes")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8") from error
+
+
+def _put(document: Any, path: list[str], value: Any) -> None:
+    *parents, name = path
+    table = document
+    for depth, parent in enumerate(parents, 1):
+        if parent not in table:
+            table[parent] = tomlkit.table(is_super_table=depth < len(parents))
+        table = table[parent]
+        if not isinstance(table, AbstractTable | dict):
+            raise ValueError(f"{parent} is no table there")
+    table[name] = value

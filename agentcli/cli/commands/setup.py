@@ -1,0 +1,27 @@
+"""Choose a model to work with: whose, with which key, which one. Asks at the terminal; keeps the
+key in a file that only you can read, the model in your settings."""
+
+from __future__ import annotations
+
+from agentcli.app.trust import inside_session
+from agentcli.cli.builders import builder_for
+from agentcli.cli.first_setup import set_up
+from agentcli.cli.session_common import here
+from agentcli.errors import UsageError
+from agentcli.system.programs import person_environ
+from agentcli.ui.questions import is_there
+
+
+def setup() -> int:
+    if inside_session(person_environ()):
+        raise UsageError("no session may choose its model", hint="run it in a shell of your own")
+    if not is_there():
+        raise UsageError(
+            "there is no terminal to ask at",
+            hint="export ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY,\n"
+            "  and choose the model with: agent config set model.name PROVIDER/MODEL",
+        )
+    return 0 if set_up(builder_for(here())) else 1
+
+
+COMMAND = setup

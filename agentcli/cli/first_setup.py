@@ -1,0 +1,190 @@
+"""From nothing to a model that works: which provider, its key, which of its models.
+
+The key goes into a file of its own, the model into the person's settings.
+"""
+
+from __future__ import annotations
+
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import user_file
+from agentcli.app.keys import store_key
+from agentcli.app.settings_file import set_in_file
+from agentcli.cli.reach import ProviderAnswer, ask
+from agentcli.errors import ConfigError, SetupNeeded
+from agentcli.llm.provider import Provider, known_providers
+from agentcli.llm.registry import Providers
+from agentcli.llm.short_names import resolve
+from agentcli.ui.questions import Questions
+
+_LIMIT_S = 10.0
+_MOST_LISTED = 40
+
+
+def set_up(builder: AgentBuilder, missing: SetupNeeded | None = None) -> bool:
+    """Ask the person at the terminal for what is missing to reach a model, and keep it: for the key
+    alone, where `missing` says whose. False: they left, or there is no terminal. Raises ConfigError
+    when it can't be kept."""
+    try:
+        with Questions() as terminal:
+            setup = _Setup(terminal, builder)
+            if missing is not None and missing.provider:
+                terminal.tell(f"\n{missing.message}.")
+                return setup.with_key(missing.provider) is not None
+            return setup.run()
+    except (OSError, termios.error):
+        return False
+
+
+@dataclass(frozen=True)
+class _Setup:
+    terminal: Questions
+    builder: AgentBuilder
+
+    @property
+    def _registry(self) -> Providers:
+        """With the keys that are kept by now, and little patience."""
+        return replace(self.builder.registry(), connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
+
+    def run(self) -> bool:
+        """Whether there is a model now."""
+        while (provider := self._ask_provider()) is not None:
+            local = known_providers()[provider].local
+            answer = self._running(provider) if local else self.with_key(provider)
+            model = None if answer is None else self._ask_model(provider, answer.models)
+            if model is not None:
+                self._keep(model)
+                return True
+        return False
+
+    def _ask_provider(self) -> str | None:
+        say = self.terminal.tell
+        found = self._local_models()
+        offered = {name: kind for name, kind in known_providers().items() if kind.title}
+        say("\nagent needs a model to work with. Whose?\n")
+        for number, (name, kind) in enumerate(offered.items(), 1):
+            say(f"  {number}  {kind.title:<14} {self._standing(name, kind, found)}")
+        say()
+        while answer := self.terminal.ask("Number, or Enter to leave: "):
+            if answer.isdecimal() and 0 < int(answer) <= len(offered):
+                return list(offered)[int(answer) - 1]
+            for name, kind in offered.items():
+                if answer.lower() in (name, kind.title.lower()):
+                    return name
+            say(f"  a number from 1 to {len(offered)}, please")
+        return None
+
+    def _local_models(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for full_name in self._registry.local_models():
+            provider, _, model = full_name.partition("/")
+            found.setdefault(provider, []).append(model)
+        return found
+
+    def _standing(self, name: str, kind: Provider, found: Mapping[str, Sequence[str]]) -> str:
+        if name in found:
+            return f"runs on this machine, {_models(len(found[name]))}"
+        if kind.local:
+            return f"on this machine; to start it: {kind.start}"
+        if self._registry.has_key(name):
+            return "its key is there already"
+        return f"a key from {kind.keys_page}"
+
+    def _running(self, provider: str) -> ProviderAnswer | None:
+        answer = ask(self._registry, provider)
+        if answer.error or not answer.models:
+            kind = known_providers()[provider]
+            self.terminal.tell(f"  {answer.error or f'{kind.title} has no model yet'}")
+            self.terminal.tell(f"  start it in another terminal ({kind.start}), then choose again")
+            return None
+        return answer
+
+    def with_key(self, provider: str) -> ProviderAnswer | None:
+        """What the provider answers to the key it has, or to one that is asked for and then kept.
+        None: the person went back."""
+        if self._registry.has_key(provider):
+            answer = self._try(provider, self._registry)
+            if answer.standing != "refused" or self._registry.key_variable(provider) is None:
+                return answer
+        question = f"{_title(provider)} key (hidden as you paste it; Enter goes back): "
+        while key := self.terminal.ask_secret(question):
+            variable = self._registry.key_variable(provider) or ""
+            environ = {**self.builder.environ, variable: key}
+            try:
+                self._registry.usable_key(provider, key)
+            except ConfigError as error:
+                self.terminal.tell(f"  {error.message}; {error.hint}")
+                continue
+            answer = self._try(provider, replace(self._registry, environ=environ))
+            if answer.standing == "refused":
+                continue
+            if answer.error and not self.terminal.agrees("  Keep the key all the same?"):
+                continue
+            path = store_key(self.builder.environ, variable, key)
+            self.terminal.tell(f"  kept in {path}, for you alone to read")
+            return answer
+        return None
+
+    def _try(self, provider: str, registry: Providers) -> ProviderAnswer:
+        address = urlsplit(registry.endpoint(f"{provider}/any").base_url).hostname
+        self.terminal.tell(f"  asking {address} …")
+        answer = ask(registry, provider)
+        # What a provider says of a key may have the key in it.
+        key = registry.endpoint(f"{provider}/any").api_key or " "
+        error = answer.error.replace(key, "…")
+        self.terminal.tell(f"  {error or f'the key works: {_models(len(answer.models))}'}")
+        return answer
+
+    def _ask_model(self, provider: str, models: Sequence[str]) -> str | None:
+        """The full name of the one that the person chooses; None: the person went back."""
+        say = self.terminal.tell
+        kind = known_providers()[provider]
+        names = [f"{provider}/{model.removeprefix('models/')}" for model in models]
+        default = f"{provider}/{kind.default_model}" if kind.default_model else names[0]
+        if kind.local:
+            self._list(names)
+        how = "number or name" if kind.local else "? lists them"
+        short = default.partition("/")[2]
+        while (answer := self.terminal.ask(f"Model [{short}] ({how}): ")) is not None:
+            if not answer:
+                return default
+            if answer == "?":
+                self._list(names)
+            elif answer.isdecimal() and 0 < int(answer) <= len(names):
+                return names[int(answer) - 1]
+            else:
+                try:
+                    if found := resolve(answer, names or [f"{provider}/{answer}"], [default]):
+                        return found
+                    say(f"  there is no model {answer!r} there")
+                except ConfigError as error:
+                    say(f"  {error.message}; {error.hint}")
+        return None
+
+    def _list(self, names: Sequence[str]) -> None:
+        for number, name in enumerate(names[:_MOST_LISTED], 1):
+            self.terminal.tell(f"  {number:>2}  {name.partition('/')[2]}")
+        if len(names) > _MOST_LISTED:
+            more = len(names) - _MOST_LISTED
+            self.terminal.tell(f"      and {more} more: a part of a name will do")
+
+    def _keep(self, model: str) -> None:
+        path = user_file(self.builder.environ)
+        set_in_file(path, "model.name", model)
+        self.terminal.tell(f"  model.name = {model!r} is set in {path}")
+        if shell := self.builder.environ.get("AGENT_MODEL"):
+            self.terminal.tell(f"  AGENT_MODEL={shell} in your shell goes before it")
+        self.terminal.tell(f"Ready, with {model}.\n")
+
+
+def _title(provider: str) -> str:
+    known = known_providers().get(provider)
+    return (known and known.title) or provider
+
+
+def _models(count: int) -> str:
+    return f"{count} model{'s' * (count != 1)}"

@@ -1,0 +1,91 @@
+"""Questions to the person at the terminal, one line each; what is secret is not echoed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from agentcli.ui.sanitize import printable
+
+_TTY = "/dev/tty"
+
+
+def is_there() -> bool:
+    """Whether there is a person to ask: stderr is a terminal, and the controlling one opens."""
+    try:
+        Questions().close()
+    except OSError:
+        return False
+    return sys.stderr.isatty()
+
+
+class Questions:
+    """Talks to the controlling terminal itself, wherever stdin and stdout go. Raises OSError when
+    there is none. An interrupt passes through."""
+
+    def __init__(self) -> None:
+        self._fd = os.open(_TTY, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Questions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def tell(self, text: str = "") -> None:
+        self._write(f"{printable(text)}\n")
+
+    def ask(self, question: str) -> str | None:
+        """The answer without the blanks around it; None at the end of input."""
+        with self._lines(echo=True):
+            return self._answer(question)
+
+    def ask_secret(self, question: str) -> str | None:
+        with self._lines(echo=False):
+            answer = self._answer(question)
+        self._write("\n")
+        return answer
+
+    def agrees(self, question: str) -> bool:
+        """Whether the answer is yes, which Enter alone is too."""
+        answer = self.ask(f"{question} [Y/n] ")
+        return answer is not None and answer.lower() in ("", "y", "yes")
+
+    def _answer(self, question: str) -> str | None:
+        self._write(printable(question))
+        data = b""
+        while not data.endswith(b"\n"):
+            chunk = os.read(self._fd, 4096)
+            if not chunk:
+                self._write("\n")
+                return None
+            data += chunk
+        return data.decode("utf-8", "replace").strip()
+
+    def _write(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    @contextmanager
+    def _lines(self, *, echo: bool) -> Iterator[None]:
+        """Whole lines, whatever a program before has left; what was typed before the question
+        can't have been meant as its answer."""
+        before = termios.tcgetattr(self._fd)
+        mode = termios.tcgetattr(self._fd)
+        mode[0] |= termios.ICRNL
+        mode[1] |= termios.OPOST | termios.ONLCR
+        mode[3] |= termios.ICANON | termios.ISIG | termios.ECHOE | termios.ECHOK
+        mode[3] = mode[3] | termios.ECHO if echo else mode[3] & ~termios.ECHO
+        termios.tcsetattr(self._fd, termios.TCSAFLUSH, mode)
+        try:
+            yield
+        finally:
+            with suppress(termios.error):
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
