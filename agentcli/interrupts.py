@@ -93,6 +93,20 @@ def shield() -> Iterator[None]:
         raise reason
 
 
+@contextmanager
+def unshielded() -> Iterator[None]:
+    """Within a shield: what is in this block may be broken off. Raises what came meanwhile."""
+    global _shield_depth, _waiting
+    depth, _shield_depth = _shield_depth, 0
+    try:
+        if _waiting is not None and not _ending:
+            reason, _waiting = _waiting, None
+            raise reason
+        yield
+    finally:
+        _shield_depth = depth
+
+
 class Countdown:
     """Seconds of wall clock that a run may take, from now on."""
 

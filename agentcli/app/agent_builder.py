@@ -17,7 +17,6 @@ from agentcli.agent.execute import show_saving
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory
 from agentcli.app.checkpoints import make_checkpointer
-from agentcli.app.config import state_home
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
     HookContext,
@@ -42,7 +41,11 @@ from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import ConfigError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.observations import SessionStartedObservation
+from agentcli.events.observations import (
+    CHOSEN,
+    ModelSwitchedObservation,
+    SessionStartedObservation,
+)
 from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
@@ -61,6 +64,7 @@ from agentcli.sessions.state import State
 from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
+from agentcli.system.homes import state_home
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
 
@@ -275,7 +279,37 @@ class AgentBuilder:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        return OpenSession(session, agent, context, known, hooks, ready.notices)
+        return OpenSession(session, agent, context, known, policy, hooks, ready.notices)
+
+    def use_model(self, opened: OpenSession, name: str) -> None:
+        """Let the model `name`, in place of the one before, answer from the next request on, with
+        the effort of these settings. Raises ConfigError when it can't be asked."""
+        session = opened.session
+        assert isinstance(session.redact, Redactor)
+        registry = self.registry(session.redact.learn)
+        session.redact.learn(*registry.keys())
+        models = self.models(registry, name)
+        chain = models.chain("main")
+        chain.warm_up()
+        self._require_prices(models, session.state)
+        agent = opened.agent
+        parts = (self.settings, models, agent.schemas, session, self.limits(session.state))
+        opened.agent = replace(
+            agent,
+            llm=chain,
+            memory=memory.memory(*parts),
+            prefix=PrefixCheck(),
+            effort=self.settings.model.effort or None,
+        )
+        if (before := session.state.model) != chain.model:
+            session.emit(
+                ModelSwitchedObservation(
+                    from_model=before,
+                    to_model=chain.model,
+                    reason=CHOSEN,
+                    content=f"from here on {chain.model} answers, as you chose",
+                )
+            )
 
     def _policy(
         self,

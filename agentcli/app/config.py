@@ -65,14 +65,6 @@ def rules_file(environ: Mapping[str, str]) -> Path:
     return user_file(environ).with_name("rules")
 
 
-def state_home(environ: Mapping[str, str]) -> Path:
-    """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
-    if chosen := environ.get("AGENT_HOME"):
-        return expanded(chosen).absolute()
-    base = environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expanded(base).absolute() / "agent"
-
-
 def resolve_workspace(folder: str | None) -> Path:
     """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge
+from agentcli.app.policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError
 from agentcli.events import Source
@@ -28,6 +29,7 @@ class OpenSession:
     agent: Agent
     context: ToolContext
     knowledge: Knowledge
+    policy: SessionPolicy
     hooks: SessionHooks | None = None
     notices: Sequence[str] = ()
     fresh: bool = False

@@ -6,6 +6,7 @@ What reads commands takes longer to load (100 ms) than all else before the first
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,13 @@ class SessionPolicy:
 
     def grant_objection(self, action: Action, text: str) -> str:
         return self._full.policy.grant_objection(action, text)
+
+    def set_mode(self, mode: str) -> None:
+        """What runs unasked from the next action on; not for plan mode, which the sandbox holds."""
+        settings = self._parts.settings
+        agent = settings.agent.model_copy(update={"approval": mode})
+        self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))
+        self.__dict__.pop("_full", None)
 
     def to_keep(self, action: Action) -> list[Path]:
         """Files that a checkpoint leaves out, and that it should hold because `action` names

@@ -12,7 +12,6 @@ from agentcli.app.config import (
     beyond_tightening,
     load_settings,
     project_values,
-    state_home,
 )
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError
@@ -24,6 +23,7 @@ from agentcli.security.trust import (
     TrustStore,
     fingerprint,
 )
+from agentcli.system.homes import state_home
 
 Answer = Literal["yes", "no", "never"]
 Asker = Callable[[Fingerprint, TrustState], Answer]

@@ -7,10 +7,10 @@ import sys
 import traceback
 from contextlib import suppress
 
-from agentcli.app.config import state_home
 from agentcli.errors import AgentError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
+from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
-from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.complaints import print_error
 from agentcli.cli.flags import Flags
+from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
-from agentcli.files.names import is_generated
-from agentcli.sessions.search.session_facts import SessionTotals, SessionTotalsCounter
+from agentcli.sessions.search.session_facts import SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
-from agentcli.sessions.stream_redactor import NoSecrets
 from agentcli.ui.held_back import DelayedFollower
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
@@ -126,50 +124,14 @@ class OutcomeReporter:
         return sys.stdout.isatty() and sys.stderr.isatty() and not self._flags.quiet
 
     def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
-        session = self.session
-        ending = result.ending if result else None
-        redact = session.redact if session else NoSecrets()
-        failed = ending is not None and ending.exit_code != 0
-        lost = str(self._unheard) if isinstance(self._unheard, OutputError) else ""
-        done = self._counter.facts
-        return RunSummary(
-            status="error" if error else ending.agent_state if ending else "",
-            session_id=session.id if session and _can_go_on(session) else "",
-            exit_code=error.exit_code if error else ending.exit_code if ending else 0,
-            reason=ending.reason if ending else "",
+        return summarise_run(
+            self.session,
+            self._counter.facts,
+            result,
+            error,
             duration_s=time.monotonic() - self._started,
-            steps=done.steps,
-            usage=done.usage,
-            cost_usd=done.cost_usd,
-            files_changed=_files_changed(session, done),
-            resume_command=_resume_command(session),
-            answer=result.answer if result else "",
-            error=redact(
-                error.message if error else (ending.content or lost) if failed and ending else ""
-            ),
-            hint=redact(error.hint if error else ending.hint if ending else ""),
+            lost=str(self._unheard) if isinstance(self._unheard, OutputError) else "",
         )
-
-
-def _can_go_on(session: Session) -> bool:
-    """A session that never got its task is gone."""
-    return bool(session.state.title)
-
-
-def _resume_command(session: Session | None) -> str:
-    return f"agent resume {session.id}" if session and _can_go_on(session) else ""
-
-
-def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, ...]:
-    """By whatever means, if the workspace was kept before and after; else by the file tools."""
-    if session is None or done.trees is None:
-        return done.files_changed
-    kept = checkpoints_of(session.folder, session.state.workspace)
-    try:
-        changed = (c.path for c in kept.changes(*done.trees) if not c.told)
-        return tuple(path for path in changed if not is_generated(path))
-    except SessionError:
-        return done.files_changed
 
 
 def _code_of(failure: BrokenPipeError | OutputError | None) -> int:

@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import resolve_workspace, state_home
+from agentcli.app.config import resolve_workspace
 from agentcli.checkpoints.kept_files import empty_pool
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.scrap import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
+from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import ago

@@ -40,7 +40,7 @@ class StoredSession:
 
     def workspace(self, folder: str | None) -> Path:
         self._folder = _found(self._which, folder)
-        return resolve_workspace(folder) if folder else _workspace_of(self._folder)
+        return resolve_workspace(folder) if folder else workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         assert self._folder is not None
@@ -100,7 +100,7 @@ def _as_message(text: str) -> str:
     return f"agent resume --last {quoted if len(quoted) <= _LONGEST_QUOTED else '…'}"
 
 
-def _workspace_of(folder: Path) -> Path:
+def workspace_of(folder: Path) -> Path:
     """Where a session worked. Raises ConfigError when that is no longer there."""
     state = state_of(folder)
     if state.place is None:

@@ -304,9 +304,13 @@ class ReplyDiscardedObservation(Observation):
         return "an incomplete reply was discarded"
 
 
+CHOSEN = "chosen"
+"""The reason of a switch of models that a person made; it lasts."""
+
+
 class ModelSwitchedObservation(Observation):
     """From here on another model answers. `reason` is a stable word: the kind of the error that the
-    one before ended with, images, too_long, or main_again; `content` says it in full."""
+    one before ended with, images, too_long, main_again, or chosen; `content` says it in full."""
 
     kind: ClassVar[str] = "model_switched"
     from_model: str

@@ -31,13 +31,16 @@ class QueuedMessage:
     id: str
     text: str
     delivery: Delivery
+    image_urls: tuple[str, ...] = ()
 
 
-def put(folder: Path, text: str, delivery: Delivery) -> str:
-    """Leave a message for the session in `folder`; returns its id. Raises SessionError."""
+def put(folder: Path, text: str, delivery: Delivery, image_urls: Sequence[str] = ()) -> str:
+    """Leave a message for the session in `folder`, with images as data URLs; returns its id.
+    Raises SessionError."""
     inbox = folder / "inbox"
     message_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    body = json.dumps({"text": text, "delivery": delivery}).encode("utf-8", "replace")
+    values = {"text": text, "delivery": delivery, "image_urls": list(image_urls)}
+    body = json.dumps(values).encode("utf-8", "replace")
     if len(body) > _LARGEST:
         raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
     try:
@@ -58,8 +61,8 @@ def waiting(folder: Path) -> list[QueuedMessage]:
     return [message for message in found if message is not None]
 
 
-def remove(folder: Path, message: QueuedMessage) -> None:
-    (folder / "inbox" / f"{message.id}.json").unlink(missing_ok=True)
+def remove(folder: Path, message_id: str) -> None:
+    (folder / "inbox" / f"{message_id}.json").unlink(missing_ok=True)
 
 
 def already_recorded(
@@ -79,6 +82,9 @@ def _read(path: Path) -> QueuedMessage | None:
         values = json.loads(data)
         if status.st_size > _LARGEST or values["delivery"] not in ("steer", "queue"):
             return None
-        return QueuedMessage(path.stem, str(values["text"]), values["delivery"])
+        images = values.get("image_urls", [])
+        if not isinstance(images, list) or not all(isinstance(url, str) for url in images):
+            return None
+        return QueuedMessage(path.stem, str(values["text"]), values["delivery"], tuple(images))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -277,11 +277,12 @@ class Session:
                     MessageAction(
                         content=message.text,
                         source=Source.USER,
+                        image_urls=message.image_urls,
                         delivery=delivery,
                         inbox_id=message.id,
                     )
                 )
-            inbox.remove(self.folder, message)
+            inbox.remove(self.folder, message.id)
         return len(waiting) - len(known) - refused
 
     def notify(self, progress: Progress) -> None:

@@ -22,6 +22,7 @@ from agentcli.events.observations import (
     AttemptsAbandonedObservation,
     DecisionObservation,
     ErrorObservation,
+    ModelSwitchedObservation,
     SessionStartedObservation,
 )
 from agentcli.files.private import read_regular, replace_atomically
@@ -177,6 +178,8 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
             }
         case AttemptsAbandonedObservation():
             return {"abandoned_usd": state.abandoned_usd + event.most_usd}
+        case ModelSwitchedObservation(reason="chosen"):
+            return {"model": event.to_model}
         case RenameAction():
             return {"name": event.name}
         case MessageAction(source=Source.USER):

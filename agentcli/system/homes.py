@@ -25,3 +25,11 @@ def expanded(path: str) -> Path:
         user = path[1:].partition("/")[0]
         why = f"there is no user {user}" if user else "nobody knows of a home folder"
         raise ConfigError(f"{path}: {why}", hint="" if user else _HINT) from error
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
+    if chosen := environ.get("AGENT_HOME"):
+        return expanded(chosen).absolute()
+    base = environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return expanded(base).absolute() / "agent"

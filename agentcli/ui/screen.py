@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal, TextIO
+from typing import Literal, Protocol, TextIO
 
 from agentcli.ui import links
 from agentcli.ui.live import LiveRegion
@@ -16,6 +16,13 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SET_APART = frozenset({"text", "user", "thought", "end"})
 _TO_ASCII = str.maketrans("•…·⋮→✗⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*~-:>x|/-\\|/-\\|/")
 _UNCLIPPED_WIDTH = 200
+
+
+class Region(Protocol):
+    """The rows below what stays; LiveRegion, or the ones over a prompt."""
+
+    def size(self) -> tuple[int, int]: ...
+    def draw(self, rows: Sequence[str], above: str = "") -> None: ...
 
 
 class Screen:
@@ -32,6 +39,7 @@ class Screen:
         width: int | None = None,
         live: bool = True,
         colors: Colors | None = None,
+        region: Region | None = None,
     ) -> None:
         dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
         drawable = stream.isatty() and not dumb
@@ -42,7 +50,7 @@ class Screen:
             self.colors = "mono" if os.environ.get("NO_COLOR") else "full"
         self.links = drawable and links.supported()
         self._stream = stream
-        self._region = LiveRegion(stream, width)
+        self._region: Region = region or LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()
         self._above: list[str] = []
         self._last: Kind = ""

@@ -27,7 +27,7 @@ from agentcli.ui.folding import DETAILED, FOLDED, Folding
 from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import SPINNER, Screen
+from agentcli.ui.screen import SPINNER, Region, Screen
 from agentcli.ui.style import Colors, Line, Span, cells
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
 from agentcli.ui.tool_calls import ToolCalls
@@ -58,9 +58,12 @@ class TerminalRenderer:
         show_text: bool | None = None,
         static: bool = False,
         folding: Folding | None = None,
+        region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._screen = Screen(stream, width=width, colors=colors, live=not static and not quiet)
+        self._screen = Screen(
+            stream, width=width, colors=colors, live=not static and not quiet, region=region
+        )
         self._quiet = quiet
         self._verbose = verbose
         self._show_text = stream.isatty() if show_text is None else show_text

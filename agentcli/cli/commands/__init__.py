@@ -1,6 +1,7 @@
 """A coding assistant for the terminal."""
 
 ORDER = (
-    *("run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff", "demo"),
-    *("setup", "models", "notes", "doctor", "trust", "schema", "sessions", "config", "policy"),
+    *("chat", "run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff"),
+    *("demo", "setup", "models", "notes", "doctor", "trust", "schema", "sessions", "config"),
+    "policy",
 )

@@ -1,0 +1,55 @@
+"""Talk with the agent at a terminal; what `agent` alone does.
+
+Type what is to be done; / shows the commands, @ names files, ! runs a command of yours.
+What you type while the agent works reaches it at its next step.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.flags import Flags, with_flags
+from agentcli.errors import UsageError
+
+
+@with_flags
+def chat(
+    flags: Flags,
+    task: Annotated[str | None, typer.Argument(help="What to do first.", metavar="TASK")] = None,
+    continue_newest: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
+    ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--resume", "-r", metavar="SESSION", help="Go on with this session; - for a list."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--print", "-p", help="Do the task and end, as agent run does.")
+    ] = False,
+) -> int:
+    if once:
+        from agentcli.cli.commands.run import run
+
+        return run(
+            task=task, continue_newest=continue_newest, session=session, name=name, flags=flags
+        )
+    if flags.format != "text":
+        raise UsageError("a conversation has no output for programs", hint="agent run --json")
+    from agentcli.cli.conversation.front_door import converse
+
+    find = None
+    if session is not None or continue_newest:
+        from agentcli.cli.conversation.front_door import finder
+
+        find = finder(flags.folder, session, newest=continue_newest)
+    return converse(flags, task, name, find)
+
+
+COMMAND = chat

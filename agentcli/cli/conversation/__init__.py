@@ -1,0 +1,1 @@
+"""A conversation at a terminal: `agent`, `agent "task"`, `agent -c`."""

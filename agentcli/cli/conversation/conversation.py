@@ -1,0 +1,338 @@
+"""A conversation: what the person says is worked on in turns, on one session after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+from agentcli.agent.ending import Ending, TurnResult
+from agentcli.agent.loop import run_turn
+from agentcli.app.agent_builder import AgentBuilder, Prepared
+from agentcli.app.open_session import OpenSession
+from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
+from agentcli.cli.conversation.status import ConversationStatus
+from agentcli.cli.inputs import attached
+from agentcli.cli.run_summary import summarise_run
+from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
+from agentcli.events import Event, Progress
+from agentcli.interrupts import shield, unshielded
+from agentcli.llm.catalog import Catalog
+from agentcli.sessions import inbox
+from agentcli.sessions.search.session_facts import SessionTotalsCounter
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import AgentState
+from agentcli.settings import Settings
+from agentcli.ui.notices import error_line
+from agentcli.ui.prompt.control import Submission
+from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Line, Span
+from agentcli.ui.terminal import TerminalRenderer
+
+MODES = ("ask", "auto-edit", "plan")
+"""As Shift-Tab goes through them; yolo only where it was begun with."""
+_TERMINATED = 143
+
+
+class Conversation:
+    """`builder` makes sessions under the settings in force; `command` carries out what begins with
+    `/` or `!`. A subscriber of its sessions."""
+
+    def __init__(
+        self,
+        builder: AgentBuilder,
+        control: ConversationControl,
+        prompt: ConversationPrompt,
+        renderer: TerminalRenderer,
+        screen: Screen,
+        command: Callable[[Conversation, str], None],
+        name: str | None = None,
+    ) -> None:
+        self.builder = builder
+        self.control = control
+        self.prompt = prompt
+        self.opened: OpenSession | None = None
+        self.status = ConversationStatus()
+        self._renderer = renderer
+        self._screen = screen
+        self._command = command
+        self._name = name
+        self._ready: Prepared | None = None
+        self._counter = SessionTotalsCounter()
+        self._stale = False
+        """The session must be opened again for the settings to take effect."""
+        self._follower = _OneAtATime(renderer, Lock())
+        control.on_tick = self._follower.tick
+        control.on_next_mode = self._next_mode
+        control.status_line = lambda: self.status.line(self.builder.settings)
+
+    # --- what the person does
+
+    def run(self, first: Submission | None) -> int:
+        """Until the person leaves; the exit code."""
+        try:
+            with shield():
+                self.prepare()
+                if first is not None:
+                    self._take(first)
+                while True:
+                    code = self._next()
+                    if code is not None:
+                        return code
+        finally:
+            self._tell_way_back()
+            self.close_session()
+
+    def _tell_way_back(self) -> None:
+        if self.opened is not None and self.opened.session.state.title:
+            self.print([Span(f"to go on: agent -r {self.opened.session.id}", "dim")])
+
+    def _next(self) -> int | None:
+        try:
+            waiting = None if self.control.leaving else self.control.next_command()
+            with unshielded():
+                given = waiting or self.control.inputs.get()
+            match given:
+                case Leave(failure=None):
+                    return 0
+                case Leave(failure=BaseException() as failure):
+                    raise failure
+                case GoOn():
+                    self._go_on()
+                case Submission():
+                    self._take(given)
+        except TurnInterrupted as interrupt:
+            if interrupt.exit_code == _TERMINATED:
+                return _TERMINATED
+        return None
+
+    def _take(self, given: Submission) -> None:
+        """Raises TurnInterrupted when the process is to end."""
+        try:
+            if given.is_command:
+                self.show_said(given.text)
+                with unshielded():
+                    self._command(self, given.text)
+            else:
+                self.say(given)
+        except (AgentError, OSError) as error:
+            self.show_error(error)
+        except TurnInterrupted as interrupt:
+            if interrupt.exit_code == _TERMINATED:
+                raise
+            self.print([Span("interrupted", "dim")])
+
+    def say(self, given: Submission) -> None:
+        """A message of the person, worked on."""
+        try:
+            images = attached(given.images)
+            opened = self.open_session()
+            self.show_said(given.text)
+            if inbox.waiting(opened.session.folder):
+                # What was said before comes first.
+                inbox.put(opened.session.folder, given.text, "steer", images)
+            else:
+                opened.say(given.text, images)
+        except (AgentError, OSError):
+            self.prompt.put(given.text)
+            raise
+        self._work()
+
+    def _go_on(self) -> None:
+        """Work on what waits in the inbox, or where work was left."""
+        opened = self.opened
+        if opened is None:
+            return
+        waiting = inbox.waiting(opened.session.folder)
+        if waiting or opened.session.state.agent_state is AgentState.PAUSED:
+            try:
+                self.open_session()
+                self._work()
+            except AgentError as error:
+                self.show_error(error)
+
+    # --- sessions
+
+    @property
+    def session(self) -> Session:
+        """Raises UsageError while there is none."""
+        if self.opened is None:
+            raise UsageError("nothing was said yet", hint="say what is to be done")
+        return self.opened.session
+
+    def prepare(self) -> None:
+        """Load what the first message will need. Raises ConfigError."""
+        if self.opened is None:
+            self._ready = self.builder.prepare()
+            self.status.model = self._ready.models.chain("main").model
+
+    def open_session(self) -> OpenSession:
+        """The session of this conversation, begun if there is none yet. Raises AgentError."""
+        if self._stale and self.opened is not None:
+            self.open(self.opened.session.folder)
+        if self.opened is None:
+            ready = self._ready or self.builder.prepare()
+            self._begin(self.builder.create(self._subscribers, self._name, ready))
+            self._ready = self._name = None
+        assert self.opened is not None
+        return self.opened
+
+    def open(self, folder: Path, model: str | None = None) -> None:
+        """Go on with the session in `folder`, in place of the one there is. Raises AgentError."""
+        before = self.opened.session.folder if self.opened is not None else None
+        self.close_session()
+        try:
+            self._begin(self.builder.reopen(folder, self._subscribers, model, has_message=True))
+        except AgentError:
+            if before is not None and before != folder:
+                self._begin(self.builder.reopen(before, self._subscribers, has_message=True))
+            raise
+
+    def _begin(self, opened: OpenSession) -> None:
+        self.opened = opened
+        self._stale = False
+        self.status.follow(opened.session, Catalog(self.builder.settings.prices))
+        self.control.mailbox = SessionMailbox(opened.session)
+
+    def close_session(self, reason: str = "ended") -> None:
+        """There is none then; the next message begins a new one."""
+        opened, self.opened = self.opened, None
+        self.control.mailbox = None
+        self.status.unfollow()
+        if opened is not None:
+            opened.close(reason)
+
+    def change_settings(self, *, reopen: bool = False, **changes: object) -> None:
+        """From now on, sections of the settings by name: `agent`, `model`, …; with `reopen` they
+        take effect when the session is opened again, before the next message."""
+        self.builder = replace(
+            self.builder, settings=self.builder.settings.model_copy(update=changes)
+        )
+        self._ready = None
+        self._stale = self._stale or (reopen and self.opened is not None)
+
+    @property
+    def settings(self) -> Settings:
+        return self.builder.settings
+
+    def _subscribers(self, session: Session) -> Sequence[Subscriber]:
+        self._renderer.expect(session.pending_actions())
+        return [self._follower, self.status, self]
+
+    # --- turns
+
+    def _work(self) -> None:
+        """One turn, and how it ended. Raises TurnInterrupted when the process is to end."""
+        assert self.opened is not None
+        opened, began = self.opened, time.monotonic()
+        self._counter = SessionTotalsCounter()
+        result: TurnResult | None = None
+        error: AgentError | None = None
+        self.control.begin_work()
+        try:
+            with unshielded():
+                result = run_turn(opened.agent, opened.session)
+        except TurnInterrupted as interrupt:
+            ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
+            result = TurnResult(ending, "")
+        except AgentError as failure:
+            error = failure
+        except OSError as failure:
+            error = SessionError(os_error_text(failure))
+        finally:
+            self.control.end_work()
+        took = time.monotonic() - began
+        summary = summarise_run(opened.session, self._counter.facts, result, error, duration_s=took)
+        with suppress(OSError):
+            self._renderer.closing_line(replace(summary, resume_command=""))
+        if result is not None and result.exit_code == _TERMINATED:
+            raise TurnInterrupted("terminated", _TERMINATED)
+        if error is not None:
+            # What failed to be recorded is not there: the session goes on from what is on disk.
+            self._stale = True
+
+    def on_event(self, event: Event) -> None:
+        """Of the session: what a turn did is counted."""
+        self._counter.on_event(event)
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing that passes counts."""
+
+    def _next_mode(self) -> None:
+        """On the prompt's thread. Between plan and another mode the sandbox changes, so that the
+        session is opened again."""
+        agent = self.builder.settings.agent
+        modes = MODES if agent.approval != "yolo" else (*MODES, "yolo")
+        mode = modes[(modes.index(agent.approval) + 1) % len(modes)]
+        self.set_mode(mode)
+
+    def set_mode(self, mode: str) -> None:
+        agent = self.builder.settings.agent
+        sealed = "plan" in (mode, agent.approval)
+        self.change_settings(agent=agent.model_copy(update={"approval": mode}), reopen=sealed)
+        if self.opened is not None and mode != "plan":
+            self.opened.policy.set_mode(mode)
+
+    # --- the screen
+
+    def print(self, *lines: Line) -> None:
+        """Lines that stay, above the prompt."""
+        self._screen.put("note", lines, whole=False)
+        self._screen.flush(self.prompt.region.rows)
+
+    def show_said(self, text: str) -> None:
+        said = printable(text.strip()).replace("\n", "\n  ")
+        self._screen.put("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
+        self._screen.flush(self.prompt.region.rows)
+
+    def show_error(self, error: AgentError | OSError) -> None:
+        message = error.message if isinstance(error, AgentError) else os_error_text(error)
+        lines: list[Line] = [error_line(message)]
+        if isinstance(error, AgentError) and error.hint:
+            lines.append([Span(printable(error.hint), "")])
+        self.print(*lines)
+
+
+class SessionMailbox:
+    """The messages that wait for a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._folder = session.folder
+
+    def put(self, submission: Submission) -> str:
+        images = attached(submission.images)
+        return inbox.put(self._folder, submission.text, submission.delivery, images)
+
+    def remove(self, message_id: str) -> None:
+        inbox.remove(self._folder, message_id)
+
+    def texts(self) -> dict[str, str]:
+        return {message.id: message.text for message in inbox.waiting(self._folder)}
+
+
+class _OneAtATime:
+    """A renderer that two threads call: the one that works, and the one that ticks."""
+
+    def __init__(self, renderer: TerminalRenderer, lock: Lock) -> None:
+        self._renderer = renderer
+        self._lock = lock
+
+    def on_event(self, event: Event) -> None:
+        with self._lock:
+            self._renderer.on_event(event)
+
+    def on_progress(self, progress: Progress) -> None:
+        with self._lock:
+            self._renderer.on_progress(progress)
+
+    def tick(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._renderer.tick()
+            finally:
+                self._lock.release()

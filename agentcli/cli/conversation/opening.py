@@ -1,0 +1,149 @@
+"""The slower half of opening a conversation: settings, trust, the model, the session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agentcli import __version__
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.config import parse_assignment, resolve_workspace
+from agentcli.app.trust import Answer, load_with_trust
+from agentcli.cli.ask_trust import ask_trust
+from agentcli.cli.conversation.control import ConversationControl
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.flags import Flags
+from agentcli.cli.session_common import finish_interrupted_work
+from agentcli.cli.slash_command import carry_out, first_line, run_at_once, slash_commands
+from agentcli.cli.stored_session import workspace_of
+from agentcli.events import Action
+from agentcli.files.walking import walk
+from agentcli.security.trust import Fingerprint, TrustState
+from agentcli.sessions.search.finder import offered
+from agentcli.system.programs import person_environ
+from agentcli.ui.approval_question import Approval, RuleOffers
+from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.prompt.completion import Completer, with_folders
+from agentcli.ui.prompt.control import Completion, Submission
+from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.resume_summary import one_line, summarise
+from agentcli.ui.screen import Screen
+from agentcli.ui.style import Span
+from agentcli.ui.terminal import TerminalRenderer
+
+_MOST_SESSIONS = 200
+
+
+def open_conversation(
+    flags: Flags,
+    task: str | None,
+    name: str | None,
+    find: Callable[[], Path] | None,
+    control: ConversationControl,
+    prompt: ConversationPrompt,
+) -> int:
+    """See `converse`."""
+    screen = Screen(sys.stderr, region=prompt.region)
+    renderer = TerminalRenderer(sys.stderr, verbose=int(flags.verbose), region=prompt.region)
+    folder = None
+    if find is not None:
+        with prompt.suspended():
+            folder = find()
+    builder = _builder(flags, control, prompt, renderer, folder)
+    finish_interrupted_work()
+    conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name)
+    control.runs_at_once = lambda text: run_at_once(conversation, text)
+    control.completer = _completer(conversation)
+    control.on_unfold = lambda: None
+    where = shown_folder(builder.workspace)
+    conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where}", "dim")])
+    if folder is not None:
+        conversation.open(folder, flags.model)
+        session = conversation.session
+        said = one_line(summarise(session.events, session.state, []))
+        conversation.print([Span(said, "dim")])
+    first = Submission(task, tuple(flags.images or ())) if task else None
+    return conversation.run(first)
+
+
+def _builder(
+    flags: Flags,
+    control: ConversationControl,
+    prompt: ConversationPrompt,
+    renderer: TerminalRenderer,
+    folder: Path | None,
+) -> AgentBuilder:
+    """Under the settings in force; the person is asked at the terminal what is to be known."""
+    environ = person_environ()
+    own = folder is not None and flags.folder is None
+    workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
+
+    def trusts(found: Fingerprint, state: TrustState) -> Answer:
+        with prompt.suspended():
+            return ask_trust(found, state)
+
+    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    loaded = load_with_trust(environ, workspace, {**assigned, **flags.settings()}, trusts)
+    settings = loaded.settings.values
+
+    def ask_person(
+        offers: RuleOffers, current_text: Callable[[str], str | None]
+    ) -> _SuspendingApprover:
+        approver = TerminalApprover(
+            before_asking=renderer.pause,
+            offers=offers,
+            current_text=current_text,
+            timeout_s=settings.agent.approval_timeout_s,
+        )
+        return _SuspendingApprover(approver, prompt)
+
+    for notice in loaded.settings.notices:
+        screen = Screen(sys.stderr, region=prompt.region)
+        screen.put("note", [[Span(notice, "dim")]])
+        screen.flush()
+    return AgentBuilder(
+        settings, environ, workspace, ask_person, loaded.project_hooks, interactive=True
+    )
+
+
+class _SuspendingApprover:
+    """Asks at the terminal while the prompt gives way."""
+
+    def __init__(self, approver: TerminalApprover, prompt: ConversationPrompt) -> None:
+        self._approver = approver
+        self._prompt = prompt
+
+    def ask(self, action: Action, reason: str, **details: Any) -> Approval:
+        with self._prompt.suspended():
+            return self._approver.ask(action, reason, **details)
+
+
+def _completer(conversation: Conversation) -> Completer:
+    def arguments(name: str, typed: str) -> list[Completion]:
+        command = slash_commands().get(name)
+        if command is None or command.complete is None:
+            return []
+        return list(command.complete(conversation, typed))
+
+    def paths() -> Iterable[str]:
+        return with_folders(e.path for e in walk(conversation.builder.workspace) if e.is_file)
+
+    def sessions() -> Iterable[Completion]:
+        found = []
+        with suppress(OSError):
+            for each in islice(offered(conversation.builder.home, None), _MOST_SESSIONS):
+                label = each.state.name or each.state.title
+                found.append(Completion(f"@session:{each.folder.name} ", label))
+        return found
+
+    return Completer(
+        lambda: {name: first_line(each.help) for name, each in slash_commands().items()},
+        arguments,
+        paths,
+        sessions,
+    )

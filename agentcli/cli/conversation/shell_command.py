@@ -1,0 +1,38 @@
+"""`!command`, which the person runs in a shell of their own, with all their rights: what it says
+goes into the conversation. `!!command` runs the same way and stays out of it."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.errors import UsageError
+from agentcli.shell.at_terminal import run_at_terminal
+from agentcli.system.programs import person_environ
+from agentcli.ui.live import terminal_size
+
+_MOST_CHARS = 30_000
+
+
+def run_shell(conversation: Conversation, line: str) -> None:
+    """Raises UsageError when there is nothing to run."""
+    private = line.startswith("!!")
+    command = line.removeprefix("!!" if private else "!").strip()
+    if not command:
+        raise UsageError("which command?", hint="!git status")
+    environ = person_environ()
+    shell = [environ.get("SHELL") or "/bin/sh", "-c", command]
+    folder = str(conversation.builder.workspace)
+    with conversation.prompt.suspended():
+        code, said = run_at_terminal(shell, environ, folder, terminal_size(sys.stderr))
+    if private:
+        return
+    opened, said = conversation.open_session(), said.strip("\n")
+    if len(said) > _MOST_CHARS:
+        kept = opened.session.outputs / f"typed-{secrets.token_hex(4)}.txt"
+        kept.write_text(said, encoding="utf-8")
+        half = _MOST_CHARS // 2
+        said = f"{said[:half]}\n[… all of it is in {kept} …]\n{said[-half:]}"
+    told = f"I ran this command myself:\n$ {command}\n[exit code {code}]\n{said}"
+    opened.say(told.rstrip())

@@ -1,0 +1,78 @@
+"""The line of facts below the prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcli.events import Event, Progress
+from agentcli.llm.catalog import Catalog
+from agentcli.sessions.session import Session
+from agentcli.settings import Settings
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.summary import money
+
+_MODE_STYLES: dict[str, Style] = {"plan": "cyan", "auto-edit": "yellow", "yolo": "red bold"}
+_NEARLY_FULL = 80
+
+
+class ConversationStatus:
+    """Model, how full its window is, cost, cached share, mode; a subscriber of the session."""
+
+    def __init__(self) -> None:
+        self.model = ""
+        self._session: Session | None = None
+        self._window = 0
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+
+    def follow(self, session: Session, catalog: Catalog) -> None:
+        self._session = session
+        self.model = session.state.model
+        self._window = catalog.context_tokens(self.model)
+        self._prompt_tokens = self._cached_tokens = 0
+        for event in reversed(session.events[-200:]):
+            if event.llm_metrics is not None:
+                self.on_event(event)
+                break
+
+    def unfollow(self) -> None:
+        self._session = None
+        self._prompt_tokens = 0
+
+    def on_event(self, event: Event) -> None:
+        metrics = event.llm_metrics
+        if metrics is not None and metrics.part == "main":
+            self._prompt_tokens = metrics.prompt_tokens
+            self._cached_tokens = metrics.cache_read_tokens
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing that passes is shown here."""
+
+    def line(self, settings: Settings) -> Line:
+        facts: list[Span] = [Span(printable(self.model, multiline=False), "dim")]
+        if self._prompt_tokens and self._window:
+            full = 100 * self._prompt_tokens // self._window
+            facts.append(Span(f"{full}% context", "yellow" if full >= _NEARLY_FULL else "dim"))
+        session = self._session
+        if session is not None and session.state.iteration:
+            facts.append(Span(money(session.state.cost_usd), "dim"))
+        if self._prompt_tokens:
+            share = 100 * self._cached_tokens // self._prompt_tokens
+            facts.append(Span(f"{share}% cached", "dim"))
+        mode = settings.agent.approval
+        facts.append(Span(f"{mode} (Shift-Tab)", _MODE_STYLES.get(mode, "dim")))
+        line: list[Span] = [Span("  ")]
+        for number, fact in enumerate(facts):
+            line += [Span(" · ", "dim"), fact] if number else [fact]
+        return line
+
+
+def shown_folder(folder: Path) -> str:
+    """The folder with `~` for the home of the person."""
+    home = person_environ().get("HOME", "")
+    text = str(folder)
+    if home and (text == home or text.startswith(f"{home}/")):
+        text = f"~{text.removeprefix(home)}"
+    return printable(text, multiline=False)

@@ -1,0 +1,1 @@
+"""What can be typed with `/` in a conversation: each file defines one as SLASH_COMMAND."""

@@ -1,0 +1,13 @@
+"""Leave; the session can be gone on with."""
+
+from __future__ import annotations
+
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+
+
+def quit_(conversation: Conversation, argument: str) -> None:
+    conversation.control.leave()
+
+
+SLASH_COMMAND = SlashCommand(quit_)

@@ -1,0 +1,35 @@
+"""A command of the person's own, with the terminal: it is used as in any shell, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pexpect
+
+from agentcli.shell.output import clean
+
+_MOST_BYTES = 10_000_000
+
+
+def run_at_terminal(
+    command: Sequence[str], environ: Mapping[str, str], folder: str, size: tuple[int, int]
+) -> tuple[int, str]:
+    """Exit code (128 + signal) and readable output, the first 10 MB of it. `size`: columns and
+    rows. Stdin and stdout of this process are the terminal. Raises pexpect.ExceptionPexpect when
+    the command can't be started."""
+    columns, rows = size
+    kept = bytearray()
+
+    def record(data: bytes) -> bytes:
+        if len(kept) < _MOST_BYTES:
+            kept.extend(data)
+        return data
+
+    program, *arguments = command
+    child = pexpect.spawn(
+        program, arguments, env=dict(environ), cwd=folder, dimensions=(rows, columns)
+    )
+    child.interact(escape_character=None, output_filter=record)
+    child.close()
+    code = child.exitstatus if child.exitstatus is not None else 128 + (child.signalstatus or 0)
+    return code, clean(bytes(kept))

@@ -1,0 +1,1 @@
+"""The input line of a conversation, which stays open while the agent works."""

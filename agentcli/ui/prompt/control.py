@@ -1,0 +1,71 @@
+"""What the prompt needs of whoever it is the prompt of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from agentcli.ui.style import Line
+
+_COMMAND = re.compile(r"/[\w-]*(?:\s|\Z)|!")
+
+Delivery = Literal["steer", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a person has typed, pasted blocks in full, and the images that came with it. `delivery`
+    is when it is meant to be heard by an agent that works."""
+
+    text: str
+    images: tuple[Path, ...] = ()
+    delivery: Delivery = "steer"
+
+    @property
+    def is_command(self) -> bool:
+        """`/name …`, which no path is, or `!…`."""
+        return _COMMAND.match(self.text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`text` takes the place of what is being completed; `help` says what it is, in a line."""
+
+    text: str
+    help: str = ""
+
+
+class Control(Protocol):
+    """Called on the thread of the prompt, so each call returns at once."""
+
+    @property
+    def is_working(self) -> bool: ...
+    def submit(self, submission: Submission) -> None: ...
+    def interrupt(self) -> None:
+        """What goes on is to stop; the conversation stays."""
+
+    def leave(self) -> None: ...
+    def next_approval_mode(self) -> None: ...
+    def to_background(self) -> None:
+        """The running command is to go on in the background."""
+
+    def unfold(self) -> None:
+        """Show all that was done, in full."""
+
+    def rewind(self) -> None: ...
+    def tick(self) -> None:
+        """Ten times a second while the agent works, else once a second."""
+
+    def status(self) -> Line: ...
+    def queued(self) -> Sequence[str]:
+        """What waits to be heard or done, in its order."""
+
+    def take_back(self) -> str | None:
+        """The newest of what waits, which then waits no more."""
+
+    def complete(self, text: str) -> tuple[int, Sequence[Completion]]:
+        """For the text before the cursor: how many characters at its end are being completed, and
+        what may take their place."""

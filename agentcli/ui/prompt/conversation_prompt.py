@@ -1,0 +1,322 @@
+"""The input line of a conversation, with what is live above it and a line of facts below.
+
+It runs on a thread of its own, so that keys are answered while the main thread works; whatever is
+printed meanwhile goes above it and stays (PromptRegion). It never uses the alternate screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from prompt_toolkit import Application
+from prompt_toolkit.application import create_app_session, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition, is_done
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import merge_key_bindings
+from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.widgets import SearchToolbar
+
+from agentcli.ui.prompt.bindings import bindings
+from agentcli.ui.prompt.chips import Chips
+from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission
+from agentcli.ui.prompt.region import PromptOutput, PromptRegion
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
+
+_WORKING_TICK_S = 0.1
+_IDLE_TICK_S = 1.0
+_ESCAPE_S = 0.05
+"""Esc is also how the sequences of other keys begin; what follows it comes at once."""
+_MOST_QUEUED_ROWS = 3
+_MOST_COMPLETIONS = 6
+_MARK = "> "
+
+
+class ConversationPrompt:
+    """`start` it, draw above it by `region`, `close` it. `control` is told what is wanted."""
+
+    def __init__(
+        self,
+        control: Control,
+        history: History,
+        *,
+        colors: Colors,
+        vi: bool = False,
+        find_image: Callable[[], Path | None] = lambda: None,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        self.control = control
+        self.region = PromptRegion(sys.stderr, self._wake)
+        self._colors: Colors = colors
+        self._vi = vi
+        self._on_failure = on_failure
+        self._find_image = find_image
+        self._chips = Chips()
+        self._told = ""
+        self._completions: Sequence[Completion] = ()
+        self._completed = 0
+        self._marked = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = Event()
+        self._drawing = False
+        self._closing = False
+        self._thread = Thread(target=self._run, name="prompt", daemon=True)
+        self._mode: list[object] | None = None
+        self._output = PromptOutput(sys.stderr, os.environ.get("TERM"))
+        self.buffer = Buffer(
+            multiline=True,
+            history=history,
+            tempfile_suffix=".md",
+            on_text_changed=lambda buffer: self._typed(),
+        )
+        self._application: Application[None]
+
+    # --- for the main thread
+
+    def start(self) -> None:
+        with suppress(termios.error):
+            self._mode = termios.tcgetattr(0)
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        """What is live vanishes, the terminal is as it was before."""
+        self._closing = True
+        self._call(lambda: self._application.is_running and self._application.exit())
+        self._thread.join(2.0)
+        self.restore_terminal()
+
+    def restore_terminal(self) -> None:
+        if self._mode is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, self._mode)  # type: ignore[arg-type]
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The terminal is the caller's: nothing is drawn, no key is read. Not on the prompt's own
+        thread."""
+        entered, done = Event(), Event()
+
+        def give_way() -> None:
+            entered.set()
+            done.wait()
+
+        def begin() -> None:
+            self._draw()
+            run_in_terminal(give_way, in_executor=True)
+
+        self._call(begin)
+        while not entered.wait(0.5) and self._thread.is_alive():
+            pass
+        try:
+            yield
+        finally:
+            done.set()
+
+    def refresh(self) -> None:
+        """What `control` tells has changed."""
+        self._wake()
+
+    def put(self, text: str) -> None:
+        """Have it in the line, to be edited."""
+        self._call(lambda: self.buffer.insert_text(text))
+
+    # --- for the keys
+
+    def submission(self, delivery: Delivery) -> Submission:
+        text, images = self._chips.expand(self.buffer.text)
+        self._leave_completion()
+        if self.buffer.text.strip():
+            self.buffer.append_to_history()
+        self.buffer.reset()
+        return Submission(text.strip(), images, delivery)
+
+    def paste(self, text: str) -> None:
+        self.buffer.insert_text(self._chips.for_paste(text))
+
+    def paste_image(self) -> None:
+        if path := self._find_image():
+            self.buffer.insert_text(self._chips.for_image(path))
+        else:
+            self.say("no image in the clipboard")
+
+    def say(self, text: str) -> None:
+        self._told = text
+
+    def is_completing(self) -> bool:
+        return bool(self._completions)
+
+    def choose(self, by: int) -> None:
+        self._marked = (self._marked + by) % len(self._completions)
+
+    def accept(self) -> None:
+        chosen = self._completions[self._marked]
+        self.buffer.delete_before_cursor(self._completed)
+        self.buffer.insert_text(chosen.text)
+
+    def leave_completion(self) -> None:
+        self._leave_completion()
+
+    # --- on the prompt's thread
+
+    def _run(self) -> None:
+        try:
+            with create_app_session(input=create_input(sys.stdin), output=self._output):
+                self._application = self._make_application()
+                self._application.run(
+                    pre_run=self._begin, handle_sigint=False, set_exception_handler=False
+                )
+                self._output.write_raw(self.region.take_above().replace("\n", "\r\n"))
+                self._output.flush()
+        except EOFError:
+            self.control.leave()
+        except BaseException as error:
+            # Whatever breaks the prompt must reach the main thread, which waits for it.
+            self.restore_terminal()
+            self._on_failure(error)
+        finally:
+            self._ready.set()
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._ready.set)
+        self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        assert self._loop is not None
+        self.control.tick()
+        self._application.invalidate()
+        self._loop.call_later(
+            _WORKING_TICK_S if self.control.is_working else _IDLE_TICK_S, self._tick
+        )
+
+    def _call(self, act: Callable[[], object]) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(act)
+
+    def _wake(self) -> None:
+        if not self._drawing:
+            self._drawing = True
+            self._call(self._draw)
+
+    def _draw(self) -> None:
+        """Print what is to stay over the prompt, and the prompt below it, in one write."""
+        self._drawing = False
+        application = self._application
+        if not application.is_running or application._running_in_terminal or self._closing:
+            return
+        above = self.region.take_above()
+        self._output.held = True
+        try:
+            if above:
+                application.renderer.erase(leave_alternate_screen=False)
+                self._output.write_raw(above.replace("\n", "\r\n"))
+            application._redraw()
+        finally:
+            self._output.held = False
+            self._output.flush()
+
+    def _typed(self) -> None:
+        self._told = ""
+        self._completed, self._completions = self.control.complete(
+            self.buffer.document.text_before_cursor
+        )
+        self._marked = 0
+
+    def _leave_completion(self) -> None:
+        self._completions = ()
+
+    # --- how it looks
+
+    def _make_application(self) -> Application[None]:
+        search = SearchToolbar(vi_mode=self._vi)
+        line = Window(
+            BufferControl(self.buffer, search_buffer_control=search.control),
+            get_line_prefix=lambda number, wrapped: [
+                ("bold", _MARK if number == 0 and wrapped == 0 else "  ")
+            ],
+            wrap_lines=True,
+            height=lambda: Dimension(min=1, max=max(3, self._output.get_size().rows // 2)),
+            dont_extend_height=True,
+        )
+
+        def rows(content: Callable[[], Sequence[Line | str]]) -> ConditionalContainer:
+            def text() -> StyleAndTextTuples | ANSI:
+                width = self._output.get_size().columns - 1
+                return ANSI("\n".join(_painted(row, width, self._colors) for row in content()))
+
+            window = Window(FormattedTextControl(text), dont_extend_height=True)
+            return ConditionalContainer(window, Condition(lambda: bool(content())) & ~is_done)
+
+        layout = HSplit(
+            [
+                rows(lambda: self.region.rows),
+                rows(self._queued_rows),
+                ConditionalContainer(line, ~is_done),
+                rows(self._completion_rows),
+                search,
+                rows(self._status_rows),
+            ]
+        )
+        application: Application[None] = Application(
+            layout=Layout(layout, focused_element=line),
+            key_bindings=merge_key_bindings([load_open_in_editor_bindings(), bindings(self)]),
+            editing_mode=EditingMode.VI if self._vi else EditingMode.EMACS,
+            erase_when_done=True,
+            color_depth=ColorDepth.DEPTH_4_BIT,
+            input=create_input(sys.stdin),
+            output=self._output,
+        )
+        application.ttimeoutlen = _ESCAPE_S
+        application.timeoutlen = 0.2
+        return application
+
+    def _queued_rows(self) -> list[Line]:
+        queued = [printable(text.strip(), multiline=False) for text in self.control.queued()]
+        shown = [[Span(f"  next: {text}", "dim")] for text in queued[:_MOST_QUEUED_ROWS]]
+        more = len(queued) - len(shown)
+        if more > 0:
+            shown[-1] = [Span(f"  and {more + 1} more wait", "dim")]
+        return [*shown]
+
+    def _completion_rows(self) -> list[Line]:
+        first = max(0, min(self._marked - 2, len(self._completions) - _MOST_COMPLETIONS))
+        shown = self._completions[first : first + _MOST_COMPLETIONS]
+        column = max((cells(each.text) for each in shown), default=0)
+        lines: list[Line] = []
+        for number, each in enumerate(shown, first):
+            marked = number == self._marked
+            text = printable(each.text, multiline=False)
+            space = " " * (column - cells(text) + 2)
+            name = Span(("> " if marked else "  ") + text, "bold" if marked else "")
+            lines.append([name, Span(space + printable(each.help, multiline=False), "dim")])
+        return lines
+
+    def _status_rows(self) -> list[Line]:
+        return [[Span(self._told, "yellow")]] if self._told else [self.control.status()]
+
+
+def _painted(row: Line | str, width: int, colors: Colors) -> str:
+    return row if isinstance(row, str) else paint(clip(row, width), colors)

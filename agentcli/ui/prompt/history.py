@@ -1,0 +1,56 @@
+"""What was typed in earlier conversations, for the arrow keys and Ctrl-R."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit.history import History
+
+log = logging.getLogger(__name__)
+_MOST_BYTES = 2_000_000
+_KEPT = 1_000
+_LONGEST = 20_000
+"""Characters of one entry; what is longer was pasted, and is in its session."""
+
+
+class SharedHistory(History):
+    """A line of JSON for each entry in one file, which all conversations of a user add to. `redact`
+    masks the secrets in an entry."""
+
+    def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._path = path
+        self._redact = redact
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Newest first."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+                lines = file.read().split(b"\n")
+        except OSError:
+            return
+        before = None
+        for line in lines[: -_KEPT - 1 : -1]:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, str) and entry != before:
+                before = entry
+                yield entry
+
+    def store_string(self, string: str) -> None:
+        if not string.strip() or len(string) > _LONGEST:
+            return
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(self._path, flags, 0o600), "ab") as file:
+                file.write(json.dumps(self._redact(string)).encode() + b"\n")
+        except OSError as error:
+            log.warning("the history was not saved: %s", error)

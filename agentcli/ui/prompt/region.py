@@ -1,0 +1,67 @@
+"""Output above the prompt, drawn by the prompt's own thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import TextIO
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from agentcli.ui.live import terminal_size
+
+MOST_LIVE_ROWS = 4
+"""With the input line and the status below it, six rows are rewritten at most."""
+
+
+class PromptRegion:
+    """Takes rows from any thread, as LiveRegion does; `wake` has the prompt draw them."""
+
+    def __init__(self, stream: TextIO, wake: Callable[[], None]) -> None:
+        self._stream = stream
+        self._wake = wake
+        self._lock = Lock()
+        self._above: list[str] = []
+        self.rows: list[str] = []
+
+    def size(self) -> tuple[int, int]:
+        return terminal_size(self._stream)
+
+    def draw(self, rows: Sequence[str], above: str = "") -> None:
+        with self._lock:
+            if list(rows) == self.rows and not above:
+                return
+            if above:
+                self._above.append(above)
+            self.rows = list(rows[-MOST_LIVE_ROWS:])
+        self._wake()
+
+    def take_above(self) -> str:
+        """What is to be printed over the prompt, once."""
+        with self._lock:
+            above = "".join(self._above)
+            self._above.clear()
+        return above
+
+
+class PromptOutput(Vt100_Output):
+    """stderr, without asking the terminal where its cursor is: some never answer. While `held`,
+    what is written waits, so that a change of the screen is one write."""
+
+    def __init__(self, stream: TextIO, term: str | None) -> None:
+        def size() -> Size:
+            columns, rows = terminal_size(stream)
+            return Size(rows, columns)
+
+        super().__init__(stream, size, term=term, enable_cpr=False)
+        self.held = False
+
+    def flush(self) -> None:
+        if not self.held:
+            super().flush()
+
+
+def stderr_output(term: str | None) -> PromptOutput:
+    return PromptOutput(sys.stderr, term)
