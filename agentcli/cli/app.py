@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-import shlex
 import sys
 import tokenize
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from agentcli import __version__
+from agentcli.cli.quoting import quoted
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
 
@@ -135,9 +135,7 @@ def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
     hints = [f"did you mean {' or '.join(f'{path} {name}' for name in near)}?"] if near else []
     if ctx.parent is None:
         task = " ".join(word for word in args if word != "--help")
-        plain = not set('"$`!\\').intersection(task)
-        quoted = f'"{task}"' if plain else shlex.quote(task)
-        hints.append(f"to have it done: agent run {quoted}")
+        hints.append(f"to have it done: agent run {quoted(task)}")
     hints = hints or [f"see: {path} --help"]
     return UsageError(f"{path} has no command {wrong!r}", hint="\n  ".join(hints))
 

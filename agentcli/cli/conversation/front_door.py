@@ -10,6 +10,7 @@ from pathlib import Path
 from agentcli.cli.conversation.clipboard import clipboard_image
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.flags import Flags
+from agentcli.cli.quoting import quoted
 from agentcli.errors import UsageError
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
@@ -49,7 +50,7 @@ def converse(
 
 
 def _require_terminal(task: str | None, term: str) -> None:
-    said = f'agent run "{task}"' if task else 'agent run "fix the failing test"'
+    said = f"agent run {quoted(task or 'fix the failing test')}"
     if not (os.isatty(0) and sys.stderr.isatty()):
         raise UsageError("there is no terminal to talk at", hint=f"for one task: {said}")
     if term in _DUMB:
