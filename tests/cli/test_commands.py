@@ -101,6 +101,57 @@ def test_settings_are_shown_with_their_origin(agent):
     assert agent("config", "path").stdout.strip().endswith(".config/agent/config.toml")
 
 
+SETTINGS = """\
+# mine
+[agent]
+max_turns = 30  # was 20
+
+[providers.lab]  # at work
+base_url = "http://127.0.0.1:1/v1"
+"""
+
+
+def test_a_setting_is_set_and_comments_stay(agent):
+    path = agent.home / "config.toml"
+    path.write_text(SETTINGS)
+    agent.env["AGENT_CONFIG"] = str(path)
+    for key, value in (
+        ("agent.max_turns", "50"),
+        ("model.name", "sonnet"),
+        ("providers.lab.api_key_env", "LAB_KEY"),
+        ("security.allow", '["bash(git status)"]'),
+    ):
+        assert agent("config", "set", key, value).returncode == 0
+    assert path.read_text() == SETTINGS.replace("30", "50").rstrip() + (
+        '\napi_key_env = "LAB_KEY"\n\n[model]\nname = "anthropic/claude-sonnet-5-5"\n'
+        '\n[security]\nallow = ["bash(git status)"]\n'
+    )
+    assert agent("config", "set", "--project", "agent.max_turns", "10").returncode == 0
+    assert "agent.max_turns = 10" in agent("config", "show").stdout
+    told = agent("config", "set", "--project", "model.effort", "low").stderr
+    assert "agent trust" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("agent.max_turn", "5", "did you mean agent.max_turns?"),
+        ("agent.max_turns", "many", "must be a whole number"),
+        ("agent.approval", "sometimes", "'ask', 'auto-edit'"),
+        ("model.name", "sonett", "did you mean sonnet?"),
+        ("security.deny", "bash(x)", "must be a list"),
+        ("security.allow", '["(git)"]', "is not a rule"),
+    ],
+)
+def test_what_is_no_setting_is_not_set(agent, key, value, said):
+    path = agent.home / "config.toml"
+    path.write_text(SETTINGS)
+    agent.env["AGENT_CONFIG"] = str(path)
+    done = agent("config", "set", key, value)
+    assert (done.returncode, path.read_text()) == (3, SETTINGS)
+    assert said in done.stderr
+
+
 def test_a_wrong_setting_stops_a_run_and_nothing_that_helps_to_mend_it(agent):
     settings = agent.home / "config.toml"
     settings.write_text("[agent]\nmax_turn = 3\n")

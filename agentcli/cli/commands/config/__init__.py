@@ -1,3 +1,3 @@
-"""Settings: show, path."""
+"""Settings: show, set, path."""
 
-ORDER = ("show", "path")
+ORDER = ("show", "set", "path")

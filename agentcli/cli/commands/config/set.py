@@ -1,0 +1,70 @@
+"""Set a value in your settings, or in those of this folder, its comments kept. VALUE is TOML; what
+is none is taken as text: agent config set agent.max_turns 50"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentcli.app.config import PROJECT_FILE, beyond_tightening, parse_assignment, user_file
+from agentcli.app.policy_rules import settings_rules
+from agentcli.app.settings_file import set_in_file
+from agentcli.app.trust import inside_session, load_with_trust
+from agentcli.cli.builders import builder_for
+from agentcli.cli.complaints import print_error
+from agentcli.cli.session_common import here
+from agentcli.errors import ConfigError, UsageError
+from agentcli.settings import Settings
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import say
+
+_RULES = ("security.allow", "security.ask", "security.deny")
+
+
+def set_(
+    key: Annotated[str, typer.Argument(help="Such as model.name; all: agent config show.")],
+    value: Annotated[str, typer.Argument(help='Such as 50, true, text or \'["a", "b"]\'.')],
+    project: Annotated[
+        bool, typer.Option("--project", help=f"In {PROJECT_FILE} of this folder.")
+    ] = False,
+) -> int:
+    environ = person_environ()
+    if inside_session(environ):
+        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    name, parsed = parse_assignment(f"{key}={value}")
+    parsed = _checked(name, parsed)
+    path = here() / PROJECT_FILE if project else user_file(environ)
+    set_in_file(path, name, parsed)
+    say(f"{name} = {json.dumps(parsed, ensure_ascii=False)}  # {path}")
+    _tell_what_differs(name, parsed, path, project)
+    return 0
+
+
+def _checked(key: str, value: Any) -> Any:
+    """What is to be set, a model by its full name. Raises ConfigError for what no setting's type
+    can tell to be wrong."""
+    if key == "model.name" and value and isinstance(value, str):
+        return builder_for(here(), lambda fault: None).registry().full_name(value)
+    if key in _RULES and isinstance(value, list) and all(isinstance(rule, str) for rule in value):
+        security = {key.partition(".")[2]: value}
+        settings_rules(Settings.model_validate({"security": security}))
+    return value
+
+
+def _tell_what_differs(key: str, value: Any, path: Path, project: bool) -> None:
+    """What keeps the value from being in force here."""
+    faults: list[ConfigError] = []
+    loaded = load_with_trust(person_environ(), here(), on_fault=faults.append).settings
+    origin = loaded.origins.get(key, "")
+    if project and str(path) not in origin and any(beyond_tightening({key: value})):
+        print_error("it takes effect once this folder is trusted", "agent trust")
+    elif origin and str(path) not in origin:
+        print_error(f"{origin} sets {key} too, and goes before it")
+    for fault in faults:
+        print_error(fault.message, fault.hint)
+
+
+COMMAND = set_
