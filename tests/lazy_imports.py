@@ -14,6 +14,7 @@ LAZY_IMPORTS = {
     ("app/trust.py", "agentcli.security.policy.rules"): "35 ms; for rules of an untrusted project",
     ("app/trust.py", "agentcli.tools.collection"): "10 ms; for the same",
     ("checkpoints/checkpointer.py", "agentcli.checkpoints.snapshots"): "after the first reply",
+    ("cli/conversation/opening.py", "agentcli.cli.first_setup"): "where there is no key yet",
     ("cli/commands/resume.py", "agentcli.cli.session_selector"): "--help needs nothing of it",
     ("cli/commands/chat.py", "agentcli.cli.commands.run"): "a conversation doesn't need it",
     ("cli/commands/chat.py", "agentcli.cli.conversation.front_door"): "100 ms, with prompt_toolkit",

@@ -51,18 +51,19 @@ class Conversation:
         renderer: TerminalRenderer,
         screen: Screen,
         command: Callable[[Conversation, str], None],
-        name: str | None = None,
+        name: str | None,
+        ready: Prepared,
     ) -> None:
         self.builder = builder
         self.control = control
         self.prompt = prompt
         self.opened: OpenSession | None = None
-        self.status = ConversationStatus()
+        self.status = ConversationStatus(ready.models.chain("main").model)
         self._renderer = renderer
         self._screen = screen
         self._command = command
         self._name = name
-        self._ready: Prepared | None = None
+        self._ready: Prepared | None = ready
         self._counter = SessionTotalsCounter()
         self._stale = False
         """The session must be opened again for the settings to take effect."""
@@ -77,7 +78,6 @@ class Conversation:
         """Until the person leaves; the exit code."""
         try:
             with shield():
-                self.prepare()
                 if first is not None:
                     self._take(first)
                 while True:
@@ -164,12 +164,6 @@ class Conversation:
         if self.opened is None:
             raise UsageError("nothing was said yet", hint="say what is to be done")
         return self.opened.session
-
-    def prepare(self) -> None:
-        """Load what the first message will need. Raises ConfigError."""
-        if self.opened is None:
-            self._ready = self.builder.prepare()
-            self.status.model = self._ready.models.chain("main").model
 
     def open_session(self) -> OpenSession:
         """The session of this conversation, begun if there is none yet. Raises AgentError."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli import __version__
-from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.config import parse_assignment, resolve_workspace
 from agentcli.app.trust import Answer, load_with_trust
 from agentcli.cli.ask_trust import ask_trust
@@ -21,6 +21,7 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.session_common import finish_interrupted_work
 from agentcli.cli.slash_command import carry_out, first_line, run_at_once, slash_commands
 from agentcli.cli.stored_session import workspace_of
+from agentcli.errors import SetupNeeded
 from agentcli.events import Action
 from agentcli.files.walking import walk
 from agentcli.security.trust import Fingerprint, TrustState
@@ -54,9 +55,9 @@ def open_conversation(
     if find is not None:
         with prompt.suspended():
             folder = find()
-    builder = _builder(flags, control, prompt, renderer, folder)
+    builder, ready = _prepared(flags, control, prompt, renderer, folder)
     finish_interrupted_work()
-    conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name)
+    conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name, ready)
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
     control.on_unfold = lambda: None
@@ -69,6 +70,27 @@ def open_conversation(
         conversation.print([Span(said, "dim")])
     first = Submission(task, tuple(flags.images or ())) if task else None
     return conversation.run(first)
+
+
+def _prepared(
+    flags: Flags,
+    control: ConversationControl,
+    prompt: ConversationPrompt,
+    renderer: TerminalRenderer,
+    folder: Path | None,
+) -> tuple[AgentBuilder, Prepared]:
+    """A person without a key is asked for it. Raises ConfigError."""
+    while True:
+        builder = _builder(flags, control, prompt, renderer, folder)
+        try:
+            return builder, builder.prepare()
+        except SetupNeeded as missing:
+            from agentcli.cli.first_setup import set_up
+
+            with prompt.suspended():
+                done = set_up(builder, missing)
+            if not done:
+                raise
 
 
 def _builder(

@@ -20,8 +20,8 @@ _NEARLY_FULL = 80
 class ConversationStatus:
     """Model, how full its window is, cost, cached share, mode; a subscriber of the session."""
 
-    def __init__(self) -> None:
-        self.model = ""
+    def __init__(self, model: str) -> None:
+        self.model = model
         self._session: Session | None = None
         self._window = 0
         self._prompt_tokens = 0

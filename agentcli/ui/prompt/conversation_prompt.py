@@ -134,6 +134,11 @@ class ConversationPrompt:
         finally:
             done.set()
 
+    def give_way_to(self, act: Callable[[], object]) -> None:
+        """Have `act` use the terminal for as long as it takes, on another thread than the prompt's
+        and the main one; what is drawn meanwhile waits."""
+        self._call(lambda: run_in_terminal(act, in_executor=True))
+
     def refresh(self) -> None:
         """What `control` tells has changed."""
         self._wake()
