@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
+from agentcli.cli.kept_outputs import kept_outputs
+from agentcli.cli.pager import show_in_pager
 from agentcli.cli.session_common import finish_interrupted_work
 from agentcli.cli.slash_command import carry_out, first_line, run_at_once, slash_commands
 from agentcli.cli.stored_session import workspace_of
@@ -29,6 +32,8 @@ from agentcli.sessions.search.finder import offered
 from agentcli.system.programs import person_environ
 from agentcli.ui.approval_question import Approval, RuleOffers
 from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.folding import FOLDED
+from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.completion import Completer, with_folders
 from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
@@ -36,6 +41,7 @@ from agentcli.ui.resume_summary import one_line, summarise
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Span
 from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.transcript import transcript
 
 _MOST_SESSIONS = 200
 
@@ -50,7 +56,12 @@ def open_conversation(
 ) -> int:
     """See `converse`."""
     screen = Screen(sys.stderr, region=prompt.region)
-    renderer = TerminalRenderer(sys.stderr, verbose=int(flags.verbose), region=prompt.region)
+    renderer = TerminalRenderer(
+        sys.stderr,
+        verbose=int(flags.verbose),
+        region=prompt.region,
+        folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
+    )
     folder = None
     if find is not None:
         with prompt.suspended():
@@ -60,7 +71,7 @@ def open_conversation(
     conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name, ready)
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
-    control.on_unfold = lambda: None
+    control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
     where = shown_folder(builder.workspace)
     conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where}", "dim")])
     if folder is not None:
@@ -143,6 +154,21 @@ class _SuspendingApprover:
     def ask(self, action: Action, reason: str, **details: Any) -> Approval:
         with self._prompt.suspended():
             return self._approver.ask(action, reason, **details)
+
+
+def _unfold(conversation: Conversation) -> None:
+    """All that was done in the session, in a pager, beginning at its end."""
+    opened = conversation.opened
+    if opened is None:
+        return
+    text = transcript(
+        list(opened.session.events),
+        kept_outputs(opened.session.folder),
+        width=terminal_size(sys.stderr)[0],
+        colors="mono" if person_environ().get("NO_COLOR") else "full",
+    )
+    if not show_in_pager(text, at_end=True):
+        conversation.prompt.say("no pager found: set PAGER, or install less")
 
 
 def _completer(conversation: Conversation) -> Completer:
