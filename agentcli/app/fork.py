@@ -55,10 +55,10 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
         theirs.copy_to(staged / "checkpoints", known)
         kept = checkpoints_of(staged, str(before))
         now = tree or kept.take().tree
-        settled = idle_snapshots(record.events[: cut + 1])
-        if settled is not None and tree is None:
-            settled.append(now)
-        notes = kept.write_out(now, draft, at_rest=settled)
+        idle = idle_snapshots(record.events[: cut + 1])
+        if idle is not None and tree is None:
+            idle.append(now)
+        notes = kept.write_out(now, draft, idle=idle)
         kept.move_to(workspace, top)
         copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
     return Forked(copy_id, cut, workspace, tuple(notes))

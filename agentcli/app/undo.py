@@ -82,7 +82,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
         content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
     with _undoing(session, now, begun) as kept_at:
-        done = kept.restore(target, mine | damaged, at_rest=idle_snapshots(session.events))
+        done = kept.restore(target, mine | damaged, idle=idle_snapshots(session.events))
         tree = kept.take().tree
     to_event = undone[0].event_id - 1
     which = "last step" if count == 1 else f"last {count} steps"
@@ -117,7 +117,7 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
         content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
     with _undoing(session, now, begun) as kept_at:
-        done = kept.restore(wanted or now, shared=shared, at_rest=idle_snapshots(session.events))
+        done = kept.restore(wanted or now, shared=shared, idle=idle_snapshots(session.events))
         tree = kept.take().tree
     told = "" if conversation else _told("The user brought files back to an earlier state.", done)
     action = RewindAction(to_event=cut, conversation=conversation, tree=tree)

@@ -26,20 +26,18 @@ _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
 
 
 class GitRestoreFilter:
-    """Decides which files of git folders may be restored. `at_rest`: snapshots taken while no
+    """Decides which files of git folders may be restored. `idle`: snapshots taken while no
     command ran; None: every file may be restored."""
 
-    def __init__(
-        self, trees: Trees, objects: ObjectStore, at_rest: Collection[bytes] | None
-    ) -> None:
+    def __init__(self, trees: Trees, objects: ObjectStore, idle: Collection[bytes] | None) -> None:
         self._trees = trees
         self._objects = objects
-        self._at_rest = at_rest
+        self._idle = idle
 
     def may_return(self, path: bytes, entry: Entry) -> bool:
-        if self._at_rest is None or not self._has_power(path, entry):
+        if self._idle is None or not self._has_power(path, entry):
             return True
-        return any(self._trees.find(root, path) == entry for root in self._at_rest)
+        return any(self._trees.find(root, path) == entry for root in self._idle)
 
     def _has_power(self, path: bytes, entry: Entry) -> bool:
         repository = repository_of(path)

@@ -175,12 +175,12 @@ class Checkpoints:
         paths: Collection[str] | None = None,
         *,
         shared: Collection[str] = (),
-        at_rest: Collection[str] | None = None,
+        idle: Collection[str] | None = None,
     ) -> Restored:
         """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
         be there stays if something else is in it. Without `paths` all of it, but of a repository
         that lies elsewhere, where others may be at work, only the `shared` paths. Of what git
-        runs or believes only what one of the snapshots `at_rest` has, if they are given. What is
+        runs or believes only what one of the snapshots `idle` has, if they are given. What is
         there now is lost unless a checkpoint was taken; what `tree` left out is not touched.
 
         A CheckpointError in the middle names what was not restored; calling it again goes on.
@@ -197,13 +197,13 @@ class Checkpoints:
                 self._open_folders(target, closed, wanted)
                 now = self._taker.take(thorough=True)[0]
             differences = self._to_restore(now, target, wanted, set(map(os.fsencode, shared)))
-            may, held = self._without_power(differences, at_rest)
+            may, held = self._without_power(differences, idle)
             return Restored(self._restore(now, target, may), held)
 
     def write_out(
-        self, tree: str, folder: Path, *, at_rest: Collection[str] | None = None
+        self, tree: str, folder: Path, *, idle: Collection[str] | None = None
     ) -> list[str]:
-        """A copy of the workspace as in `tree` in `folder`, which is empty or made; `at_rest` as
+        """A copy of the workspace as in `tree` in `folder`, which is empty or made; `idle` as
         for `restore`. Returns what people should know about the copy."""
         target = _oid(tree)
         with self._errors("copy a checkpoint"):
@@ -221,7 +221,7 @@ class Checkpoints:
                 name = path.decode(errors="replace")
                 notes.append(f"{name} is not in the copy: its repository is elsewhere")
             differences = [d for d in differences if d.path not in elsewhere]
-            wanted, held = self._without_power(filter(_is_for_copy, differences), at_rest)
+            wanted, held = self._without_power(filter(_is_for_copy, differences), idle)
             notes += [f"{path} is not in the copy: commands may have made it" for path in held]
             with Restorer(folder, self._objects, self._files, links=False) as restorer:
                 restorer.apply(wanted, self._comparison.order)
@@ -323,10 +323,10 @@ class Checkpoints:
         return not is_object or self._trees.find(target, repository) is None
 
     def _without_power(
-        self, differences: Iterable[Difference], at_rest: Collection[str] | None
+        self, differences: Iterable[Difference], idle: Collection[str] | None
     ) -> tuple[list[Difference], list[str]]:
         """Those that may be restored, and for people what is held back."""
-        roots = None if at_rest is None else list(map(_oid, at_rest))
+        roots = None if idle is None else list(map(_oid, idle))
         controls = GitRestoreFilter(self._trees, self._objects, roots)
         may: list[Difference] = []
         held: list[str] = []

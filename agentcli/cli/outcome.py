@@ -13,9 +13,9 @@ from agentcli.cli.complaints import print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
-from agentcli.sessions.search.session_facts import SessionTotalsCounter
+from agentcli.sessions.search.session_totals import SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
-from agentcli.ui.held_back import DelayedFollower
+from agentcli.ui.delayed_follower import DelayedFollower
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
@@ -35,7 +35,7 @@ class OutcomeReporter:
         self.session: Session | None = None
         self.renderer = TerminalRenderer(sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose))
         self._json: JsonLinesWriter | None = None
-        self._held_back: DelayedFollower | None = None
+        self._delayed: DelayedFollower | None = None
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
@@ -43,8 +43,8 @@ class OutcomeReporter:
         self._json = self._writer(session.id)
         told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]
         if not session.events:
-            self._held_back, *others = [DelayedFollower(each) for each in told]
-            told = [self._held_back, *others]
+            self._delayed, *others = [DelayedFollower(each) for each in told]
+            told = [self._delayed, *others]
         return [*told, self._counter]
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
@@ -63,9 +63,9 @@ class OutcomeReporter:
             except SessionError as problem:
                 summary = self._summary(result, problem)
         gone = not summary.session_id
-        if gone and self._held_back is not None:
+        if gone and self._delayed is not None:
             with suppress(OSError):
-                self._held_back.give_up()
+                self._delayed.give_up()
                 self.renderer.close()
         if gone and summary.error:
             print_error(summary.error, summary.hint)
@@ -126,7 +126,7 @@ class OutcomeReporter:
     def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
         return summarise_run(
             self.session,
-            self._counter.facts,
+            self._counter.totals,
             result,
             error,
             duration_s=time.monotonic() - self._started,

@@ -6,7 +6,7 @@ from agentcli.agent.ending import TurnResult
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.errors import AgentError, SessionError
 from agentcli.files.names import is_generated
-from agentcli.sessions.search.session_facts import SessionTotals
+from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session
 from agentcli.sessions.stream_redactor import NoSecrets
 from agentcli.ui.summary import RunSummary

@@ -110,7 +110,7 @@ class Knowledge:
         settings: KnowledgeSettings,
         start_facts: Callable[[], WorkspaceFacts],
         user_folder: Path | None = None,
-        notebook: Notes | None = None,
+        notes: Notes | None = None,
     ) -> None:
         """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md
         and `skills/`; None: there is none."""
@@ -120,7 +120,7 @@ class Knowledge:
         self._place = ascii_safe(str(workspace))
         self._start_facts = start_facts
         self._user_folder = user_folder
-        self._notebook = notebook
+        self._saved_notes = notes
         self._facts: WorkspaceFacts | None = None
         self._skills: Skills | None = None
         self._file_notices: list[str] = []
@@ -224,14 +224,14 @@ class Knowledge:
     def _notices(self) -> list[str]:
         """What is to be said to the person, once."""
         sources = [self._file_notices]
-        sources += [of.notices for of in (self._skills, self._notebook) if of is not None]
+        sources += [of.notices for of in (self._skills, self._saved_notes) if of is not None]
         notices = [notice for source in sources for notice in source]
         for source in sources:
             source.clear()
         return notices
 
     def _notes(self) -> Iterator[Piece]:
-        for told in self._notebook.recalled() if self._notebook else ():
+        for told in self._saved_notes.recalled() if self._saved_notes else ():
             text = framed("notes", told.text, file=told.name)
             yield Piece("notes", told.name, f"{told.head}\n{text}")
 

@@ -338,18 +338,18 @@ def test_a_pack_too_large_for_a_copy_is_not_believed_when_it_was_overwritten(
         ("new/.git/config", "[core]\n\tfsmonitor = rm x\n", False),
     ],
 )
-def test_what_git_runs_comes_back_only_as_it_was_at_rest(work, checkpoints, path, content, comes):
-    at_rest = checkpoints.take().tree
+def test_what_git_runs_comes_back_only_as_it_was_when_idle(work, checkpoints, path, content, comes):
+    idle = checkpoints.take().tree
     made = work / path
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_text(content)
     (work / "beside").write_text("")
     between = checkpoints.take().tree
-    checkpoints.restore(at_rest)
+    checkpoints.restore(idle)
     assert not made.exists()
-    done = checkpoints.restore(between, at_rest=[at_rest])
+    done = checkpoints.restore(between, idle=[idle])
     assert (made.exists(), done.held) == (comes, [] if comes else [path])
     assert (work / "beside").exists()
     made.unlink(missing_ok=True)
-    assert checkpoints.restore(between, at_rest=[at_rest, between]).held == []
+    assert checkpoints.restore(between, idle=[idle, between]).held == []
     assert made.read_text() == content

@@ -22,7 +22,7 @@ from agentcli.events import Event, Progress
 from agentcli.interrupts import shield, unshielded
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
-from agentcli.sessions.search.session_facts import SessionTotalsCounter
+from agentcli.sessions.search.session_totals import SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
@@ -241,7 +241,9 @@ class Conversation:
         finally:
             self.control.end_work()
         took = time.monotonic() - began
-        summary = summarise_run(opened.session, self._counter.facts, result, error, duration_s=took)
+        summary = summarise_run(
+            opened.session, self._counter.totals, result, error, duration_s=took
+        )
         with suppress(OSError):
             self._renderer.closing_line(replace(summary, resume_command=""))
         if result is not None and result.exit_code == _TERMINATED:

@@ -22,7 +22,7 @@ from agentcli.cli.session_costs import show_cost
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
-from agentcli.sessions.search.session_facts import facts
+from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.folding import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended
@@ -65,7 +65,7 @@ def _show_conversation(record: SessionRecord, full: bool) -> None:
     kept = kept_outputs(record.folder)
     folding = replace(UNFOLDED, kept_output=kept) if full else Folding(hint="--event {}")
     render_conversation(record.events, sys.stdout, folding)
-    state, done = record.state, facts(record.events)
+    state, done = record.state, totals(record.events)
     closing = [
         how_it_ended(state.agent_state, state.exit_code),
         count(done.steps, "step"),

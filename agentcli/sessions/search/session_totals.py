@@ -54,16 +54,16 @@ class SessionTotalsCounter:
             self._trees = (self._trees[0] if self._trees else event.tree, event.tree)
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing that passes is a fact."""
+        """Progress does not count."""
 
     @property
-    def facts(self) -> SessionTotals:
+    def totals(self) -> SessionTotals:
         changed = (path for path, (first, last) in self._files.items() if first != last)
         return SessionTotals(self._steps, self._usage, self._cost, tuple(changed), self._trees)
 
 
-def facts(events: Iterable[Event]) -> SessionTotals:
+def totals(events: Iterable[Event]) -> SessionTotals:
     counter = SessionTotalsCounter()
     for event in events:
         counter.on_event(event)
-    return counter.facts
+    return counter.totals
