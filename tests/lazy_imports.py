@@ -35,7 +35,7 @@ LAZY_IMPORTS = {
     ("cli/main.py", "agentcli.system.programs"): "--version needs nothing of it",
     ("cli/session_common.py", "rich.console"): "45 ms; at terminals only",
     ("cli/session_selector.py", "agentcli.cli.choose_session"): "60 ms, with prompt_toolkit",
-    ("cli/streams.py", "agentcli.cli.complaints"): "for warnings, of which there are none",
+    ("cli/streams.py", "agentcli.cli.complaints"): "100 ms, with pydantic; for what is left out",
     ("cli/work.py", "agentcli.cli.first_setup"): "200 ms, with tomlkit; for whoever has no key",
     ("extensions.py", "importlib.metadata"): "45 ms; where outside packages enter something",
     ("knowledge/front_matter.py", "yaml"): "15 ms; for skills that have front matter",

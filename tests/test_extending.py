@@ -120,6 +120,30 @@ def test_a_command(extended, serve):
     assert "--most" in extended("tasks", "--help").stdout
 
 
+_ODD_PROTOCOL = """class Odd:
+    def __init__(self, endpoint): ...
+    def connect(self): ...
+    def models(self):
+        raise RuntimeError("no tally")
+"""
+
+
+def test_a_protocol_that_fails_in_its_own_way_hides_no_other_provider(agent, serve, tmp_path):
+    site = tmp_path / "site"
+    install(site, "odd", {"agentcli.protocols": {"odd": "odd:Odd"}})
+    (site / "odd.py").write_text(_ODD_PROTOCOL)
+    agent.preloaded = False
+    agent.env["PYTHONPATH"] = str(site)
+    agent.use(serve([]))
+    agent.env["AGENT_CONFIG"] = str(tmp_path / "config.toml")
+    settings = '[providers.house]\napi = "odd"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    (tmp_path / "config.toml").write_text(settings)
+    done = agent("models")
+    assert "house: RuntimeError: no tally" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "openai/" in done.stdout
+
+
 _ENDINGS = """import sys
 import typer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -83,8 +83,13 @@ def policy_of(rules: tuple[Rule, ...], workspace: Path, *, contained: bool = Fal
 
 
 def _effect(action: Action) -> str:
-    """Of the tool that carries out `action`; of one that is not here any more, the most."""
-    tool = TOOLS.get(tool_name(action))
+    return _effect_of_tool(tool_name(action))
+
+
+@cache
+def _effect_of_tool(name: str) -> str:
+    """Of one that is not here any more, the most. Looking for a tool lists their folder."""
+    tool = TOOLS.get(name)
     return tool.effect if tool else Effect.EXECUTE
 
 

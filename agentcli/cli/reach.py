@@ -22,9 +22,9 @@ _ANSWER_LIMIT_S = 60.0
 _ANSWER_TOKENS = 64
 """Enough for a word; a reply cut off there is an answer too."""
 
-Standing = Literal["works", "refused", "no_credit", "unreachable", "failed"]
+Outcome = Literal["works", "refused", "no_credit", "unreachable", "failed"]
 
-_STANDINGS: dict[LLMErrorKind, Standing] = {
+_OUTCOMES: dict[LLMErrorKind, Outcome] = {
     LLMErrorKind.AUTH: "refused",
     LLMErrorKind.AUTH_PERMANENT: "refused",
     LLMErrorKind.BILLING: "no_credit",
@@ -33,7 +33,7 @@ _STANDINGS: dict[LLMErrorKind, Standing] = {
     LLMErrorKind.TIMEOUT: "unreachable",
     LLMErrorKind.STALLED: "unreachable",
 }
-_WORDS: dict[Standing, str] = {
+_WORDS: dict[Outcome, str] = {
     "refused": "the key is refused: ",
     "no_credit": "the account has no credit: ",
 }
@@ -47,7 +47,7 @@ class ProviderAnswer:
     provider: str
     models: tuple[str, ...] = ()
     error: str = ""
-    standing: Standing = "works"
+    standing: Outcome = "works"
 
 
 def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
@@ -86,6 +86,9 @@ def ask(registry: Providers, name: str) -> ProviderAnswer:
         return ProviderAnswer(name, tuple(protocol.models()))
     except AgentError as error:
         return _failed(name, error)
+    except Exception as error:
+        # A protocol of an outside package may raise anything; the other providers are told of.
+        return ProviderAnswer(name, (), f"{type(error).__name__}: {error}", "failed")
 
 
 def try_out(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
@@ -102,5 +105,5 @@ def try_out(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
 
 def _failed(name: str, error: AgentError) -> ProviderAnswer:
     kind = error.kind if isinstance(error, LLMError) else LLMErrorKind.UNKNOWN
-    standing = _STANDINGS.get(kind, "failed")
+    standing = _OUTCOMES.get(kind, "failed")
     return ProviderAnswer(name, (), _WORDS.get(standing, "") + error.message, standing)

@@ -14,7 +14,7 @@ _MOST_SHOWN = 40
 """Changed files at a terminal; a pipe gets all of them."""
 
 
-def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str = "") -> None:
+def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str) -> None:
     """`flags`: with those one comes back from where one went."""
     if as_json:
         changes = list(map(change_as_dict, done.changes))

@@ -247,11 +247,11 @@ def _storage(home: Path) -> Check:
 
 def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
     found = list(reachable(builder.registry()))
-    for reach in found:
-        if reach.error:
-            yield Check(reach.provider, "warning", reach.error, _HINTS.get(reach.standing, ""))
+    for each in found:
+        if each.error:
+            yield Check(each.provider, "warning", each.error, _HINTS.get(each.standing, ""))
         else:
-            yield Check(reach.provider, "ok", f"answers, {len(reach.models)} models")
+            yield Check(each.provider, "ok", f"answers, {len(each.models)} models")
     try:
         name = builder.registry().choose(builder.settings.model.name)
         builder.registry().endpoint(name)

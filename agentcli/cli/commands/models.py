@@ -24,15 +24,15 @@ def models(as_json: Json = False) -> int:
     found = list(reachable(builder.registry()))
     catalog = Catalog(builder.settings.prices)
     if as_json:
-        print(json.dumps([_as_dict(reach, catalog) for reach in found], indent=2))
+        print(json.dumps([_as_dict(answer, catalog) for answer in found], indent=2))
     else:
         _print(found, catalog)
-    return 0 if any(reach.models for reach in found) else _tell_why_none(found)
+    return 0 if any(answer.models for answer in found) else _tell_why_none(found)
 
 
 def _tell_why_none(found: list[ProviderAnswer]) -> int:
     """Why no model can be reached, and the exit code for that."""
-    if found and all(reach.standing == "unreachable" for reach in found):
+    if found and all(answer.standing == "unreachable" for answer in found):
         keys = "the key is" if len(found) == 1 else "the keys are"
         print_error(
             "no provider can be reached: is the network up?",
@@ -51,14 +51,14 @@ def _tell_why_none(found: list[ProviderAnswer]) -> int:
 
 def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
     columns = sys.stdout.isatty()
-    if columns and any(reach.models for reach in found):
+    if columns and any(answer.models for answer in found):
         print(line("model", _HEADINGS))
-    for reach in found:
-        for model in reach.models:
-            name = f"{reach.provider}/{model}"
+    for answer in found:
+        for model in answer.models:
+            name = f"{answer.provider}/{model}"
             say(line(name, known(catalog, name)) if columns else name)
-        if reach.error:
-            say(f"agent: {reach.provider}: {reach.error}", sys.stderr)
+        if answer.error:
+            say(f"agent: {answer.provider}: {answer.error}", sys.stderr)
 
 
 def line(name: str, cells: tuple[str, ...]) -> str:
@@ -67,16 +67,16 @@ def line(name: str, cells: tuple[str, ...]) -> str:
     return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
 
 
-def _as_dict(reach: ProviderAnswer, catalog: Catalog) -> dict[str, Any]:
+def _as_dict(answer: ProviderAnswer, catalog: Catalog) -> dict[str, Any]:
     facts = {}
-    for model in reach.models:
-        prices = catalog.per_million(f"{reach.provider}/{model}")
+    for model in answer.models:
+        prices = catalog.per_million(f"{answer.provider}/{model}")
         facts[model] = {
-            "context_tokens": catalog.known_context_tokens(f"{reach.provider}/{model}"),
+            "context_tokens": catalog.known_context_tokens(f"{answer.provider}/{model}"),
             "input_usd_per_million": prices and round(prices[0], 6),
             "output_usd_per_million": prices and round(prices[1], 6),
         }
-    return {**asdict(reach), "known": facts}
+    return {**asdict(answer), "known": facts}
 
 
 COMMAND = models

@@ -248,11 +248,17 @@ def _valid_unicode(record: Any) -> Any:
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     state = State()
+
+    def counted() -> Iterator[tuple[int, bytes]]:
+        nonlocal state
+        for event, body in events:
+            state = apply(state, event)
+            yield event.id, body
+
+    stored = counted()
     with closing(FileStore(folder, durable=False).open()) as store:
-        while batch := list(islice(events, _BATCH)):
-            for event, _ in batch:
-                state = apply(state, event)
-            store.append([(event.id, body) for event, body in batch])
+        while batch := list(islice(stored, _BATCH)):
+            store.append(batch)
     os.sync()
     count = state.end_id + 1
     if not count:
