@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agentcli.checkpoints.scan import REPOSITORY, UNCERTAIN_NS, FileFacts, time_text
 from agentcli.checkpoints.trees import Entry, entry_mode
-from agentcli.git.index import IndexEntry, entries
+from agentcli.git.index import HEADER_BYTES, IndexEntry, entries, entry_at
 
 _VERSIONS = (2, 3, 4)
 _NOT_PLAIN = 0x8000 | 0x4000 | 0x3000
@@ -63,7 +63,9 @@ def _entries(data: bytes) -> Iterator[IndexEntry]:
     size = _oid_size(data)
     if int.from_bytes(data[4:8], "big") not in _VERSIONS:
         raise ValueError("no index")
-    at = yield from entries(data, size)
+    at = HEADER_BYTES
+    for start, at, path in entries(data, size):  # noqa: B007 - the end of the last is used
+        yield entry_at(data, start, size, path)
     # An extension with a small letter changes what the entries mean.
     while at < len(data) - size:
         if data[at] >= ord("a"):

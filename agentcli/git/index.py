@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Generator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.files.private import read_private
 
+HEADER_BYTES = 12
 _HEADER = struct.Struct(">4sII")
-_STAT = struct.Struct(">10I")
+_FIXED = {size: struct.Struct(f">10I{size}sH") for size in (20, 32)}
 _FLAGS = struct.Struct(">H")
 _EXTENDED = 0x4000
-_GITLINK = 0o160000
-_GITLINK_BYTES = struct.pack(">I", _GITLINK)
+_GITLINK_BYTES = struct.pack(">I", 0o160000)
+_MODE_AT = 24
+"""Where the mode is in an entry."""
 _MAX_BYTES = 64_000_000
 
 
@@ -38,24 +40,30 @@ class IndexEntry(NamedTuple):
         return self.facts[6]
 
 
-def entries(data: bytes, id_bytes: int) -> Generator[IndexEntry, None, int]:
-    """The entries of an index whose object ids have `id_bytes`; returns where its extensions begin.
+def entry_at(data: bytes, start: int, id_bytes: int, path: bytes) -> IndexEntry:
+    """What is said at `start` of `path`."""
+    fixed = _FIXED[id_bytes]
+    *facts, oid, flags = fixed.unpack_from(data, start)
+    extended = 0
+    if flags & _EXTENDED:
+        [extended] = _FLAGS.unpack_from(data, start + fixed.size)
+    return IndexEntry(tuple(facts), oid, flags, extended, path)
+
+
+def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
+    """Where each entry of an index whose object ids have `id_bytes` begins and ends, and its path.
     Raises ValueError, struct.error or IndexError for what is no index, or is damaged."""
     signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC":
         raise ValueError("no index")
     at = _HEADER.size
     path = b""
+    # Nothing of this is looked at here: most entries are asked for no more than their paths.
+    fixed = _FIXED[id_bytes].size
     for _ in range(count):
         start = at
-        facts = _STAT.unpack_from(data, at)
-        at += _STAT.size
-        oid = data[at : at + id_bytes]
-        [flags] = _FLAGS.unpack_from(data, at + id_bytes)
-        at += id_bytes + _FLAGS.size
-        extended = 0
-        if flags & _EXTENDED:
-            [extended] = _FLAGS.unpack_from(data, at)
+        at += fixed
+        if data[at - _FLAGS.size] & _EXTENDED >> 8:
             at += _FLAGS.size
         if version == 4:
             cut, at = _varint(data, at)
@@ -67,8 +75,7 @@ def entries(data: bytes, id_bytes: int) -> Generator[IndexEntry, None, int]:
             path = data[at:end]
             # Entries are padded with one to eight NULs to a multiple of eight bytes.
             at = start + (end - start + 8 & ~7)
-        yield IndexEntry(facts, oid, flags, extended, path)
-    return at
+        yield start, at, path
 
 
 def gitlinks(index: Path) -> list[bytes]:
@@ -79,7 +86,11 @@ def gitlinks(index: Path) -> list[bytes]:
         return []
     for id_bytes in (20, 32):
         with contextlib.suppress(struct.error, ValueError, IndexError):
-            return [entry.path for entry in entries(data, id_bytes) if entry.mode == _GITLINK]
+            return [
+                path
+                for start, _, path in entries(data, id_bytes)
+                if data[start + _MODE_AT : start + _MODE_AT + 4] == _GITLINK_BYTES
+            ]
     return []
 
 
