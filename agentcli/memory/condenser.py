@@ -94,10 +94,12 @@ def first_saving(needed: float, items: Iterable[T], saves: Callable[[T], float])
     return chosen
 
 
-def oldest_by_both(view: View, keep_first: int, target_tokens: float, max_size: int) -> list[Step]:
-    """The oldest steps down to `target_tokens` when the window is to be shorter, or down to half of
-    `max_size` events when there are more (0: however many), whichever are more steps."""
-    by_tokens = oldest_steps(view, target_tokens, keep_first) if view.due else []
+def oldest_by_both(view: View, keep_first: int, max_size: int, *, reserve: int = 0) -> list[Step]:
+    """The oldest steps down to `reserve` tokens below the target when the window is to be shorter,
+    or down to half of `max_size` events when there are more (0: however many), whichever are more
+    steps."""
+    # The target is costly to tell, and this is asked before each request.
+    by_tokens = oldest_steps(view, view.target() - reserve, keep_first) if view.due else []
     crowded = 0 < max_size < view.count
     by_count = oldest_by_count(view, view.count - max_size // 2, keep_first) if crowded else []
     return max(by_tokens, by_count, key=len)

@@ -103,8 +103,8 @@ class Summarising:
     max_size: int
 
     def condense(self, view: View) -> CondensationAction | None:
-        target = view.target() - SUMMARY_TOKENS
-        gone = oldest_by_both(view, self.options.settings.keep_first, target, self.max_size)
+        keep_first = self.options.settings.keep_first
+        gone = oldest_by_both(view, keep_first, self.max_size, reserve=SUMMARY_TOKENS)
         if not gone:
             return None
         first, last = first_forgotten(view, gone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agentcli.sandbox.word_lists import read_words
@@ -17,8 +17,9 @@ _NOT_COVERED = ("/proc", "/dev", "/sys", "/tmp", "/run")
 def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
     """Resolved, only what is there; never the home folder, the workspace or what they are in."""
     found: dict[Path, None] = {}
-    system = {word for word in read_words("shown_places") if word.startswith("/")}
-    for place in _places(home, environ, workspace):
+    words = read_words("shown_places")
+    system = {word for word in words if word.startswith("/")}
+    for place in _places(words, home, environ, workspace):
         path = Path(os.path.realpath(place))
         broad = home.is_relative_to(path) or workspace.is_relative_to(path)
         if path.exists() and (not broad or place in system):
@@ -34,8 +35,10 @@ def covered_places(shown: tuple[Path, ...], home: Path) -> tuple[Path, ...]:
     return (*covered, home) if inside else tuple(covered)
 
 
-def _places(home: Path, environ: Mapping[str, str], workspace: Path) -> Iterator[str | Path]:
-    for word in read_words("shown_places"):
+def _places(
+    words: Iterable[str], home: Path, environ: Mapping[str, str], workspace: Path
+) -> Iterator[str | Path]:
+    for word in words:
         if not word.startswith("$"):
             yield word if word.startswith("/") else home / word
             continue

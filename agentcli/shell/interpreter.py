@@ -46,7 +46,8 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
     by `on_output`) stops it and is raised again; `last_result` then holds the partial result.
 
     `env` is the whole environment. Folders for pipes are made in `scratch`, and the sandbox is told
-    to show them; it shows `outputs` by itself.
+    to show them; it shows `outputs` by itself. Without a `sandbox` nothing contains what runs but
+    the limits on resources that every command has.
     """
 
     _KIND: ClassVar[str]

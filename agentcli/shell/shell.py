@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -165,23 +165,21 @@ class Shell(Interpreter[_Running, CommandResult]):
             notes += differences(withheld, self.sandbox, command)
             notes += self._left_out.notes(command)
         before = self._own_exports()
-        bash = None
-        try:
+        made: list[Bash] = []
+
+        def start() -> Bash:
             with shield():
-                bash = self._new_bash(sandbox, env, cwd)
-            try:
-                bash.await_ready(self._capture())
-            except NotStarted:
-                with shield():
-                    bash.close()
-                    bash = self._new_bash(sandbox, env, cwd)
-                bash.await_ready(self._capture())
+                made.append(self._new_bash(sandbox, env, cwd))
+            return made[-1]
+
+        try:
+            bash = self._awaited(start, lambda: made[-1].close())
             exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
             running = _Running(exchange, notes, bash=bash, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
-            if bash is not None:
-                ended = _end(bash)
+            if made:
+                ended = _end(made[-1])
         self.last_result = result = replace(result, notes=(*result.notes, *ended))
         after = self._own_exports()
         changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
@@ -308,16 +306,22 @@ class Shell(Interpreter[_Running, CommandResult]):
             self._drop()
             raise
 
-    def _answering(self, starts: int = STARTS) -> Bash:
-        """A bash that has said that it is there."""
-        try:
-            bash = self._bash or self._spawn()
-            bash.await_ready(self._capture())
-        except NotStarted:
-            if starts == 1:
-                raise
-            self._drop()
-            return self._answering(starts - 1)
+    def _answering(self) -> Bash:
+        """The shell's own bash, once it has said that it is there."""
+        return self._awaited(lambda: self._bash or self._spawn(), self._drop)
+
+    def _awaited(self, start: Callable[[], Bash], drop: Callable[[], None]) -> Bash:
+        """A bash that has said that it is there; those that end before are dropped. Raises
+        NotStarted after some."""
+        for left in reversed(range(STARTS)):
+            bash = start()
+            try:
+                bash.await_ready(self._capture())
+                break
+            except NotStarted:
+                if not left:
+                    raise
+                drop()
         return bash
 
     def _replace(self, reason: str) -> str:

@@ -32,7 +32,7 @@ class LLMAttention:
 
     def condense(self, view: View) -> CondensationAction | None:
         settings = self.options.settings
-        oldest = oldest_by_both(view, settings.keep_first, view.target(), settings.max_size)
+        oldest = oldest_by_both(view, settings.keep_first, settings.max_size)
         if not oldest:
             return None
         conversation = Conversation(self.options, view)
