@@ -100,16 +100,17 @@ def reserve(path: Path) -> Path:
     return path
 
 
-def replace_atomically(path: Path, *parts: bytes) -> None:
+def replace_atomically(path: Path, *parts: bytes, shared: bool = False) -> None:
     """Put a file of these `parts`, its owner's alone, in the place of `path`. For what can be made
-    again: it is not synced. Raises OSError."""
-    # Several processes may be at it, each by a name of its own.
-    _replace(path, path.with_name(f".{path.name}.{os.getpid()}.new"), parts)
+    again: it is not synced. `shared`: several processes may be at it. Raises OSError."""
+    # What a killed process left of a name that is always the same goes with the next write.
+    own = f".{os.getpid()}" if shared else ""
+    _replace(path, path.with_name(f".{path.name}{own}.new"), parts)
 
 
-def dump_json(path: Path, value: Any) -> None:
+def dump_json(path: Path, value: Any, *, shared: bool = False) -> None:
     """`replace_atomically` with JSON."""
-    replace_atomically(path, json.dumps(value).encode())
+    replace_atomically(path, json.dumps(value).encode(), shared=shared)
 
 
 def replace_durably(path: Path, body: bytes) -> None:

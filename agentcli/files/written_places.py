@@ -32,4 +32,4 @@ def add_written_places(home: Path, folders: Iterable[Path]) -> None:
         return
     with suppress(OSError):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        dump_json(home / _FILE, [*known, *new][-_MOST:])
+        dump_json(home / _FILE, [*known, *new][-_MOST:], shared=True)

@@ -323,4 +323,4 @@ def _remember(cache: Path, layer: str, fingerprint: str) -> None:
     known = {**_remembered(cache), layer: fingerprint}
     with suppress(OSError):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        dump_json(cache / _CACHE_FILE, known)
+        dump_json(cache / _CACHE_FILE, known, shared=True)

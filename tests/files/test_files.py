@@ -104,6 +104,12 @@ def test_text_that_is_no_unicode_is_refused(tmp_path):
 # --- writing ------------------------------------------------------------------------------------
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path):
+    (tmp_path / ".scan.new").write_text("half")
+    replace_atomically(tmp_path / "scan", b"whole")
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"scan": "whole"}
+
+
 def test_the_mode_of_a_replaced_file_stays(tmp_path):
     path = tmp_path / "run.sh"
     path.write_text("old")

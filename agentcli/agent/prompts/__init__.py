@@ -111,4 +111,4 @@ def _keep(path: Path, text: str) -> None:
     others = sorted(path.parent.glob("*.txt"), key=lambda each: each.stat().st_mtime)
     for old in others[: max(0, len(others) - _MOST_CACHED + 1)]:
         old.unlink(missing_ok=True)
-    replace_atomically(path, f"{sha256(text.encode()).hexdigest()}\n{text}".encode())
+    replace_atomically(path, f"{sha256(text.encode()).hexdigest()}\n{text}".encode(), shared=True)
