@@ -19,6 +19,7 @@ from agentcli.events.observations import (
 )
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import display_path, parse_path
+from agentcli.files.private import replace_atomically
 from agentcli.files.text import digest, read_text, text_file, write_text
 from agentcli.files.tracking import FileTracker, undo_text
 
@@ -223,7 +224,7 @@ def test_the_folder_that_commands_see_as_tmp_is_found_where_it_is(tmp_path):
     assert files.show(tmp_path / "private/a") == "/tmp/a"
 
 
-# --- the ledger ---------------------------------------------------------------------------------
+# --- what was seen --------------------------------------------------------------------------------
 
 
 def test_a_file_must_be_read_and_unchanged_to_be_changed(tmp_path):
