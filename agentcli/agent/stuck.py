@@ -115,25 +115,25 @@ def check_progress(
     `events` are all of a session. With a person to talk to (`interactive`) all that counts came
     after their last message; else a message that reaches the agent at work changes nothing.
     """
-    tail = _read(events, interactive=interactive)
-    sign = _finding(tail)
-    if sign is None:
+    recent = _read(events, interactive=interactive)
+    finding = _finding(recent)
+    if finding is None:
         return None
-    if sign.rule not in tail.nudged:
-        return MessageAction(content=_nudge(sign), source=Source.ENVIRONMENT, nudge=sign.rule)
+    if finding.rule not in recent.nudged:
+        return MessageAction(content=_nudge(finding), source=Source.ENVIRONMENT, nudge=finding.rule)
     return Ending(
         AgentState.ERROR,
         STUCK,
-        f"the agent goes in circles, also after it was told so: {sign.what}",
+        f"the agent goes in circles, also after it was told so: {finding.what}",
         exit_code=1,
         hint=f'say what it should do instead: agent resume {state.session_id} "…"',
     )
 
 
-def _nudge(sign: _Finding) -> str:
+def _nudge(finding: _Finding) -> str:
     return (
-        f"[You may be stuck: {sign.what}. {sign.advice} If you can't get any further, say what "
-        "stands in the way and end the task. If this goes on as it is, the run is stopped.]"
+        f"[You may be stuck: {finding.what}. {finding.advice} If you can't get any further, say "
+        "what stands in the way and end the task. If this goes on as it is, the run is stopped.]"
     )
 
 
@@ -155,7 +155,7 @@ def _bounds_turn(event: Event, *, interactive: bool) -> bool:
 
 
 def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
-    tail = _RecentSteps()
+    recent = _RecentSteps()
     steps: dict[str, _Step] = {}
     owner: dict[int, _Step] = {}
     after_user_message = False
@@ -169,27 +169,27 @@ def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
             _add(step, event)
             after_user_message = just_condensed = False
         elif isinstance(event, CondensationAction):
-            tail.condensations += 1
-            tail.adjacent = tail.adjacent or just_condensed
+            recent.condensations += 1
+            recent.adjacent = recent.adjacent or just_condensed
             just_condensed = True
         elif isinstance(event, ReplyDiscardedObservation):
             steps.pop(event.reply_id, None)
         elif isinstance(event, MessageAction):
             after_user_message = after_user_message or event.source is Source.USER
             if event.nudge is not None and event.nudge in _RULES:
-                tail.nudged.add(event.nudge)
-                tail.fresh = len(steps)
-                tail.condensations, tail.adjacent = 0, False
+                recent.nudged.add(event.nudge)
+                recent.fresh = len(steps)
+                recent.condensations, recent.adjacent = 0, False
         elif isinstance(event, Observation) and event.cause in owner:
             just_condensed = False
             if not isinstance(event, DecisionObservation):
                 owner[event.cause].results[event.cause] = event
-    tail.steps = list(steps.values())
-    if not whole and tail.steps:
+    recent.steps = list(steps.values())
+    if not whole and recent.steps:
         # The oldest step may be cut off.
-        tail.steps, tail.fresh = tail.steps[1:], max(tail.fresh - 1, 0)
-    _mark_progress(tail.steps)
-    return tail
+        recent.steps, recent.fresh = recent.steps[1:], max(recent.fresh - 1, 0)
+    _mark_progress(recent.steps)
+    return recent
 
 
 def _add(step: _Step, event: Event) -> None:
@@ -212,18 +212,18 @@ def _mark_progress(steps: Sequence[_Step]) -> None:
                 seen.add(left)
 
 
-def _finding(tail: _RecentSteps) -> _Finding | None:
-    begin = max((n + 1 for n, step in enumerate(tail.steps) if step.progress), default=0)
-    all_steps = tail.steps[begin:]
-    fresh = tail.steps[max(begin, tail.fresh) :]
+def _finding(recent: _RecentSteps) -> _Finding | None:
+    begin = max((n + 1 for n, step in enumerate(recent.steps) if step.progress), default=0)
+    all_steps = recent.steps[begin:]
+    fresh = recent.steps[max(begin, recent.fresh) :]
     if fresh:
         found = _same_error(fresh) or _same_result(fresh) or _same_words(fresh)
-        if found := found or _cycle(fresh, all_steps, told="cycle" in tail.nudged):
+        if found := found or _cycle(fresh, all_steps, told="cycle" in recent.nudged):
             return found
-    if tail.condensations >= CONDENSATIONS and tail.adjacent:
+    if recent.condensations >= CONDENSATIONS and recent.adjacent:
         return _Finding(
             "condensations",
-            f"the conversation had to be shortened {tail.condensations} times and still is too "
+            f"the conversation had to be shortened {recent.condensations} times and still is too "
             "long",
             "Work in smaller pieces: read less at once, and have commands print less.",
         )
