@@ -42,7 +42,6 @@ def demo(
         typer.Option("--dir", help="New folder for the repository; default: a temporary one."),
     ] = None,
 ) -> int:
-
     repository = _make_repository(folder)
     print(_EXPLANATION.format(folder=repository), file=sys.stderr, flush=True)
     script = _FILES / "session.jsonl"
