@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agentcli.cli.session_common import home
-from agentcli.errors import UsageError
-from agentcli.sessions.search.finder import FoundSession, in_use_by, no_session, offered
+from agentcli.errors import SessionError, UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction, RewindAction
+from agentcli.sessions import inbox
+from agentcli.sessions.search.finder import (
+    FoundSession,
+    in_use_by,
+    newest_events,
+    no_session,
+    offered,
+)
 from agentcli.system.programs import person_environ
-from agentcli.ui.picker import Choice, pick
+from agentcli.ui.choices import Choice, Preview, aligned
+from agentcli.ui.picker import Picked, Question, pick
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.summary import ago
+from agentcli.ui.style import Span, Style
+from agentcli.ui.summary import ago, count, money
+
+_STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
+_OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
+"""States in which there is nothing to go on with but what the person says."""
 
 
-def choose_session(workspace: Path | None) -> Path:
-    """The session that the person picks. Raises UsageError when there is no person, nothing to
-    choose from, or nothing chosen."""
+def choose_session(workspace: Path | None) -> Picked[Path]:
+    """The folder of the session that the person picks, and what is to be done next in it. Raises
+    UsageError when there is no person, nothing to choose from, or nothing chosen."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
@@ -26,27 +43,84 @@ def choose_session(workspace: Path | None) -> Path:
     if not found:
         raise no_session(workspace)
 
-    choice = pick([_choice(each, with_folder=workspace is None) for each in found])
-    if choice is None:
+    question = Question("resume which session? ", "resumes it", "sends that and resumes it")
+    picked = pick(question, session_choices(found, with_place=workspace is None), preview)
+    if picked is None:
         raise UsageError("nothing chosen")
-    return home() / "sessions" / choice.session_id
+    return Picked(picked.value.folder, picked.message)
 
 
-def _choice(found: FoundSession, *, with_folder: bool) -> Choice:
+def session_choices(
+    found: Sequence[FoundSession], *, with_place: bool
+) -> list[Choice[FoundSession]]:
+    """A row for each session, with the folder it works in where they are of several."""
+    facts = aligned([_facts(each) for each in found], right=(0, 2, 3))
+    return [
+        Choice(
+            each,
+            title=each.state.title,
+            facts=line,
+            name=each.state.name or "",
+            place=_place(each) if with_place else "",
+            hidden=each.folder.name,
+            needs_message=each.state.agent_state in _OVER and not inbox.waiting(each.folder),
+        )
+        for each, line in zip(found, facts, strict=True)
+    ]
+
+
+def preview(found: FoundSession) -> Preview:
+    """Name and place of a session, and what was said last in it."""
+    state = found.state
+    name = f"{state.name} · " if state.name else ""
+    heading = f"{name}{_place(found)} · {found.folder.name} · {state.model}"
+    said: dict[Source, str] = {}
+    with suppress(SessionError, OSError, ValueError):
+        for event in _newest_first(newest_events(found.folder, state)):
+            if isinstance(event, MessageAction) and event.source is not Source.ENVIRONMENT:
+                said.setdefault(event.source, event.content)
+            if len(said) == 2:
+                break
+    speakers = {Source.USER: "you", Source.AGENT: "agent"}
+    return Preview(
+        heading, [(speaker, said[who]) for who, speaker in speakers.items() if who in said]
+    )
+
+
+def _newest_first(events: Sequence[Event]) -> Iterator[Event]:
+    """Without what a person took back. Unlike `live.newest_first` for any stretch of events."""
+    last = events[-1].id if events else -1
+    for event in reversed(events):
+        if event.id > last:
+            continue
+        if isinstance(event, RewindAction) and event.conversation:
+            last = event.to_event
+        else:
+            yield event
+
+
+def _facts(found: FoundSession) -> list[Span]:
     state = found.state
     used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
-    user_home = person_environ().get("HOME", "")
-    folder = state.workspace
+    pid = in_use_by(found.folder)
+    ended = _ended(found)
+    status = Span(f"in use by {pid}", "yellow") if pid else Span(ended, _STYLES.get(ended, ""))
+    cost = "$?" if state.cost_usd is None else money(state.cost_usd)
+    age = ago((datetime.now(UTC) - used).total_seconds())
+    return [
+        Span(age, "dim"),
+        status,
+        Span(count(state.iteration, "step"), "dim"),
+        Span(cost, "dim"),
+    ]
+
+
+def _ended(found: FoundSession) -> str:
+    return how_it_ended(found.state.agent_state, found.state.exit_code)
+
+
+def _place(found: FoundSession) -> str:
+    folder, user_home = found.state.workspace, person_environ().get("HOME", "")
     if user_home and folder.startswith(f"{user_home}/"):
-        folder = f"~{folder.removeprefix(user_home)}"
-    return Choice(
-        session_id=found.folder.name,
-        age=ago((datetime.now(UTC) - used).total_seconds()),
-        state=how_it_ended(state.agent_state, state.exit_code),
-        steps=state.iteration,
-        cost_usd=state.cost_usd,
-        title=state.title,
-        name=state.name or "",
-        folder=folder if with_folder else "",
-        pid=in_use_by(found.folder),
-    )
+        return f"~{folder.removeprefix(user_home)}"
+    return folder

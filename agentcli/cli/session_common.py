@@ -63,6 +63,11 @@ def here() -> Path:
     return resolve_workspace(None)
 
 
+def at_terminal() -> bool:
+    """Whether a person reads all that is shown, and can choose."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
 def confirmed(question: str, yes: bool) -> bool:
     """Whether the person agrees. Raises UsageError when there is nobody to ask."""
     if yes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -27,6 +27,13 @@ Last = Annotated[bool, typer.Option("--last", hidden=True, help="The newest sess
 """What is meant anyway where no session is named; scripts may say it."""
 
 
+class Chosen(NamedTuple):
+    """The folder of a session, and what the person who chose it from a list wants done next."""
+
+    folder: Path
+    message: str = ""
+
+
 @dataclass(frozen=True)
 class SessionSelector:
     """Which session: the one named, the one used last, or one that the person at the terminal
@@ -36,19 +43,20 @@ class SessionSelector:
     newest: bool = False
     everywhere: bool = False
 
-    def find(self, folder: str | None = None) -> Path:
-        """Where it is, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
+    def find(self, folder: str | None = None) -> Chosen:
+        """The session, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
         if self.session is not None:
             if self.newest or self.everywhere:
                 other = "the newest one" if self.newest else "--all"
                 raise UsageError(f"which session: {self.session!r} or {other}?")
-            return find(home(), self.session)
+            return Chosen(find(home(), self.session))
         workspace = None if self.everywhere else resolve_workspace(folder)
         if self.newest:
-            return newest(home(), workspace)
+            return Chosen(newest(home(), workspace))
         from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
 
-        return choose_session(workspace)
+        picked = choose_session(workspace)
+        return Chosen(picked.value, picked.message)
 
 
 def selected(named: str | None = None, option: str | None = None, *, last: bool = False) -> Path:
@@ -58,4 +66,4 @@ def selected(named: str | None = None, option: str | None = None, *, last: bool 
         raise UsageError(f"which session: {named!r} or {option!r}?")
     session = named if named is not None else option
     finish_interrupted_work()
-    return SessionSelector(session, newest=last or session is None).find()
+    return SessionSelector(session, newest=last or session is None).find().folder

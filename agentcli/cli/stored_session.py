@@ -17,7 +17,7 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import attached, message_text, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import tell_cut_off
-from agentcli.cli.session_selector import SessionSelector
+from agentcli.cli.session_selector import Chosen, SessionSelector
 from agentcli.errors import ConfigError, UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.search.finder import state_of
@@ -34,17 +34,20 @@ class StoredSession:
     def __init__(self, which: SessionSelector, message: str | None, flags: Flags) -> None:
         self._which = which
         self._message = message
+        self._typed = ""
         self._flags = flags
         self._images = flags.images or ()
         self._folder: Path | None = None
 
     def workspace(self, folder: str | None) -> Path:
-        self._folder = _found(self._which, folder)
+        self._folder, self._typed = _found(self._which, folder)
         return resolve_workspace(folder) if folder else workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         assert self._folder is not None
-        if self._images and not self._message:
+        message: str | None = self._message or self._typed
+        piped = None
+        if self._images and not message:
             raise UsageError(
                 "nothing is said of the image",
                 hint=f'e.g. agent resume {self._folder.name} "what is wrong here?" -i FILE',
@@ -54,8 +57,7 @@ class StoredSession:
             self._tell_summary(session)
             return outcome.subscribers(session)
 
-        message, piped = self._message, None
-        if message == "-":
+        if self._message == "-":
             message, piped = None, stdin.read_task()
         elif message:
             piped = piped_beside(builder, self._flags.no_stdin)
@@ -85,7 +87,7 @@ class StoredSession:
                 print(one_line(summary), file=sys.stderr)
 
 
-def _found(which: SessionSelector, folder: str | None) -> Path:
+def _found(which: SessionSelector, folder: str | None) -> Chosen:
     try:
         return which.find(folder)
     except UsageError as error:

@@ -1,192 +1,291 @@
-"""Choosing one of several sessions: a short list that is filtered by typing.
+"""Choosing one of several, such as sessions or messages: a list over the whole screen that is
+filtered by typing, what was last said of the marked one, and a line for the next message.
 
-Everything is on stderr and stdin; what was drawn vanishes when the choice is made.
+Everything is on stderr and stdin; what was there before is there again when the choice is made.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Generic, TextIO
 
 from prompt_toolkit import Application
-from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.errors import TurnInterrupted
+from agentcli.ui.choices import Choice, Preview, Selection, ValueT, preview_lines, row
 from agentcli.ui.live import terminal_size
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Colors, Line, Span, Style, cells, clip, paint, plain
-from agentcli.ui.summary import count, money
+from agentcli.ui.style import Line, Span, clip, paint, plain
 
-ROWS = 10
-_LONGEST_GAP = 3
-_PROMPT = "resume which session? "
-_KEYS = "↑ ↓ move · Enter resumes · Esc leaves"
-_STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
+_NUMBERED_ROWS = 20
+_MOST_MESSAGE_ROWS = 6
+_MOST_PREVIEW_ROWS = 10
+_FEWEST_ROWS_FOR_PREVIEW = 14
+_ESCAPE_S = 0.05
+"""Esc is also how other keys begin; what follows it comes at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One session as it is offered: age and state in words, `cost_usd` None if unknown. `folder`
-    is where it worked, `pid` the process that has it open now; both are left out if empty."""
+class Question:
+    """`text` is asked; `alone` says what Enter does without a next message, such as "resumes it",
+    and `sending` what it does with one. Where `sending` is empty, none is asked for."""
 
-    session_id: str
-    age: str
-    state: str
-    steps: int
-    cost_usd: float | None
-    title: str
-    name: str = ""
-    folder: str = ""
-    pid: int | None = None
+    text: str
+    alone: str
+    sending: str = ""
 
 
-class Selection:
-    """What is typed, what fits it, and which row is marked."""
+@dataclass(frozen=True, slots=True)
+class Picked(Generic[ValueT]):
+    """What was chosen, and what is to be done next if the person said so."""
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
-        self._choices = choices
-        self.fitting = list(choices)
-        self.query = ""
-        self.at = 0
-
-    @property
-    def marked(self) -> Choice | None:
-        return self.fitting[self.at] if self.fitting else None
-
-    def search(self, query: str) -> None:
-        """Choices that fit `query`, those that hold it literally first, else in their order."""
-        self.query = query
-        words = query.casefold().split()
-        texts = {id(choice): _searched(choice) for choice in self._choices}
-        loose = [re.compile(f".{{0,{_LONGEST_GAP}}}?".join(map(re.escape, w))) for w in words]
-        fitting = [c for c in self._choices if all(p.search(texts[id(c)]) for p in loose)]
-        fitting.sort(key=lambda choice: not all(word in texts[id(choice)] for word in words))
-        self.fitting = fitting
-        self.at = 0
-
-    def move(self, by: int) -> None:
-        self.at = max(0, min(self.at + by, len(self.fitting) - 1))
-
-    def lines(self, width: int, rows: int = ROWS) -> list[Line]:
-        """The rows of the list around the marked one, none wider than `width`, and a footer."""
-        first = max(0, min(self.at - rows // 2, len(self.fitting) - rows))
-        shown = self.fitting[first : first + rows]
-        lines: list[Line] = []
-        for number, line in enumerate(table(shown, width - 2), first):
-            marked = number == self.at
-            mark = Span("> " if marked else "  ", "bold")
-            text: Line = [Span(plain(line), "bold")] if marked else line
-            lines.append([mark, *text])
-        footer = _KEYS
-        if len(shown) < len(self.fitting):
-            footer = f"{first + 1}-{first + len(shown)} of {len(self.fitting)} · {footer}"
-        elif not shown:
-            footer = f"none fits · {footer}"
-        return [*lines, clip([Span(footer, "dim")], width)]
+    value: ValueT
+    message: str = ""
 
 
-def table(choices: Sequence[Choice], width: int) -> list[Line]:
-    """One line for each choice, in columns, none wider than `width`."""
-    facts = [
-        (
-            choice.age,
-            f"in use by {choice.pid}" if choice.pid else choice.state,
-            count(choice.steps, "step"),
-            "$?" if choice.cost_usd is None else money(choice.cost_usd),
-        )
-        for choice in choices
-    ]
-    widths = [max(map(len, column)) for column in zip(*facts, strict=True)]
-    lines: list[Line] = []
-    for choice, (age, state, steps, cost) in zip(choices, facts, strict=True):
-        style: Style = "yellow" if choice.pid else _STYLES.get(choice.state, "")
-        line = [
-            Span(f"{age:>{widths[0]}}  ", "dim"),
-            Span(f"{state:<{widths[1]}}  ", style),
-            Span(f"{steps:>{widths[2]}}  {cost:>{widths[3]}}  ", "dim"),
-        ]
-        lines.append([*line, *_title(choice, width - cells(plain(line)))])
-    return lines
-
-
-def pick(choices: Sequence[Choice]) -> Choice | None:
-    """Let the person at the terminal choose; None when they don't.
+def pick(
+    question: Question,
+    choices: Sequence[Choice[ValueT]],
+    preview: Callable[[ValueT], Preview] = lambda value: Preview(""),
+) -> Picked[ValueT] | None:
+    """Let the person at the terminal choose; None when they don't. `preview` is asked for a choice
+    when it is marked first. For the main thread, with nobody else reading the terminal.
 
     Raises TurnInterrupted on ^C, OSError when the terminal is gone.
     """
     screen = Screen(sys.stderr, live=False)
     if not screen.rich:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        return _pick_by_number(choices, sys.stderr, sys.stdin, columns)
-    chosen = _application(Selection(choices), screen.colors).run()
-    if chosen is None or isinstance(chosen, Choice):
-        return chosen
-    raise chosen
+        columns, _ = terminal_size(sys.stderr)
+        return _pick_by_number(question, choices, sys.stderr, sys.stdin, columns)
+    picked = _Picker(question, choices, preview, screen).run()
+    if isinstance(picked, TurnInterrupted):
+        raise picked
+    return picked
 
 
 def _pick_by_number(
-    choices: Sequence[Choice], out: TextIO, typed: TextIO, columns: int
-) -> Choice | None:
+    question: Question,
+    choices: Sequence[Choice[ValueT]],
+    out: TextIO,
+    typed: TextIO,
+    columns: int,
+) -> Picked[ValueT] | None:
     """For terminals that can't be drawn on; an empty line chooses nothing."""
-    shown = choices[:ROWS]
-    for number, line in enumerate(table(shown, columns - 5), 1):
-        print(f"{number:>3} {plain(line)}", file=out)
+    shown = choices[:_NUMBERED_ROWS]
+    for number, choice in enumerate(shown, 1):
+        print(f"{number:>3} {plain(row(choice, columns - 5))}", file=out)
     while True:
-        out.write(f"{_PROMPT}1-{len(shown)}: ")
-        out.flush()
-        answer = typed.readline().strip()
+        answer = _asked(f"{question.text}1-{len(shown)}: ", out, typed)
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(shown):
-            return shown[int(answer) - 1]
+            break
+    chosen = shown[int(answer) - 1]
+    message = _asked("next message: ", out, typed) if question.sending else ""
+    return None if chosen.needs_message and not message else Picked(chosen.value, message)
 
 
-def _application(
-    selection: Selection, colors: Colors
-) -> Application[Choice | TurnInterrupted | None]:
+def _asked(text: str, out: TextIO, typed: TextIO) -> str:
+    out.write(text)
+    out.flush()
+    return typed.readline().strip()
 
-    output = _output()
 
-    def prompt() -> ANSI:
-        return ANSI(paint([Span(_PROMPT, "bold"), Span(selection.query)], colors))
+class _Picker(Generic[ValueT]):
+    """First the list has the keys, then, when one is chosen, the line for the next message."""
 
-    def body() -> ANSI:
-        size = output.get_size()
-        lines = selection.lines(size.columns - 1, max(1, min(ROWS, size.rows - 3)))
-        return ANSI("\n".join(paint(line, colors) for line in lines))
+    def __init__(
+        self,
+        question: Question,
+        choices: Sequence[Choice[ValueT]],
+        preview: Callable[[ValueT], Preview],
+        screen: Screen,
+    ) -> None:
+        self._question = question
+        self._selection = Selection(choices)
+        self._preview = preview
+        self._previews: dict[int, Preview] = {}
+        """By the identity of the choice, so that each is made once."""
+        self._colors = screen.colors
+        self._output = _output()
+        self._query = Buffer(
+            multiline=False,
+            on_text_changed=lambda buffer: self._selection.search(buffer.text),
+        )
+        self._message = Buffer(multiline=True)
+        self._is_writing = Condition(lambda: get_app().layout.has_focus(self._message))
 
-    def cursor() -> Point:
-        return Point(x=len(_PROMPT) + len(selection.query), y=0)
+    def run(self) -> Picked[ValueT] | TurnInterrupted | None:
+        application: Application[Picked[ValueT] | TurnInterrupted | None] = Application(
+            layout=Layout(self._body(), focused_element=self._query),
+            key_bindings=self._bindings(),
+            full_screen=True,
+            erase_when_done=True,
+            input=create_input(sys.stdin),
+            output=self._output,
+        )
+        application.ttimeoutlen = application.timeoutlen = _ESCAPE_S
+        return application.run()
 
-    typed = FormattedTextControl(prompt, focusable=True, get_cursor_position=cursor)
-    rows = HSplit(
-        [
-            Window(typed, height=1),
-            Window(FormattedTextControl(body), dont_extend_height=True),
-        ]
-    )
-    application: Application[Choice | TurnInterrupted | None] = Application(
-        layout=Layout(rows),
-        key_bindings=_bindings(selection),
-        erase_when_done=True,
-        input=create_input(sys.stdin),
-        output=output,
-    )
-    # Esc is also how arrow keys begin; what follows it comes at once.
-    application.ttimeoutlen = 0.05
-    return application
+    def _body(self) -> HSplit:
+        message = HSplit(
+            [self._rule(), self._labelled("next message: ", self._message, _MOST_MESSAGE_ROWS)]
+        )
+        return HSplit(
+            [
+                self._labelled(self._question.text, self._query, 1),
+                Window(self._text(self._rows)),
+                ConditionalContainer(
+                    HSplit(
+                        [
+                            self._rule(),
+                            Window(self._text(self._previewed), height=self._preview_rows),
+                        ]
+                    ),
+                    Condition(lambda: self._preview_rows() > 0),
+                ),
+                ConditionalContainer(message, self._is_writing),
+                Window(self._text(self._footer), height=1),
+            ]
+        )
+
+    def _labelled(self, label: str, buffer: Buffer, rows: int) -> VSplit:
+        shown = self._text(lambda width: [[Span(label, "bold")]])
+        return VSplit(
+            [
+                Window(shown, width=len(label), dont_extend_height=True),
+                Window(
+                    BufferControl(buffer),
+                    height=Dimension(min=1, max=rows),
+                    wrap_lines=rows > 1,
+                    dont_extend_height=True,
+                ),
+            ]
+        )
+
+    def _rule(self) -> Window:
+        return Window(self._text(lambda width: [[Span("─" * width, "dim")]]), height=1)
+
+    def _text(self, lines: Callable[[int], Sequence[Line]]) -> FormattedTextControl:
+        """Of what `lines` gives for a width."""
+
+        def painted() -> ANSI:
+            shown = lines(self._output.get_size().columns - 1)
+            return ANSI("\n".join(paint(line, self._colors) for line in shown))
+
+        return FormattedTextControl(painted)
+
+    def _preview_rows(self) -> int:
+        rows = self._output.get_size().rows
+        return min(_MOST_PREVIEW_ROWS, rows // 3) if rows >= _FEWEST_ROWS_FOR_PREVIEW else 0
+
+    def _rows(self, width: int) -> list[Line]:
+        around = 2 + (self._preview_rows() + 1 if self._preview_rows() else 0)
+        if self._is_writing():
+            around += 1 + min(self._message.document.line_count, _MOST_MESSAGE_ROWS)
+        return self._selection.lines(width, max(1, self._output.get_size().rows - around))
+
+    def _previewed(self, width: int) -> list[Line]:
+        marked = self._selection.marked
+        if marked is None:
+            return []
+        if id(marked) not in self._previews:
+            self._previews[id(marked)] = self._preview(marked.value)
+        return preview_lines(self._previews[id(marked)], width, self._preview_rows())
+
+    def _footer(self, width: int) -> list[Line]:
+        if self._is_writing():
+            marked = self._selection.marked
+            enter = f"Enter {self._question.sending}"
+            if not self._message.text.strip():
+                needed = marked is not None and marked.needs_message
+                enter = "say what comes next" if needed else f"Enter {self._question.alone}"
+            keys = f"{enter} · Alt-Enter new line · Esc back to the list"
+        else:
+            enter = "chooses" if self._question.sending else self._question.alone
+            keys = (
+                f"type to search · ↑ ↓ · Enter {enter} · Esc leaves · {self._selection.position()}"
+            )
+        return [clip([Span(keys, "dim")], width)]
+
+    def _choose(self, event: KeyPressEvent) -> None:
+        marked = self._selection.marked
+        if marked is None:
+            return
+        if not self._question.sending:
+            event.app.exit(result=Picked(marked.value))
+            return
+        self._message.text = marked.draft
+        self._message.cursor_position = len(marked.draft)
+        event.app.layout.focus(self._message)
+
+    def _finish(self, event: KeyPressEvent) -> None:
+        marked = self._selection.marked
+        text = self._message.text.strip()
+        if marked is not None and (text or not marked.needs_message):
+            event.app.exit(result=Picked(marked.value, text))
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        writing, listing = self._is_writing, ~self._is_writing
+
+        def moves(by: Callable[[], int], *keys: str) -> None:
+            for key in keys:
+                bindings.add(key, filter=listing)(lambda event: self._selection.move(by()))
+
+        moves(lambda: -1, "up", "c-p", "c-k")
+        moves(lambda: 1, "down", "c-n", "c-j")
+        moves(lambda: -self._output.get_size().rows // 2, "pageup")
+        moves(lambda: self._output.get_size().rows // 2, "pagedown")
+        bindings.add("enter", filter=listing)(self._choose)
+        bindings.add("enter", filter=writing)(self._finish)
+        bindings.add("escape", filter=listing)(lambda event: event.app.exit(result=None))
+        bindings.add("c-d", filter=listing)(lambda event: event.app.exit(result=None))
+
+        @bindings.add("escape", filter=writing)
+        def _back(event: KeyPressEvent) -> None:
+            event.app.layout.focus(self._query)
+
+        @bindings.add("escape", "enter", filter=writing)
+        @bindings.add("c-j", filter=writing)
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @bindings.add("c-c")
+        @bindings.add("<sigint>")
+        def _interrupt(event: KeyPressEvent) -> None:
+            event.app.exit(result=TurnInterrupted("interrupted", 130))
+
+        @bindings.add(Keys.BracketedPaste)
+        def _paste(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(printable(text, multiline=writing()))
+
+        return bindings
 
 
 def _output() -> Output:
@@ -197,64 +296,3 @@ def _output() -> Output:
         return Size(rows, columns)
 
     return Vt100_Output(sys.stderr, size, term=os.environ.get("TERM"), enable_cpr=False)
-
-
-def _bindings(selection: Selection) -> KeyBindings:
-
-    bindings = KeyBindings()
-
-    def moves(by: int, *keys: str) -> None:
-        for key in keys:
-            bindings.add(key)(lambda event: selection.move(by))
-
-    moves(-1, "up", "c-p", "c-k")
-    moves(1, "down", "c-n", "c-j")
-    moves(-ROWS, "pageup")
-    moves(ROWS, "pagedown")
-    bindings.add("backspace")(lambda event: selection.search(selection.query[:-1]))
-    bindings.add("c-u")(lambda event: selection.search(""))
-    bindings.add("c-w")(lambda event: selection.search(selection.query.rpartition(" ")[0]))
-    bindings.add("escape", eager=True)(lambda event: event.app.exit(result=None))
-    bindings.add("c-d")(lambda event: event.app.exit(result=None))
-
-    @bindings.add("enter")
-    def _take(event: KeyPressEvent) -> None:
-        if selection.marked is not None:
-            event.app.exit(result=selection.marked)
-
-    @bindings.add("c-c")
-    @bindings.add("<sigint>")
-    def _interrupt(event: KeyPressEvent) -> None:
-        event.app.exit(result=TurnInterrupted("interrupted", 130))
-
-    @bindings.add(Keys.Any)
-    @bindings.add(Keys.BracketedPaste)
-    def _type(event: KeyPressEvent) -> None:
-        if event.data.isprintable() or event.key_sequence[0].key is Keys.BracketedPaste:
-            selection.search(selection.query + printable(event.data, multiline=False))
-
-    return bindings
-
-
-def _searched(choice: Choice) -> str:
-    return f"{choice.name}\n{choice.title}\n{choice.session_id}\n{choice.folder}".casefold()
-
-
-def _title(choice: Choice, room: int) -> Line:
-    title = printable(choice.title, multiline=False)
-    name = printable(choice.name, multiline=False)
-    text: Line = [Span(f"{name}: ", "bold"), Span(title)] if name else [Span(title)]
-    if not choice.folder:
-        return clip(text, max(room, 1))
-    folder = _end_of(printable(choice.folder, multiline=False), max(room // 2 - 2, 1))
-    text = clip(text, max(room - cells(folder) - 2, 1))
-    return [*text, Span(f"  {folder}", "dim")]
-
-
-def _end_of(path: str, width: int) -> str:
-    """The last part of a path, which tells more than its first."""
-    if cells(path) <= width:
-        return path
-    while path and cells(path) > width - 1:
-        path = path[1:]
-    return f"…{path}"

@@ -13,6 +13,7 @@ import pytest
 from agentcli.sessions.search.finder import state_of
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
+from tests.emulated import Emulated
 from tests.server import Call, Reply
 
 LIST = "Esc leaves"
@@ -155,31 +156,70 @@ def test_verbose_says_it_all_in_a_log_file_too_and_json_stays_json(agent, three)
     assert {json.loads(line)["type"] for line in done.stdout.splitlines()} >= {"init", "result"}
 
 
-@pytest.mark.parametrize(
-    ("keys", "picked"),
-    [
-        ("\r", "what is this"),
-        ("\x1b[B\x1b[B\r", "fix the test"),
-        ("\x0e\x0e\x10\r", "write docs"),
-        ("\x1b[6~\x1b[A\r", "write docs"),
-        ("wrt\r", "write docs"),
-        ("zzz\r\x15fix\r", "fix the test"),
-        ("zzz \x7f\x7f\x7f\x7ffix\r", "fix the test"),
-        ("\x1b[200~docs\x1b[201~\r", "write docs"),
-    ],
-    ids=["Enter", "arrows", "Ctrl-N", "PageDown", "fuzzy", "Ctrl-U", "backspace", "paste"],
-)
-def test_keys_of_the_list(agent, three, at_terminal, keys, picked):
-    child = at_terminal("resume")
-    child.expect("what is this")
-    child.expect("docs: ")
-    child.expect("fix the test")
-    child.expect(LIST)
-    child.send(keys)
-    shown = ended(child)
-    assert child.exitstatus == 2
-    assert f"session {id_of(agent, picked)} has nothing left to do" in shown
-    assert "say what comes next" in shown
+@pytest.fixture
+def list_of(agent):
+    """The list of `agent ARGUMENTS` in an emulated terminal."""
+    running = []
+
+    def start(*arguments: str, columns: int = 80) -> Emulated:
+        command = [*agent.command, *arguments]
+        running.append(Emulated(command, agent.workspace, agent.environment, columns=columns))
+        running[-1].until(LIST)
+        return running[-1]
+
+    yield start
+    for terminal in running:
+        terminal.close()
+
+
+def marked(task: str):
+    return lambda rows: any(row.startswith("> ") and row.endswith(task) for row in rows)
+
+
+def test_one_moves_searches_and_says_what_comes_next(agent, three, list_of):
+    terminal = list_of("resume")
+    for keys, task in (
+        ("", "what is this"),
+        ("\x1b[B\x1b[B", "fix the test"),
+        ("\x1b[A", "docs: write docs"),
+        ("\x0e", "fix the test"),
+        ("\x10", "docs: write docs"),
+        ("\x1b[6~", "fix the test"),
+        ("wrt", "docs: write docs"),
+        ("\x15fix", "fix the test"),
+        ("\x7f\x7f\x7f\x1b[200~do\ncs\x1b[201~", "docs: write docs"),
+    ):
+        terminal.type(keys).until(marked(task))
+    terminal.type("\r").until("say what comes next")
+    # A session that is done goes on with a message only; Esc leads back to the list.
+    terminal.type("\r\x1b").until("type to search")
+    terminal.type("\rmore, \x1b\rplease").until("Enter sends that and resumes it")
+    assert terminal.type("\r").ended() == 0
+    assert "went on" in "\n".join(terminal.rows)
+    assert "more, \\nplease" in asked(three)
+    assert "write docs" in asked(three)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_list_takes_the_whole_screen_and_shows_what_was_said_last(
+    agent, three, list_of, columns
+):
+    terminal = list_of("resume", "--all", columns=columns)
+    terminal.type("docs").until(marked(""))
+    rows = terminal.until("two")
+    assert rows[0] == "resume which session? docs"
+    assert rows[-1].endswith("Esc leaves · 1 of 1")
+    assert rows[14] == "─" * (columns - 1)
+    assert rows[15].startswith("docs · /")
+    assert rows[16:18] == ["you    write docs", "agent  two"]
+    assert rows[18:-1] == [""] * 5
+    terminal.resize(columns, 12)
+    small = terminal.until(lambda rows: rows[0] == "resume which session? docs")
+    assert small[1].startswith("> ")
+    assert small[2:-1] == [""] * 9
+    assert terminal.type("\x03").ended() == 130
+    # The alternate screen: what was there before is there again.
+    assert terminal.raw.count(b"\x1b[?1049h") == terminal.raw.count(b"\x1b[?1049l") == 1
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
@@ -203,6 +243,8 @@ def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve,
     child.expect("interrupted")
     child.expect(LIST)
     child.send("\r")
+    child.expect("Enter resumes it")
+    child.send("\r")
     shown = ended(child)
     assert child.exitstatus == 0
     where, _, after = shown.partition("resumed 20")
@@ -220,6 +262,8 @@ def test_a_session_in_use_is_marked_and_its_holder_named(agent, serve, at_termin
     child = at_terminal("resume")
     child.expect(f"in use by {process.pid}")
     child.expect(LIST)
+    child.send("\r")
+    child.expect("Enter resumes it")
     child.send("\r")
     assert f"is in use by process {process.pid} on" in ended(child).replace("\r\n", "")
     assert child.exitstatus == 2
@@ -248,8 +292,10 @@ def test_a_terminal_that_cannot_be_drawn_on(agent, three, at_terminal):
     child.sendline("7")
     child.expect("1-3: ")
     child.sendline("2")
-    shown = ended(child)
-    assert f"session {id_of(agent, 'write docs')} has nothing left to do" in shown
+    child.expect("next message: ")
+    child.sendline("more")
+    assert "went on" in ended(child)
+    assert "write docs" in asked(three)
     child = at_terminal("resume", TERM="dumb")
     child.expect("1-3: ")
     child.sendintr()
@@ -269,7 +315,7 @@ def test_the_list_never_writes_to_stdout(agent, three, tmp_path):
         encoding="utf-8",
     )
     child.expect(LIST)
-    child.send("\r")
+    child.send("\x1b")
     ended(child)
     assert out.read_text() == ""
 
@@ -280,3 +326,31 @@ def test_there_is_nothing_to_choose_from(agent, at_terminal):
     assert child.exitstatus == 2
     assert "there is no session in" in shown
     assert "agent resume --all" in shown
+
+
+def test_one_goes_back_to_before_a_message_and_says_it_in_other_words(agent, three, list_of):
+    agent("resume", "docs", "and the examples")
+    terminal = list_of("rewind", "docs")
+    rows = terminal.until("back to before which message?")
+    assert rows[1].endswith("1 step since  and the examples")
+    assert rows[2].endswith("2 steps since  the task: write docs")
+    terminal.type("\r").until("next message: and the examples")
+    assert terminal.type("\x15without examples\r").ended() == 0
+    assert "went on again" in "\n".join(terminal.rows)
+    assert "and the examples" not in three.requests[-1].raw.decode()
+    assert "without examples" in asked(three)
+
+
+def test_a_fork_goes_on_from_a_message_or_from_the_end(agent, three, list_of):
+    terminal = list_of("fork", "docs")
+    assert terminal.until("a copy from where on?")[1].endswith("all of it, as it is now")
+    terminal.type("\r").until("Enter makes the copy")
+    assert terminal.type("\r").ended() == 0
+    assert "agent resume 20" in "\n".join(terminal.rows)
+    assert len(agent.sessions) == 4
+    terminal = list_of("fork", "docs")
+    terminal.type("\x1b[B\rin another way\r")
+    assert terminal.ended() == 0
+    assert len(agent.sessions) == 5
+    assert "in another way" in asked(three)
+    assert "two" not in [message.get("content") for message in three.requests[-1].body["messages"]]

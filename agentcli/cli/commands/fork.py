@@ -1,7 +1,8 @@
 """Go on from an event in a copy of session and files.
 
 The copy is a new session, with a new folder that holds the files as they were. The session
-itself and its workspace stay untouched; another process may be using them.
+itself and its workspace stay untouched; another process may be using them. Without --at, at a
+terminal, you choose the message of yours to go on from, and may say it in other words.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Annotated
 import typer
 
 from agentcli.app.fork import fork as fork_session
-from agentcli.cli.session_common import Json, home, working
+from agentcli.cli.session_common import Json, at_terminal, home, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.errors import UsageError
+from agentcli.sessions.session import read_session
 from agentcli.ui.sanitize import printable
 
 
@@ -31,23 +33,40 @@ def fork(
     ] = None,
     session: SessionOption = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     try:
         target = folder and folder.expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--dir {folder}: {error}") from error
     original = selected(named, session)
+    message = ""
+    if at is None and not as_json and at_terminal():
+        at, message = _chosen(original)
     with working("copying"):
         done = fork_session(home(), original, at, target)
     if as_json:
         told = {"session_id": done.session_id, "event": done.at_event}
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
-        return
+        return 0
     for note in done.notes:
         print(f"agent: {printable(note, multiline=False)}", file=sys.stderr)
     where = printable(str(done.workspace), multiline=False)
     print(f"forked at event {done.at_event}; the files are in {where}", file=sys.stderr)
-    print(f'agent resume {done.session_id} "…"')
+    if not message:
+        print(f'agent resume {done.session_id} "…"')
+        return 0
+    from agentcli.cli.going_on import go_on
+
+    return go_on(home() / "sessions" / done.session_id, message)
+
+
+def _chosen(original: Path) -> tuple[int, str]:
+    from agentcli.cli.choose_message import choose_message
+    from agentcli.ui.picker import Question
+
+    question = Question("a copy from where on? ", "makes the copy", "makes the copy and sends this")
+    picked = choose_message(read_session(original).events, question, with_end=True)
+    return picked.value, picked.message
 
 
 COMMAND = fork

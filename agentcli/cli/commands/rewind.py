@@ -1,5 +1,8 @@
 """Go back to an event, in the files and the conversation.
 
+Without --to, at a terminal, to before a message of yours that you choose; it can be sent again in
+other words. Elsewhere the events to go back to are listed.
+
 Files and the state of git that others changed go back too. Nothing is lost: the way it was
 before can be gone back to like any other event.
 """
@@ -12,7 +15,7 @@ from typing import Annotated
 import typer
 
 from agentcli.app.undo import rewind as rewind_session
-from agentcli.cli.session_common import Json, tell_cut_off, working
+from agentcli.cli.session_common import Json, at_terminal, tell_cut_off, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.cli.undone import tell_undone
 from agentcli.errors import UsageError
@@ -30,12 +33,16 @@ def rewind(
     ] = False,
     session: SessionOption = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     folder = selected(named, session)
-    if to is None:
-        _list_events(read_session(folder), as_json)
-        raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
     both = files == conversation
+    message = ""
+    if to is None:
+        record = read_session(folder)
+        if as_json or not at_terminal():
+            _list_events(record, as_json)
+            raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
+        to, message = _chosen(record, only_files=files and not both)
     files, conversation = both or files, both or conversation
     with Session.open(folder) as opened:
         tell_cut_off(opened)
@@ -43,6 +50,21 @@ def rewind(
             done = rewind_session(opened, to, files=files, conversation=conversation)
         flags = "" if both else "--files " if files else "--conversation "
         tell_undone(opened.id, done, as_json, flags)
+    if not message:
+        return 0
+    from agentcli.cli.going_on import go_on
+
+    return go_on(folder, message)
+
+
+def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
+    from agentcli.cli.choose_message import choose_message
+    from agentcli.ui.picker import Question
+
+    sending = "" if only_files else "goes back and sends this"
+    question = Question("back to before which message? ", "goes back", sending)
+    picked = choose_message(record.events, question)
+    return picked.value, picked.message
 
 
 def _list_events(record: SessionRecord, as_json: bool) -> None:

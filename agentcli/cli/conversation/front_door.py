@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.clipboard import clipboard_image
 from agentcli.cli.conversation.control import ConversationControl
@@ -18,11 +18,14 @@ from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.prompt.history import SharedHistory
 from agentcli.ui.style import Colors
 
+if TYPE_CHECKING:
+    from agentcli.cli.session_selector import Chosen
+
 _DUMB = ("", "dumb", "unknown")
 
 
 def converse(
-    flags: Flags, task: str | None, name: str | None, find: Callable[[], Path] | None
+    flags: Flags, task: str | None, name: str | None, find: Callable[[], Chosen] | None
 ) -> int:
     """Until the person leaves; the exit code. `find` gives the session to go on with, None begins
     a new one. Raises AgentError when it can't begin."""
@@ -65,10 +68,10 @@ def _redacted(text: str) -> str:
     return Redactor(masked_values(person_environ())).text(text)
 
 
-def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable[[], Path]:
+def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable[[], Chosen]:
     """Finds the session that is meant; `session` is - to choose it from a list."""
 
-    def find() -> Path:
+    def find() -> Chosen:
         from agentcli.cli.session_selector import SessionSelector
 
         named = None if session in (None, "-") else session

@@ -22,6 +22,7 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
 from agentcli.cli.session_common import finish_interrupted_work
+from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import carry_out, first_line, run_at_once, slash_commands
 from agentcli.cli.stored_session import workspace_of
 from agentcli.errors import SetupNeeded
@@ -50,7 +51,7 @@ def open_conversation(
     flags: Flags,
     task: str | None,
     name: str | None,
-    find: Callable[[], Path] | None,
+    find: Callable[[], Chosen] | None,
     control: ConversationControl,
     prompt: ConversationPrompt,
 ) -> int:
@@ -65,7 +66,8 @@ def open_conversation(
     folder = None
     if find is not None:
         with prompt.suspended():
-            folder = find()
+            folder, message = find()
+        task = task or message
     builder, ready = _prepared(flags, control, prompt, renderer, folder)
     finish_interrupted_work()
     conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name, ready)

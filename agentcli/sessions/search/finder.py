@@ -22,6 +22,8 @@ from agentcli.sessions.session import read_session
 from agentcli.sessions.state import State, fold, load_state
 from agentcli.sessions.store import FileStore
 
+_NEWEST = 300
+
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
@@ -170,6 +172,14 @@ def _events_after(folder: Path, event_id: int) -> Iterator[Event]:
     with suppress(ValueError, TypeError, AttributeError):
         for record in records:
             yield event_from_dict(record)
+
+
+def newest_events(folder: Path, state: State) -> list[Event]:
+    """The last few hundred events of a session, oldest first, at a cost that does not grow with it.
+    Raises SessionError."""
+    first = max(0, state.end_id + 1 - _NEWEST)
+    records = FileStore(folder).read(range(first, state.end_id + 1))
+    return [event_from_dict(record) for record in records]
 
 
 def _near(wanted: str, known: Sequence[tuple[Path, State]]) -> list[str]:

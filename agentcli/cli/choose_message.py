@@ -1,0 +1,96 @@
+"""A person at the terminal picks one of their own messages, to go on from before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agentcli.cli.session_common import age
+from agentcli.errors import UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import live
+from agentcli.ui.choices import Choice, Preview, aligned
+from agentcli.ui.picker import Picked, Question, pick
+from agentcli.ui.style import Span
+from agentcli.ui.summary import count
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to go on from: `event_id` is the last event to keep. That is just before a `message` of
+    the person, just after the task, which can't be taken back, or the end, where there is none.
+    `answer` is what the agent said to it last, `steps` were taken since."""
+
+    event_id: int
+    message: MessageAction | None
+    answer: str
+    steps: int
+    is_task: bool = False
+
+
+def choose_message(
+    events: Sequence[Event], question: Question, *, with_end: bool = False
+) -> Picked[int]:
+    """The last event to keep, and what is to be said then; at first that is the message itself, to
+    be sent again in other words. `with_end` offers to keep all. Raises UsageError when nothing is
+    chosen."""
+    found = places(events)
+    if not found:
+        raise UsageError("nothing was said in this session yet")
+    if with_end:
+        found.insert(0, Place(events[-1].id, None, found[0].answer, 0))
+    picked = pick(question, _choices(found), _preview)
+    if picked is None:
+        raise UsageError("nothing chosen")
+    return Picked(picked.value.event_id, picked.message)
+
+
+def places(events: Sequence[Event]) -> list[Place]:
+    """One for each message of the person in the conversation as it stands, newest first."""
+    found: list[Place] = []
+    answer, steps = "", 0
+    for event in reversed(live(events)):
+        if event.reply is not None and event.reply.index == 0:
+            steps += 1
+        if not isinstance(event, MessageAction):
+            continue
+        if event.source is Source.AGENT:
+            answer = answer or event.content
+        elif event.source is Source.USER:
+            found.append(Place(event.id - 1, event, answer, steps))
+            answer = ""
+    if found:
+        found[-1] = replace(found[-1], event_id=found[-1].event_id + 1, is_task=True)
+    return found
+
+
+def _choices(found: Sequence[Place]) -> list[Choice[Place]]:
+    facts = [
+        [
+            Span(age(place.message.timestamp) if place.message else "now", "dim"),
+            Span(f"{count(place.steps, 'step')} since", "dim"),
+        ]
+        for place in found
+    ]
+    return [
+        Choice(
+            place,
+            title=place.message.content if place.message else "all of it, as it is now",
+            facts=line,
+            name="the task" if place.is_task else "",
+            draft=place.message.content if place.message and not place.is_task else "",
+        )
+        for place, line in zip(found, aligned(facts, right=(0, 1)), strict=True)
+    ]
+
+
+def _preview(place: Place) -> Preview:
+    if place.message is None:
+        return Preview(f"at event {place.event_id}, the end", [("agent", place.answer)])
+    where = "just after the task" if place.is_task else "just before this message"
+    when = f"{place.message.timestamp.astimezone():%Y-%m-%d %H:%M:%S}"
+    said = [("you", place.message.content), ("agent", place.answer)]
+    return Preview(
+        f"at event {place.event_id}, {where} of {when}", [each for each in said if each[1]]
+    )
