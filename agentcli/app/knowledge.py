@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.app.config import user_file
+from agentcli.app.trust import is_trusted
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
@@ -83,8 +84,12 @@ def knowledge(
     start_facts: Callable[[], WorkspaceFacts],
 ) -> Knowledge:
     """What a session in `workspace` is told."""
+
+    def trusted(folder: Path) -> bool:
+        return is_trusted(environ, folder)
+
     user_folder = user_file(environ).parent
-    return Knowledge(workspace, settings.knowledge, start_facts, user_folder, notes)
+    return Knowledge(workspace, settings.knowledge, start_facts, user_folder, notes, trusted)
 
 
 def last_notes(

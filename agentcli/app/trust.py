@@ -18,6 +18,8 @@ from agentcli.errors import ConfigError
 from agentcli.security.trust import (
     HOOK_FOLDER,
     PROJECT_CONFIG,
+    SKILL_FOLDERS,
+    TOOL_SERVERS,
     Fingerprint,
     TrustState,
     TrustStore,
@@ -81,6 +83,11 @@ def trust_store(environ: Mapping[str, str]) -> TrustStore:
     return TrustStore(state_home(environ) / STORE)
 
 
+def is_trusted(environ: Mapping[str, str], folder: Path) -> bool:
+    """Whether what `folder` brings along is trusted as it is now. Raises ConfigError."""
+    return trust_store(environ).state_of(fingerprint(folder)).trusted
+
+
 def inside_session(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("AGENT_SESSION_ID"))
 
@@ -114,13 +121,28 @@ def settings_of(found: Fingerprint) -> dict[str, Any]:
 
 
 def _notices(found: Fingerprint, state: TrustState, notices: Any) -> tuple[str, ...]:
-    where = f"{found.workspace}:"
     if found.fault:
-        return (*notices, f"{where} can't be trusted: {found.fault}")
+        return (*notices, f"{found.workspace} can't be trusted: {found.fault}")
     if state.changed:
         names = ", ".join(state.changed)
-        said = f"{where} no longer trusted, as these files changed: {names}; see agent trust"
+        said = (
+            f"{found.workspace} is no longer trusted, as these files changed: {names}. Nothing of "
+            "it takes effect but what is stricter than your settings; see agent trust"
+        )
         return (*notices, said)
     if not notices and _wants_trust(found):
-        return (f"{where} not trusted, so its hooks, tool servers and skills: see agent trust",)
+        return (_left_out(found),)
     return tuple(notices)
+
+
+def _left_out(found: Fingerprint) -> str:
+    """Of a folder that nobody has trusted yet, a sentence."""
+    kinds = {
+        "hooks": any(name.startswith(f"{HOOK_FOLDER}/") for name in found.files),
+        "tool servers": TOOL_SERVERS in found.files,
+        "skills with scripts": any(name.startswith(SKILL_FOLDERS) for name in found.files),
+        "settings": PROJECT_CONFIG in found.files,
+    }
+    *most, last = [kind for kind, is_there in kinds.items() if is_there] or ["files"]
+    what = f"{', '.join(most)} and {last}" if most else last
+    return f"{found.workspace} is not trusted, so its {what} take no effect; see agent trust"

@@ -111,9 +111,11 @@ class Knowledge:
         start_facts: Callable[[], WorkspaceFacts],
         user_folder: Path | None = None,
         notes: Notes | None = None,
+        trusted: Callable[[Path], bool] = lambda folder: True,
     ) -> None:
         """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md
-        and `skills/`; None: there is none."""
+        and `skills/`; None: there is none. `trusted`: whether what a project's folder brings along
+        to be run may take effect."""
         self._workspace = workspace
         self._settings = settings
         # Without what a record can't hold, so that it is known again.
@@ -121,6 +123,7 @@ class Knowledge:
         self._start_facts = start_facts
         self._user_folder = user_folder
         self._saved_notes = notes
+        self._trusted = trusted
         self._facts: WorkspaceFacts | None = None
         self._skills: Skills | None = None
         self._file_notices: list[str] = []
@@ -194,6 +197,7 @@ class Knowledge:
             own,
             [(at / name, root) for at in places for name in PROJECT_FOLDERS],
             self._settings.disabled_microagents,
+            self._trusted,
         )
         if not self._settings.repo_microagents:
             skills.found = [skill for skill in skills.found if skill.kind != "repo"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,28 @@ _BY_FILE = {
     "composer.json": ("composer",),
     "mix.exs": ("mix",),
 }
+
+
+TEST_SCRIPTS = ("package.json", "Makefile")
+"""Files that may name a script for tests, and often don't."""
+_NO_SCRIPT = "no test specified"
+"""As npm itself writes it into a new package.json."""
+_MAKE_TARGET = re.compile(r"^test\s*:(?!=)", re.MULTILINE)
+
+
+def has_test_script(workspace: Path, name: str) -> bool:
+    """Whether this one of TEST_SCRIPTS has a script or target called test."""
+    with suppress(UnreadableText):
+        read = read_bounded(workspace / name, _LARGEST_READ, workspace)
+        if read is None:
+            return False
+        if name == "Makefile":
+            return _MAKE_TARGET.search(read.text) is not None
+        with suppress(ValueError, RecursionError):
+            match json.loads(read.text):
+                case {"scripts": {"test": str(script)}}:
+                    return bool(script.strip()) and _NO_SCRIPT not in script
+    return False
 
 
 def project_tools(

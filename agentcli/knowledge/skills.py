@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +24,7 @@ Kind = Literal["repo", "knowledge", "task", "listed"]
 
 SKILL_FILE = "SKILL.md"
 PROJECT_FOLDERS = (".agents/skills", ".agent/skills", ".openhands/microagents", ".claude/skills")
+TEXT_SUFFIXES = (".md", ".txt")
 MAX_SKILL_BYTES = 16 * 1024
 """What the model is told of one skill; of a longer one it is told where to read on."""
 MOST_SKILLS = 100
@@ -109,10 +110,12 @@ def load_skills(
     user_folders: Sequence[Path],
     project_folders: Sequence[tuple[Path, Path]],
     disabled: Collection[str] = (),
+    trusted: Callable[[Path], bool] = lambda folder: True,
 ) -> Skills:
     """The skills below these folders; of several with one name the first counts, so that a project
     can't take the place of what the person wrote. A project's folder comes with the folder that
-    nothing in it may lead out of. What is damaged is left out with a notice."""
+    nothing in it may lead out of. What is damaged is left out with a notice, and so is what brings
+    along more than text where the folder that it is in is not `trusted`."""
     skills = Skills()
     known = {name.casefold() for name in disabled}
     seen: set[Path] = set()
@@ -124,6 +127,12 @@ def load_skills(
             root = within or folder
             if len(skills.notices) >= _MOST_NOTICES:
                 return skills
+            if within is not None and _has_scripts(path) and not trusted(_project_of(folder)):
+                skills.notices.append(
+                    f"{shown_path(path, root)} is left out, as it brings along scripts and "
+                    f"{_project_of(folder)} is not trusted: see agent trust"
+                )
+                continue
             try:
                 skill = _read(path, within, root, seen)
             except UnreadableText as why:
@@ -133,6 +142,24 @@ def load_skills(
                 known.add(skill.name.casefold())
                 skills.found.append(skill)
     return skills
+
+
+def _project_of(folder: Path) -> Path:
+    """The project that has this one of PROJECT_FOLDERS."""
+    return folder.parents[1]
+
+
+def _has_scripts(path: Path) -> bool:
+    """Whether beside a SKILL.md, at any depth, there is anything but text, or more than is looked
+    through."""
+    if path.name != SKILL_FILE:
+        return False
+    left = _MOST_ENTRIES
+    for _, folders, files in os.walk(path.parent):
+        left -= len(folders) + len(files)
+        if left < 0 or not all(name.endswith(TEXT_SUFFIXES) for name in files):
+            return True
+    return False
 
 
 def _files(folder: Path, within: Path | None) -> Iterator[Path]:

@@ -12,8 +12,9 @@ from threading import Thread
 
 from agentcli.git import safe
 from agentcli.knowledge.holdings import in_order
-from agentcli.knowledge.project_tools import project_tools
+from agentcli.knowledge.project_tools import TEST_SCRIPTS, has_test_script, project_tools
 from agentcli.system.programs import find_on, find_program
+from agentcli.system.workspace_python import environment_folder, python_on_path
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15
@@ -72,7 +73,8 @@ class WorkspaceFacts:
             yield f"- holds: {'  '.join(names[:40])}{more}"
         if python := self._python():
             yield f"- python: {python}"
-        if tests := next((how for sign, how in _TEST_SIGNS if sign in files), None):
+        signs = (each for each in _TEST_SIGNS if each[0] in files)
+        if tests := next((how for sign, how in signs if self._has_tests(sign)), None):
             bare = tests == "pytest" and "without pytest" in (python or "")
             how = "python -m unittest" if bare else tests
             yield f"- tests are likely run with: {how}"
@@ -83,8 +85,12 @@ class WorkspaceFacts:
             yield f"- not installed: {', '.join(self._missing)}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
+    def _has_tests(self, sign: str) -> bool:
+        """Whether the file `sign` says how tests are run, of those that can be there and not."""
+        return sign not in TEST_SCRIPTS or has_test_script(self._workspace, sign)
+
     def _find_out(self) -> None:
-        folder = self._environment_folder()
+        folder = environment_folder(self._workspace, self._environ)
         bin_folder = folder / "bin" if folder else None
         self._present, self._missing = project_tools(self._workspace, self._environ, bin_folder)
         if self._git is not None:
@@ -107,20 +113,12 @@ class WorkspaceFacts:
 
     def _python(self) -> str | None:
         """The interpreter that commands here are likely to use, and whether it has pytest."""
-        folder = self._environment_folder()
+        folder = environment_folder(self._workspace, self._environ)
         if folder is None:
-            return find_on("python3", self._environ.get("PATH"))
+            return python_on_path(self._environ)
         version = next(folder.glob("lib/python3.*"), Path("python3"))
         pytest = _pytest(version / "site-packages")
         return f"{folder}/bin/python ({version.name}, virtual environment {pytest})"
-
-    def _environment_folder(self) -> Path | None:
-        """Of the virtual environment, if there is one."""
-        own = self._environ.get("VIRTUAL_ENV")
-        for folder in (own, self._workspace / ".venv", self._workspace / "venv"):
-            if folder and (Path(folder) / "bin" / "python").exists():
-                return Path(folder)
-        return None
 
 
 def _pytest(packages: Path) -> str:

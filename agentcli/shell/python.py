@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +21,7 @@ from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait
-from agentcli.system.programs import find_on
+from agentcli.system.workspace_python import interpreter_of
 
 _READY_S = 30.0
 _LARGEST_FIGURE = 50_000_000
@@ -45,19 +43,6 @@ class CellResult:
     truncated: bool = False
     full_output_path: str | None = None
     notes: tuple[str, ...] = ()
-
-
-def find_interpreter(workspace: str | Path, env: Mapping[str, str]) -> str:
-    """The workspace's own Python: $VIRTUAL_ENV, .venv, venv, else the first on PATH, else ours."""
-    folders = [Path(workspace) / ".venv", Path(workspace) / "venv"]
-    if env.get("VIRTUAL_ENV"):
-        folders.insert(0, Path(env["VIRTUAL_ENV"]))
-    for folder in folders:
-        candidate = folder / "bin" / "python"
-        if os.access(candidate, os.X_OK):
-            return str(candidate)
-    path = env.get("PATH")
-    return find_on("python3", path) or find_on("python", path) or sys.executable
 
 
 class PythonInterpreter(Interpreter[Running, CellResult]):
@@ -83,7 +68,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
             sandbox=sandbox,
             max_chars=max_chars,
         )
-        self.interpreter = find_interpreter(workspace, env)
+        self.interpreter = interpreter_of(Path(workspace), env)
         self._terminal: Terminal | None = None
         self._is_ready = False
         self._leader: ProcessHandle | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -11,6 +12,7 @@ from agentcli.knowledge.instructions import find_instructions
 from agentcli.knowledge.outline import LONG_CHARS, in_short
 from agentcli.knowledge.project_tools import project_tools
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
+from agentcli.system.workspace_python import interpreter_of
 
 
 @pytest.fixture
@@ -89,6 +91,7 @@ def test_plugins_of_pytest_and_its_absence_are_told(place):
     packages.mkdir(parents=True)
     (place / "work/.venv/bin").mkdir()
     (place / "work/.venv/bin/python").write_text("")
+    (place / "work/.venv/bin/python").chmod(0o755)
     (place / "work/pyproject.toml").write_text("")
     told = WorkspaceFacts(place / "work", {"PATH": ""}, lambda path: True).text()
     assert "environment without pytest)\n- tests are likely run with: python -m unittest" in told
@@ -183,3 +186,45 @@ def test_only_files_of_the_project_are_told_in_short(tmp_path):
     of_user, of_project = find_instructions(tmp_path / "project", tmp_path / "user").files
     assert of_user.text == LONG
     assert of_project.text == in_short(LONG, "AGENTS.md")
+
+
+def test_a_test_script_is_told_only_where_there_is_one(place):
+    def told(**files: str) -> bool:
+        for path in (place / "work").glob("*"):
+            path.unlink()
+        for name, text in files.items():
+            (place / "work" / name.replace("__", ".")).write_text(text)
+        facts = WorkspaceFacts(place / "work", {"PATH": str(place / "bin")}, lambda path: True)
+        return "tests are likely run with" in facts.text()
+
+    assert told(package__json='{"scripts": {"test": "jest"}}')
+    as_npm_makes_it = 'echo \\"Error: no test specified\\" && exit 1'
+    assert not told(package__json=f'{{"scripts": {{"test": "{as_npm_makes_it}"}}}}')
+    assert not told(package__json='{"scripts": {"build": "tsc"}}')
+    assert not told(package__json="[" * 50_000)
+    assert told(Makefile="all:\n\ntest: all\n\t./run\n")
+    assert not told(Makefile="all:\n\ntests = 1\ntest := 2\n")
+
+
+def test_python_is_the_workspace_s_never_agent_s_own(place, monkeypatch):
+    """Where agent was put into a virtual environment, which may be the active one."""
+    own = place / "agent-venv"
+    for folder in (own / "bin", place / "work/.venv/bin"):
+        folder.mkdir(parents=True)
+        for name in ("python", "python3"):
+            (folder / name).write_text("#!/bin/sh\n")
+            (folder / name).chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(own))
+    environ = {"PATH": f"{own}/bin:{place}/bin", "VIRTUAL_ENV": str(own)}
+    work = place / "work"
+    assert interpreter_of(work, environ) == f"{work}/.venv/bin/python"
+    facts = WorkspaceFacts(work, environ, lambda path: True).text()
+    assert f"python: {work}/.venv/bin/python" in facts
+    alone = place / "alone"
+    alone.mkdir()
+    program(place, "python3")
+    assert interpreter_of(alone, environ) == f"{place}/bin/python3"
+    assert str(own) not in WorkspaceFacts(alone, environ, lambda path: True).text()
+    monkeypatch.setattr(sys, "prefix", f"{work}/.venv")
+    shared = {"PATH": f"{work}/.venv/bin", "VIRTUAL_ENV": f"{work}/.venv"}
+    assert interpreter_of(work, shared) == f"{work}/.venv/bin/python"

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentcli.shell import python_driver
-from agentcli.shell.python import PythonInterpreter, find_interpreter
+from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
+from agentcli.system.workspace_python import interpreter_of
 from tests.files.test_images import png
 from tests.shell.shells import around, make_python, needs_proc, until
 
@@ -257,7 +258,7 @@ def test_late_output_is_told_apart(python: PythonInterpreter) -> None:
 # Which interpreter
 
 
-def test_find_interpreter(tmp_path: Path) -> None:
+def test_interpreter_of_a_workspace(tmp_path: Path) -> None:
     def install(folder: Path, name: str = "python") -> str:
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / name).symlink_to(sys.executable)
@@ -265,18 +266,18 @@ def test_find_interpreter(tmp_path: Path) -> None:
 
     workspace = tmp_path / "work"
     workspace.mkdir()
-    assert find_interpreter(workspace, {"PATH": ""}) == sys.executable
+    assert Path(interpreter_of(workspace, {"PATH": ""})).parent == Path(sys.base_prefix, "bin")
     on_path = install(tmp_path / "usr", "python3")
     env = {"PATH": str(tmp_path / "usr" / "bin")}
-    assert find_interpreter(workspace, env) == on_path
+    assert interpreter_of(workspace, env) == on_path
     plain = install(workspace / "venv")
-    assert find_interpreter(workspace, env) == plain
+    assert interpreter_of(workspace, env) == plain
     hidden = install(workspace / ".venv")
-    assert find_interpreter(workspace, env) == hidden
+    assert interpreter_of(workspace, env) == hidden
     active = install(tmp_path / "active")
-    assert find_interpreter(workspace, {**env, "VIRTUAL_ENV": str(tmp_path / "active")}) == active
+    assert interpreter_of(workspace, {**env, "VIRTUAL_ENV": str(tmp_path / "active")}) == active
     gone = {**env, "VIRTUAL_ENV": str(tmp_path / "gone")}
-    assert find_interpreter(workspace, gone) == hidden
+    assert interpreter_of(workspace, gone) == hidden
 
 
 def test_interpreter_that_cannot_start_is_an_error(tmp_path: Path) -> None:
