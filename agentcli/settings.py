@@ -107,6 +107,11 @@ class AgentSettings(_Section):
     notes: bool = Field(True, description="keep notes for later sessions: the memory tool")
     prompt: str = Field("", description="file with a system prompt of your own, a Jinja template")
 
+    @property
+    def planning(self) -> bool:
+        """Nothing is changed: the workspace can't be written."""
+        return self.approval == "plan"
+
 
 class KnowledgeSettings(_Section):
     instructions: bool = Field(True, description="read AGENTS.md (else CLAUDE.md) files")

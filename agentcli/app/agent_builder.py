@@ -31,12 +31,14 @@ from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.resume import (
     end_survivors,
+    last_writable,
     require_work,
     stored_schemas,
     told_of_sandbox,
 )
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
+from agentcli.app.whereabouts import NameFolders, with_named_folders
 from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import ConfigError
 from agentcli.events import Source
@@ -64,7 +66,7 @@ from agentcli.sessions.state import State
 from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
-from agentcli.system.homes import state_home
+from agentcli.system.homes import state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
 
@@ -100,6 +102,8 @@ class AgentBuilder:
     project_hooks: ProjectHooks = NO_PROJECT_HOOKS
     """Those of the trusted project."""
     interactive: bool = False
+    name_folders: NameFolders | None = None
+    """None: what nobody named is not written to."""
 
     def __post_init__(self) -> None:
         """No program of ours is taken from where commands of a session may write."""
@@ -174,7 +178,9 @@ class AgentBuilder:
                 undo.callback(session.close)
             stored = require_work(session, has_message, interactive=self.interactive)
             end_survivors(session.id, self.environ)
-            ready = self._prepared(folder, model or session.state.model, session.state)
+            before = last_writable(session.events, str(self.workspace))
+            model = model or session.state.model
+            ready = self._prepared(folder, model, session.state, before)
             opened = self._open(session, ready, stored)
             _bring_up(opened, undo, subscribers)
             moved = session.state.workspace != str(self.workspace)
@@ -191,8 +197,11 @@ class AgentBuilder:
             undo.pop_all()
         return opened
 
-    def _prepared(self, folder: Path, model: str, state: State) -> Prepared:
-        """For the session in `folder`, which need not be there yet. Raises ConfigError."""
+    def _prepared(
+        self, folder: Path, model: str, state: State, before: Sequence[str] | None = None
+    ) -> Prepared:
+        """For the session in `folder`, which need not be there yet; `before`: what it could write
+        to when it was left. Raises ConfigError."""
         redactor = Redactor(masked_values(self.environ))
         registry = self.registry(redactor.learn)
         redactor.learn(*registry.keys())
@@ -200,7 +209,8 @@ class AgentBuilder:
         models.chain("main").warm_up()
         self._require_prices(models, state)
         memory.check(self.settings, models)
-        containment = self._containment(folder, registry)
+        containment = self._containment(folder, registry, before)
+        containment.require_named_folders()
         rules = check_rules(self.settings, self.environ, self.workspace)
         notices = (*rules, *containment.notices())
         return Prepared(folder, redactor, registry, models, containment, notices)
@@ -342,10 +352,13 @@ class AgentBuilder:
         policy.begin()
         return policy, checkpointer
 
-    def _containment(self, folder: Path, registry: Providers) -> Containment:
-        """Of the session in `folder`. Raises ConfigError when nothing holds what it may do."""
+    def _containment(
+        self, folder: Path, registry: Providers, before: Sequence[str] | None = None
+    ) -> Containment:
+        """Of the session in `folder`, which could write to `before` when it was left. Raises
+        ConfigError when nothing holds what it may do."""
         containment = Containment(
-            self.settings,
+            self._with_named_folders(before),
             self.environ,
             self.workspace,
             self.home,
@@ -355,6 +368,14 @@ class AgentBuilder:
         )
         _ = containment.sandbox
         return containment
+
+    def _with_named_folders(self, before: Sequence[str] | None) -> Settings:
+        home = user_home(self.environ)
+        settings = with_named_folders(
+            self.settings, self.workspace, home, before, self.name_folders
+        )
+        programs.distrust(settings.sandbox.writable)
+        return settings
 
     def hooks(self, session: Session, containment: Containment) -> SessionHooks | None:
         context = HookContext(
@@ -371,7 +392,7 @@ class AgentBuilder:
         if not self.settings.hooks.PreCompact:
             return None
         (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-        return self.hooks(session, self._containment(session.folder, registry))
+        return self.hooks(session, self._containment(session.folder, registry, before=()))
 
     def limits(self, state: State) -> Limits:
         catalog = Catalog(self.settings.prices)
@@ -428,6 +449,7 @@ class AgentBuilder:
             max_budget_usd=self._budget(session.state),
             sealed=ready.containment.sealed,
             network=ready.containment.sandbox.network,
+            writable=tuple(map(str, ready.containment.scope.writable)),
         )
 
 

@@ -90,10 +90,12 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
     """What the model must know where its commands are contained in another way than when the
     session was left, as its system text stays as it was; else empty."""
-    starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
-    before = next(((start.sandbox, start.sealed) for start in starts), None)
+    before = _last_start(past)
     layer, sealed = (now.layer, now.sealed) if now else ("none", False)
-    if before in (None, (layer, sealed)):
+    if before is None:
+        return ""
+    others = now is not None and before.writable not in (None, now.writable) and not sealed
+    if (before.sandbox, before.sealed) == (layer, sealed) and not others:
         return ""
     if now is None:
         return (
@@ -107,6 +109,22 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
         f"[Commands now run in a sandbox ({layer}): they {where} and {network}; what is said above "
         "of where they run no longer holds.]"
     )
+
+
+def last_writable(past: Sequence[Event], workspace: str) -> Sequence[str] | None:
+    """What commands could write to when the session was left, if it is known of this workspace and
+    was held to that: in plan mode or without a sandbox nobody names folders."""
+    before = _last_start(past)
+    if before is None or before.writable is None or before.workspace != workspace:
+        return None
+    if before.sealed or before.sandbox == "none":
+        return None
+    return tuple(folder for folder in before.writable if Path(folder).is_dir())
+
+
+def _last_start(past: Sequence[Event]) -> SessionStartedObservation | None:
+    starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
+    return next(starts, None)
 
 
 def last_exports(

@@ -11,6 +11,7 @@ from pathlib import Path
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, rules_file, user_file
 from agentcli.app.keys import keys_file
+from agentcli.app.whereabouts import only_named, require_named_folders, whereabouts
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
@@ -18,11 +19,9 @@ from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.settings import Settings
 from agentcli.system import programs
-from agentcli.system.homes import expanded
+from agentcli.system.homes import expanded, user_home
 
 OUTPUTS = "outputs"
-PLAN = "plan"
-"""The mode in which nothing is changed: the workspace can't be written."""
 _TMP = "tmp"
 
 
@@ -55,8 +54,9 @@ class Containment:
             readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
             tmp=self.session_folder / _TMP,
             confined=self.settings.sandbox.read == "workspace",
+            only_named=only_named(self.settings, self.workspace, user_home(self.environ)),
         )
-        return replace(scope, sealed=self.settings.agent.approval == PLAN)
+        return replace(scope, sealed=self.settings.agent.planning)
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -76,10 +76,17 @@ class Containment:
         """Whether a sandbox keeps commands from writing to the workspace, as in plan mode."""
         return self.sandbox.contains and self.scope.sealed
 
+    def require_named_folders(self) -> None:
+        """Raises ConfigError where nothing could be written and nobody can be asked for more."""
+        if not self.attended:
+            require_named_folders(self.settings, self.scope.workspace, self.scope.home)
+
     def notices(self) -> Iterator[str]:
-        """What the person must know of it."""
-        yield from self.scope.problems
-        for path in () if self.scope.sealed else self.sandbox.out_of_reach:
+        """What the person must know of it before anything runs."""
+        scope = self.scope
+        yield from whereabouts(self.settings, scope.workspace, scope.home, scope.writable)
+        yield from scope.problems
+        for path in () if scope.sealed else self.sandbox.out_of_reach:
             yield (
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
@@ -141,7 +148,7 @@ class Containment:
 
 def _plan_variables(settings: Settings) -> dict[str, str]:
     """What commands see besides in plan mode: git then writes nothing by the way."""
-    return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.approval == PLAN else {}
+    return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.planning else {}
 
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -41,7 +41,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
             # What was typed before the question can't have been meant as an answer.
             termios.tcflush(fd, termios.TCIFLUSH)
             try:
-                line = _read_line(fd)
+                line = read_line(fd)
             except BaseException:
                 with suppress(OSError):
                     tty.write(b"\n")
@@ -58,7 +58,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
             tty.write(b"  y, n or never > ")
 
 
-def _read_line(fd: int) -> str | None:
+def read_line(fd: int) -> str | None:
     """None at the end of input."""
     data = b""
     while not data.endswith(b"\n"):

@@ -15,6 +15,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import parse_assignment
 from agentcli.app.open_session import OpenSession
 from agentcli.app.trust import load_with_trust
+from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.complaints import internal_error
 from agentcli.cli.flags import Flags
@@ -83,7 +84,12 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         )
 
     builder = AgentBuilder(
-        settings, person_environ(), workspace, ask_person if asks else None, loaded.project_hooks
+        settings,
+        person_environ(),
+        workspace,
+        ask_person if asks else None,
+        loaded.project_hooks,
+        name_folders=ask_folders if asks else None,
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))

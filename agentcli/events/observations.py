@@ -191,6 +191,8 @@ class SessionStartedObservation(Observation):
     """In plan mode commands can't write to the workspace."""
     network: bool = False
     """Every command has the network, without being asked about."""
+    writable: tuple[str, ...] | None = None
+    """The folders that commands can write to; None: nobody noted it."""
 
     @property
     def message(self) -> str:

@@ -58,7 +58,8 @@ class AccessScope:
             return False
         if self.is_protected(path):
             return False
-        return _within(path, self._writable)
+        around = _nearest(path, self._writable)
+        return around is not None and (around != "/" or not _within(path, OF_THE_KERNEL))
 
     def is_protected(self, path: Path) -> bool:
         """Whether a resolved path, there or not, is read-only though what lies around it is not:
@@ -71,12 +72,13 @@ class AccessScope:
         return is_control(path.parts)
 
     def real_path(self, path: Path) -> Path:
-        """Where an absolute path of the commands' view is. What is shown below a mount at its own
-        place, such as a workspace in /tmp, is there."""
-        if ".." in path.parts or _within(path, _names((*self.writable, *self.readable))):
+        """Where an absolute path of the commands' view is. What is shown at or below a mount at its
+        own place, such as a workspace in /tmp, is there."""
+        if ".." in path.parts:
             return path
+        around = _nearest(path, _names((*self.writable, *self.readable, self.workspace)))
         for seen, real in self.mounts.items():
-            if path.is_relative_to(seen):
+            if path.is_relative_to(seen) and not (around and Path(around).is_relative_to(seen)):
                 return real / path.relative_to(seen)
         return path
 
@@ -123,6 +125,9 @@ class AccessScope:
         opened = (folder for folder in self.writable if _within(folder, self._own))
         return _names((*self.mounts.values(), *opened))
 
+
+OF_THE_KERNEL = frozenset(("/dev", "/proc", "/run", "/sys"))
+"""Of a writable root these are no part: what is written there sets the machine, no files."""
 
 LARGEST_COVERED = 50_000_000
 """Bytes of a file that checkpoints hold. Sources are smaller; a disk full of versions of one data

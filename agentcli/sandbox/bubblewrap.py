@@ -26,10 +26,10 @@ _EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
 _RESOLVER = Path("/etc/resolv.conf")
 _NOTHING = Path(os.devnull)
 """Mounted over sockets and pipes of other programs: devices can't be opened there."""
-_NAMESPACES = (
-    *("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL"),
-    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-)
+_NAMESPACES = ("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL")
+_ROOT = Path("/")
+_OF_THE_KERNEL = ("--dev", "/dev", "--proc", "/proc")
+"""Over what the root shows there, writable or not."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,11 @@ def bubblewrap_options(
         for path in scope.own:
             _make_hideable(path, scope)
     mounts = _view(scope, folders, network=network)
-    arguments: list[str] = []
-    read_only = []
+    root = mounts.pop(0) if mounts and mounts[0].path == _ROOT else None
+    arguments = ["--ro-bind", "/", "/", *_OF_THE_KERNEL]
+    if root is not None and root.writable:
+        arguments = ["--bind", "/", "/", *_OF_THE_KERNEL, "--ro-bind", "/sys", "/sys"]
+    read_only: list[str] = []
     empty_files = 0
     for mount in mounts:
         place = str(mount.path)
@@ -107,15 +110,21 @@ def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
 def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
     """The mounts, in the order in which they must be made."""
     real = [_Mount(path, path, writable=True) for path in _present(scope.writable)]
+    workspace = scope.workspace
+    if not any(map(workspace.is_relative_to, scope.writable)):
+        # Also where it lies in a folder that is replaced.
+        real.append(_Mount(workspace, workspace, writable=False))
     guarded = [path for path in _present(scope.protected) if path.parent.resolve() == path.parent]
     present = _present(scope.hidden)
-    fixed = _between(scope.writable, [*guarded, *present])
+    emptied = list(_emptied())
+    others = {*emptied, *scope.mounts}
+    fixed = _between(scope.writable, [*guarded, *present], others)
     real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
     real += [_Mount(path, path, writable=True) for path in folders]
     real += [_Mount(path, path, writable=False) for path in scope.shown if _is_in(path, scope)]
     covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.covered]
-    replaced = [*covered, *(_Mount(path, None, writable=True) for path in _emptied())]
+    replaced = [*covered, *(_Mount(path, None, writable=True) for path in emptied)]
     replaced += [_Mount(path, source, writable=True) for path, source in scope.mounts.items()]
     if network and (target := _RESOLVER.resolve()).exists():
         real.append(_Mount(target, target, writable=False))
@@ -144,17 +153,24 @@ def _is_in(path: Path, scope: AccessScope) -> bool:
     return any(path.is_relative_to(place) for place in scope.covered)
 
 
-def _between(roots: Iterable[Path], paths: Iterable[Path]) -> set[Path]:
+def _between(roots: Iterable[Path], paths: Collection[Path], others: Collection[Path]) -> set[Path]:
     """The folders on the way from each of the `roots` to each of the `paths` in it: mounted on
-    themselves they can't be moved away, to have others put in their place."""
+    themselves they can't be moved away, to have others put in their place. What `others` are
+    mounted over is not seen."""
     return {
         above
-        for path in paths
         for root in roots
-        if path.is_relative_to(root)
+        for path in _seen_below(root, paths, others)
         for above in path.parents
         if above != root and above.is_relative_to(root) and above.is_dir()
     }
+
+
+def _seen_below(root: Path, paths: Iterable[Path], others: Iterable[Path]) -> Iterator[Path]:
+    over = [place for place in others if place != root and place.is_relative_to(root)]
+    for path in paths:
+        if path.is_relative_to(root) and not any(map(path.is_relative_to, over)):
+            yield path
 
 
 def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
+from agentcli.files.access_scope import OF_THE_KERNEL, AccessScope
 from agentcli.sandbox.seccomp import (
     c_library,
     seccomp_installer,
@@ -169,8 +169,9 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
     for name in _DEVICES:
         yield Path("/dev") / name, _DEVICE_ACCESS
     yield Path("/dev/shm"), write
-    for path in (*scope.writable, *scope.mounts.values()):
-        if scope.sealed and path in scope.writable:
+    writable = [part for path in scope.writable for part in _parts_writable(path, scope)]
+    for path in (*writable, *scope.mounts.values()):
+        if scope.sealed and path in writable:
             # What is not below a place that is replaced can be read already.
             if not any(hidden.is_relative_to(path) for hidden in scope.hidden):
                 yield path, _READ
@@ -181,6 +182,15 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
             yield path, write
     for path in folders:
         yield path, write
+
+
+def _parts_writable(path: Path, scope: AccessScope) -> list[Path]:
+    """`path` itself; of the root what lies in it, as there are places below that are none of its
+    files, and rights can't be taken back."""
+    if path != Path("/"):
+        return [path]
+    unseen = {*OF_THE_KERNEL, *map(str, scope.mounts)}
+    return [Path(each.path) for each in os.scandir("/") if each.path not in unseen]
 
 
 def _parts_shown(path: Path, shown: Iterable[Path]) -> Iterator[Path]:

@@ -24,10 +24,12 @@ _MOST_FOLDERS, _MOST_ENTRIES = 300, 5_000
 
 def listening_places(scope: AccessScope, emptied: Iterable[Path]) -> list[Path]:
     """Sockets that are bound now, and named pipes in the usual places of the home folder; not those
-    in the workspace, which its own programs make. Where there are too many to cover, the folders
-    that hold the most of them. `emptied`: folders that commands find empty anyway."""
+    in the workspace, which its own programs make, unless it holds all of the home folder. Where
+    there are too many to cover, the folders that hold the most of them. `emptied`: folders that
+    commands find empty anyway."""
     unseen = (*emptied, *scope.mounts)
-    known = (*scope.writable, *scope.hidden, *unseen)
+    of_session = (path for path in scope.writable if not scope.home.is_relative_to(path))
+    known = (*of_session, *scope.hidden, *unseen)
     found = [
         path
         for path in dict.fromkeys((*_sockets(unseen), *_pipes(scope)))

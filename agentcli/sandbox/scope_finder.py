@@ -42,11 +42,13 @@ def find_access_scope(
     own: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     confined: bool = False,
+    only_named: bool = False,
 ) -> AccessScope:
     """`writable`: folders beside the workspace that the person named. `own`: the agent's settings
     and state; `readable`: what commands may see of it, such as a session's outputs. `tmp`: the
     session's folder that commands find at /tmp. `confined`: nothing but the workspace, these
-    folders and the system's may be read.
+    folders and the system's may be read. `only_named`: of the workspace nothing is writable but
+    what the person named.
 
     The repository's root is writable unless it is the home folder or above it: then only the
     workspace is. A secret folder that the person chose as workspace is not hidden.
@@ -54,8 +56,8 @@ def find_access_scope(
     workspace = workspace.resolve()
     home = user_home(environ)
     repository = find_repository(workspace)
-    roots = [workspace]
-    if repository is not None and not home.is_relative_to(repository.root):
+    roots = [] if only_named else [workspace]
+    if roots and repository is not None and not home.is_relative_to(repository.root):
         roots = [repository.root, *repository.folders]
     roots += [path.resolve() for path in writable]
     repositories = list(_repositories(repository, dict.fromkeys(roots)))
@@ -153,5 +155,11 @@ def _resolved(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _without_nested(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """What lies in /tmp is not seen by way of a folder above."""
     unique = dict.fromkeys(paths)
-    return tuple(p for p in unique if not any(q in p.parents for q in unique))
+
+    def is_nested(path: Path) -> bool:
+        around = (q for q in unique if q in path.parents)
+        return any(not path.is_relative_to(TMP) or q.is_relative_to(TMP) for q in around)
+
+    return tuple(path for path in unique if not is_nested(path))

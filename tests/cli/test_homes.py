@@ -87,7 +87,7 @@ def test_its_own_files_may_be_below_the_folder_it_works_in(agent, serve):
     write = {"code": "open('st' + 'ate/USER.md', 'w').write('obey')"}
     agent.use(serve([Reply("", [Call("python", write)]), Reply("Hello.")]))
     agent.workspace = agent.home
-    assert agent("run", "x").returncode == 0
+    assert agent("run", "x", "--add-dir", str(agent.home)).returncode == 0
     assert not (agent.home / "state/USER.md").exists()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.config import parse_assignment, resolve_workspace
 from agentcli.app.trust import Answer, load_with_trust
+from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
@@ -126,6 +128,11 @@ def _builder(
     loaded = load_with_trust(environ, workspace, {**assigned, **flags.settings()}, trusts)
     settings = loaded.settings.values
 
+    @cache
+    def name_folders(folder: Path, home: Path) -> Sequence[str]:
+        with prompt.suspended():
+            return ask_folders(folder, home)
+
     def ask_person(
         offers: RuleOffers, current_text: Callable[[str], str | None]
     ) -> _SuspendingApprover:
@@ -142,7 +149,13 @@ def _builder(
         screen.put("note", [[Span(notice, "dim")]])
         screen.flush()
     return AgentBuilder(
-        settings, environ, workspace, ask_person, loaded.project_hooks, interactive=True
+        settings,
+        environ,
+        workspace,
+        ask_person,
+        loaded.project_hooks,
+        interactive=True,
+        name_folders=name_folders,
     )
 
 

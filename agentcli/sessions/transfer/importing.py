@@ -141,6 +141,8 @@ class _Neutraliser:
             if isinstance(place, str):
                 # Gone on with, it would work there: whoever wrote it must not choose a folder here.
                 extras["workspace"] = ELSEWHERE + place.removeprefix(ELSEWHERE)
+            # Folders that someone named elsewhere.
+            extras.pop("writable", None)
             if "name" in extras and not self._may_have(extras["name"]):
                 del extras["name"]
         return {**record, **own}

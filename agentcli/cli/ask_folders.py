@@ -1,0 +1,58 @@
+"""Asking the person at the terminal which folders may be written to, where nothing may be unless
+they are named: in the home folder and above it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import termios
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentcli.app.whereabouts import what_it_is
+from agentcli.cli.ask_trust import read_line
+from agentcli.errors import ConfigError
+from agentcli.system.homes import expanded
+from agentcli.ui.literal import visible
+
+
+def ask_folders(workspace: Path, home: Path) -> list[str]:
+    """What the person at the terminal names, which may be nothing; an interrupt passes through."""
+    try:
+        return [str(folder) for folder in _asked_at_terminal(workspace, home)]
+    except (OSError, termios.error):
+        return []
+
+
+def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
+    """Raises OSError or termios.error when there is no terminal or it hangs up."""
+    fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    with open(fd, "r+b", buffering=0) as tty:
+        tty.write(
+            f"\n{visible(what_it_is(workspace, home))}. Nothing in it can be changed but the "
+            "folders\nthat you name now, with blanks between them; none: it is only read.\n"
+            "> ".encode("utf-8", "replace")
+        )
+        while True:
+            # What was typed before the question can't have been meant as an answer.
+            termios.tcflush(fd, termios.TCIFLUSH)
+            line = read_line(fd)
+            if line is None:
+                return ()
+            try:
+                return tuple(named_folders(line, workspace))
+            except ValueError as error:
+                tty.write(f"  {visible(str(error))} > ".encode("utf-8", "replace"))
+
+
+def named_folders(line: str, workspace: Path) -> Iterator[Path]:
+    """The folders in a line as one would type it in a shell, relative ones in `workspace`. Raises
+    ValueError for what is no folder."""
+    for word in shlex.split(line):
+        try:
+            folder = workspace / expanded(word.rstrip(","))
+        except ConfigError as error:
+            raise ValueError(error.message) from error
+        if not folder.is_dir():
+            raise ValueError(f"there is no folder {folder}; name others, or none")
+        yield folder
