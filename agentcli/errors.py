@@ -141,13 +141,19 @@ class ToolError(AgentError):
         self.error_id = error_id
 
 
+_INTERRUPTS = {
+    141: "stopped: nobody reads the output of this run any more",
+    143: "stopped: the process was told to end",
+}
+"""Those that are no key press of the person's, by exit code."""
+
+
 class TurnInterrupted(BaseException):
     """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout).
     `told` is what the model is told of it."""
 
-    told = "interrupted by the user"
-
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
+        self.told = _INTERRUPTS.get(exit_code, "interrupted by the user")
         self.reason = reason
         self.exit_code = exit_code

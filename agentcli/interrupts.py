@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,15 +19,15 @@ _waiting: TurnInterrupted | None = None
 _ending = False
 _countdown: Countdown | None = None
 """The one that interrupts now."""
+_around_stops: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 class OutOfTime(TurnInterrupted):
     """The time that the run had is over: no person asked for it, and the run exits with 6."""
 
-    told = "stopped: the time of this run is over"
-
     def __init__(self) -> None:
         super().__init__("out of time", 6)
+        self.told = "stopped: the time of this run is over"
 
 
 def install() -> None:
@@ -105,6 +105,34 @@ def unshielded() -> Iterator[None]:
         yield
     finally:
         _shield_depth = depth
+
+
+@contextmanager
+def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
+    """Within it Ctrl-Z calls `leave` before the process stops, and `come_back` when it goes on.
+    Both are called in a signal handler. Main thread only."""
+    before = signal.getsignal(signal.SIGTSTP)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    _around_stops.append((leave, come_back))
+    signal.signal(signal.SIGTSTP, _on_stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+        _around_stops.remove((leave, come_back))
+
+
+def _on_stop(number: int, frame: FrameType | None) -> None:
+    for leave, _ in reversed(_around_stops):
+        leave()
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTSTP)
+    # Here it goes on.
+    signal.signal(signal.SIGTSTP, _on_stop)
+    for _, come_back in _around_stops:
+        come_back()
 
 
 class Countdown:

@@ -33,7 +33,9 @@ class OutcomeReporter:
         self._is_working = False
         self._unheard: BrokenPipeError | OutputError | None = None
         self.session: Session | None = None
-        self.renderer = TerminalRenderer(sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose))
+        self.renderer = TerminalRenderer(
+            sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose), sums_up=True
+        )
         self._json: JsonLinesWriter | None = None
         self._delayed: DelayedFollower | None = None
 

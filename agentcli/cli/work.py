@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from agentcli import interrupts
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
@@ -107,7 +108,8 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     how = "failed"
     try:
         outcome.begin()
-        result = run_turn(opened.agent, opened.session)
+        with interrupts.around_stop(outcome.renderer.suspend, outcome.renderer.resume):
+            result = run_turn(opened.agent, opened.session)
         how = result.ending.reason
         return outcome.finish(result)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from agentcli.ui.style import Span, bare, cells, clip, plain
@@ -19,17 +20,27 @@ def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
     return columns or 80, rows or 24
 
 
+MOST_ROWS = 6
+"""That are ever rewritten."""
+_CLEAR = "\r\x1b[C\x1b[J\r\x1b[K"
+"""All from this row on, begun in its second column: tmux would save a screen that is cleared from
+its first, and the rows with it, into the scrollback."""
+
+
 class LiveRegion:
     """Rewrites its own rows in place, without a thread, a hidden cursor or an alternate screen.
 
-    Rows are cut to be narrower than the terminal. Each change is one write, so that nothing
-    flickers and an interrupt finds the terminal in order.
+    Between two changes the cursor stands at the beginning of the first row. From there on all can
+    be cleared, whatever a change of the window's size has done to the rows below. Rows are cut to
+    be narrower than the terminal. Each change is one write, so that nothing flickers and an
+    interrupt finds the terminal in order.
     """
 
     def __init__(self, stream: TextIO, width: int | None = None) -> None:
         self._stream = stream
         self._width = width
         self._rows: list[str] = []
+        self._drawn_at = (0, 0)
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal."""
@@ -37,25 +48,37 @@ class LiveRegion:
         return self._width or columns, rows
 
     def draw(self, rows: Sequence[str], above: str = "") -> None:
-        """Show `rows` in place of those shown before; `above` stays for good, over them."""
-        width, height = self.size()
-        kept = [_fitted(row, width - 1) for row in rows[-(height - 1) :]] if height > 1 else []
-        if kept == self._rows and not above:
+        """Show the last of `rows` in place of those shown before; `above` stays for good, over
+        them."""
+        size = width, height = self.size()
+        most = min(MOST_ROWS, height - 1)
+        kept = [_fitted(row, width - 1) for row in rows[-most:]] if most > 0 else []
+        resized = bool(self._rows) and size != self._drawn_at
+        if kept == self._rows and not above and not resized:
             return
-        top = self._to_top()
-        if above:
-            text = f"{top}\x1b[J{above}" + "\n".join(kept)
+        if above or resized or not kept:
+            clear = _CLEAR if self._rows else ""
+            text = f"{clear}{above}" + "\n".join(kept)
         else:
-            text = top + "\n".join(f"{row}\x1b[K" for row in kept) + "\x1b[J"
-        self._rows = kept
-        self._stream.write(text)
+            text = "\r" + "\n".join(f"{row}\x1b[K" for row in kept) + "\x1b[J"
+        self._rows, self._drawn_at = kept, size
+        self._stream.write(text + _back_to_top(len(kept)))
         self._stream.flush()
 
-    def _to_top(self) -> str:
-        """Rows count once, although a window made narrower since may have wrapped some: terminals
-        differ in where that leaves the cursor, and a stale row is better than a lost line."""
-        height = len(self._rows)
-        return f"\r\x1b[{height - 1}A" if height > 1 else "\r" if height else ""
+    def suspend(self) -> None:
+        """The program is about to stop: its rows go. Made for signal handlers, so it writes past
+        the buffers of the stream, which may be in use."""
+        if self._rows:
+            with suppress(OSError, ValueError):
+                os.write(self._stream.fileno(), _CLEAR.encode())
+
+    def resume(self) -> None:
+        """The program goes on, wherever the cursor is by now."""
+        self._rows = []
+
+
+def _back_to_top(height: int) -> str:
+    return f"\r\x1b[{height - 1}A" if height > 1 else "\r" if height else ""
 
 
 def _fitted(row: str, width: int) -> str:

@@ -144,4 +144,6 @@ def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:
     if event.agent_state in _QUIET_STATES and verbose < 2:
         return None
     why = event.content or event.reason.replace("_", " ")
+    if event.agent_state == "paused" and why:
+        return _dim(why)
     return _dim(event.agent_state.replace("_", " ") + (f": {why}" if why else ""))

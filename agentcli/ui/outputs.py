@@ -16,7 +16,9 @@ _GAP = re.compile(
 
 _KEPT_AS = re.compile(r"\$AGENT_OUT/([\w.-]+)")
 _NOTES = re.compile(r"(?:\n\[[^\n]*\])*\Z")
-STOPPED = re.compile(r"(?:\A|\n)\[(interrupted by the user|stopped: [^\]\n]+)\]\s*\Z")
+STOPPED = re.compile(
+    r"(?:\A|\n)(?:\[interrupted\]\n)?\[(interrupted by the user|stopped: [^\]\n]+)\]\s*\Z"
+)
 """The note at the end of an output that an interrupt cut short: by whom, or by what."""
 
 _FOR_THE_MODEL = re.compile(r"\n?\[[\d,]+ characters above\]\Z")
@@ -27,7 +29,7 @@ def stopped(text: str) -> str:
     found = STOPPED.search(text)
     if found is None:
         return ""
-    return "stopped by you" if found[1] == "interrupted by the user" else found[1]
+    return "stopped by you" if found[1] == "interrupted by the user" else "stopped"
 
 
 def output_lines(text: str, limit: int | None, folding: Folding, event: int) -> list[Line]:

@@ -99,6 +99,16 @@ class Screen:
             self._stream.write(above)
             self._stream.flush()
 
+    def suspend(self) -> None:
+        """For a signal handler: the program is about to stop."""
+        if isinstance(self._region, LiveRegion):
+            self._region.suspend()
+
+    def resume(self) -> None:
+        """The program goes on after it had stopped."""
+        if isinstance(self._region, LiveRegion):
+            self._region.resume()
+
     def _encodable(self, text: str) -> str:
         encoding = self._stream.encoding
         return text.translate(_TO_ASCII).encode(encoding, "replace").decode(encoding)

@@ -57,6 +57,7 @@ class TerminalRenderer:
         verbose: int = 0,
         show_text: bool | None = None,
         static: bool = False,
+        sums_up: bool = False,
         folding: Folding | None = None,
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -68,6 +69,7 @@ class TerminalRenderer:
         self._verbose = verbose
         self._show_text = stream.isatty() if show_text is None else show_text
         self._static = static
+        self._sums_up = sums_up
         self._clock = clock
         self._reply = StreamedReply(self._screen)
         self._calls = ToolCalls(
@@ -117,6 +119,14 @@ class TerminalRenderer:
     def pause(self) -> None:
         """Leave the terminal to someone else until the next event, progress or tick."""
         self._screen.flush()
+
+    def suspend(self) -> None:
+        """For a signal handler: the program is about to stop."""
+        self._screen.suspend()
+
+    def resume(self) -> None:
+        """The program goes on after it had stopped."""
+        self._screen.resume()
 
     def close(self) -> None:
         """Nothing more comes, or not for long: what is live stays in its last form or vanishes."""
@@ -207,6 +217,9 @@ class TerminalRenderer:
         self._note(event)
 
     def _note(self, event: Event) -> None:
+        paused = isinstance(event, AgentStateChangedObservation) and event.agent_state == "paused"
+        if paused and self._sums_up and not getattr(event, "content", ""):
+            return
         line = note(event, self._verbose)
         if line is None:
             return

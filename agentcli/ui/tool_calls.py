@@ -140,7 +140,8 @@ class ToolCalls:
         icon_span = Span(icon, "cyan")
         lines: list[Line]
         if call.shown:
-            lines = [[*call_head(icon_span, call.action), Span("running", "dim"), *status]]
+            running = Span(" · ".join(["running", *facts]), "dim")
+            lines = [[*call_head(icon_span, call.action), running]]
         else:
             lines = [self._live_line(call.action, icon_span, status)]
         lines += indent(live_lines(call.output, call.lines_gone, _LIVE_OUTPUT_LINES))

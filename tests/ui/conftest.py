@@ -38,6 +38,8 @@ class FakeTerminal(io.StringIO):
             case "A" if command:
                 self.row -= int(number or 1)
                 assert self.row >= self.top, "it went up into the scrollback"
+            case "C" if command:
+                self.column += int(number or 1)
             case "J" if command:
                 self._cut()
                 del self.rows[self.row + 1 :]

@@ -3,6 +3,7 @@
 Long outputs, code and changes are folded; the number that stands there shows all of a call with
 --event. --full folds nothing:
 
+\b
   agent sessions show parser --event 14
   agent sessions show parser --full | less -R
 """
