@@ -71,6 +71,18 @@ def test_a_run_without_a_key_asks_for_one_and_goes_on(agent, serve, asked):
     assert GOOD not in agent("config", "show").stdout
 
 
+def test_a_conversation_begins_with_the_same_questions(agent, serve, asked):
+    server = serve([Reply("Hello to you.")], models=["gpt-5.5"], keys=[GOOD])
+    agent.env["OPENAI_BASE_URL"] = f"{server.url}/v1"
+    child = asked("say hello")
+    answer(child, "leave: ", "2")
+    answer(child, "goes back): ", GOOD)
+    answer(child, "lists them): ", "")
+    child.expect_exact("Hello to you.")
+    child.send("\x04")
+    assert ended(child) == 0
+
+
 def test_a_local_server_is_found_and_the_person_chooses_its_model(agent, serve, asked):
     server = serve(keys=(), models=["qwen3-coder:30b", "gemma3:12b"])
     settings = agent.home / ".config" / "agent" / "config.toml"

@@ -12,6 +12,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from pathlib import Path
 from threading import Event, Thread
 
@@ -78,6 +79,7 @@ class ConversationPrompt:
         self._completed = 0
         self._marked = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
         self._ready = Event()
         self._drawing = False
         self._closing = False
@@ -204,6 +206,7 @@ class ConversationPrompt:
             self._ready.set()
 
     def _begin(self) -> None:
+        self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._ready.set)
         self._loop.call_soon(self._tick)
@@ -219,7 +222,9 @@ class ConversationPrompt:
     def _call(self, act: Callable[[], object]) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(act)
+                # The library finds the application in its own context; in that of the caller there
+                # is none, and nothing would give way.
+                self._loop.call_soon_threadsafe(act, context=self._context)
 
     def _wake(self) -> None:
         if not self._drawing:
