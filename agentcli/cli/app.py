@@ -16,7 +16,6 @@ from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from itertools import zip_longest
 from types import FunctionType
 from typing import Annotated, Any
 
@@ -142,7 +141,6 @@ def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
 
 def dispatch(arguments: list[str]) -> int:
     """The exit code of `agent ARGUMENTS`. Raises UsageError for wrong ones."""
-    arguments = _front_door(arguments)
     try:
         result = _group(_PACKAGE, _options)(arguments, prog_name="agent", standalone_mode=False)
     except typer.Exit as stop:
@@ -158,22 +156,6 @@ def dispatch(arguments: list[str]) -> int:
         command = error.ctx.command_path if error.ctx is not None else "agent"
         raise UsageError(error.format_message(), hint=f"see: {command} --help") from error
     return result if isinstance(result, int) else 0
-
-
-def _front_door(arguments: list[str]) -> list[str]:
-    """`agent`, `agent "a task"` and `agent -c` are `agent chat …`."""
-    if not arguments:
-        return ["chat"] if sys.stdin.isatty() and sys.stderr.isatty() else []
-    first = arguments[0]
-    option = first.startswith("-") and first not in ("-h", "--help", "-V", "--version")
-    if not (option or len(first.split()) > 1):
-        return arguments
-    told = ["chat"]
-    for argument, after in zip_longest(arguments, arguments[1:], fillvalue="-"):
-        told.append(argument)
-        if argument in ("-r", "--resume") and after.startswith("-"):
-            told.append("-")
-    return told
 
 
 def _group(package: str, callback: Any = None) -> CommandGroup:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentcli import interrupts
-from agentcli.cli import streams
+from agentcli.cli import streams, without_command
 from agentcli.errors import AgentError, OutputError, TurnInterrupted, os_error_text
 
 _EXIT_STDOUT_CLOSED = 141
@@ -29,9 +31,11 @@ def run_program(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        from agentcli.cli import app  # from now on an interrupt is told in words
-
-        return app.dispatch(arguments)
+        arguments = without_command.as_chat(arguments)
+        if without_command.opens_conversation(arguments):
+            with _prompt():
+                return _dispatch(arguments)
+        return _dispatch(arguments)
     except AgentError as error:
         return _fail(arguments, error.exit_code, error.message, error.hint)
     except TurnInterrupted as interrupt:
@@ -52,6 +56,24 @@ def _run(arguments: list[str]) -> int:
             return _fail(arguments, error.__cause__.exit_code, error.__cause__.reason)
         told = internal_error(error)
         return _fail(arguments, told.exit_code, told.message, told.hint)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from agentcli.cli import app  # from now on an interrupt is told in words
+
+    return app.dispatch(arguments)
+
+
+@contextmanager
+def _prompt() -> Iterator[None]:
+    """One can type before the command line is understood."""
+    from agentcli.cli.conversation import front_door
+
+    front_door.show_prompt()
+    try:
+        yield
+    finally:
+        front_door.close_prompt()
 
 
 def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:

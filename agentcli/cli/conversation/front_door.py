@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.cli.conversation.clipboard import clipboard_image
 from agentcli.cli.conversation.control import ConversationControl
-from agentcli.cli.flags import Flags
 from agentcli.cli.quoting import quoted
+from agentcli.cli.without_command import no_terminal
 from agentcli.errors import UsageError
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.prompt.history import SharedHistory
-from agentcli.ui.style import Colors
 
 if TYPE_CHECKING:
+    from agentcli.cli.flags import Flags
     from agentcli.cli.session_selector import Chosen
 
-_DUMB = ("", "dumb", "unknown")
+
+_shown: ConversationControl | None = None
+
+
+def show_prompt() -> ConversationControl:
+    """The prompt, if it isn't there yet."""
+    global _shown
+    if _shown is not None:
+        return _shown
+    environ = person_environ()
+    _shown = control = ConversationControl()
+    control.prompt = ConversationPrompt(
+        control,
+        SharedHistory(state_home(environ) / "history", _redacted),
+        colors="mono" if environ.get("NO_COLOR") else "full",
+        find_image=_clipboard_image,
+        on_failure=control.prompt_failed,
+    )
+    control.prompt.start()
+    return control
+
+
+def close_prompt() -> None:
+    """It vanishes, and the terminal is as it was before."""
+    global _shown
+    control, _shown = _shown, None
+    if control is not None and control.prompt is not None:
+        control.prompt.close()
 
 
 def converse(
@@ -29,36 +54,24 @@ def converse(
 ) -> int:
     """Until the person leaves; the exit code. `find` gives the session to go on with, None begins
     a new one. Raises AgentError when it can't begin."""
-    environ = person_environ()
-    _require_terminal(task, environ.get("TERM", ""))
-    control = ConversationControl()
-    colors: Colors = "mono" if environ.get("NO_COLOR") else "full"
-    history = SharedHistory(state_home(environ) / "history", _redacted)
-    prompt = ConversationPrompt(
-        control,
-        history,
-        colors=colors,
-        find_image=clipboard_image,
-        on_failure=control.prompt_failed,
-    )
-    control.prompt = prompt
-    prompt.start()
+    if why := no_terminal():
+        said = f"agent run {quoted(task or 'fix the failing test')}"
+        raise UsageError(why, hint=f"for one task: {said}")
+    control = show_prompt()
     try:
         # From here on the person can type; what follows takes most of a second to load.
         from agentcli.cli.conversation.opening import open_conversation
 
-        return open_conversation(flags, task, name, find, control, prompt)
+        assert control.prompt is not None
+        return open_conversation(flags, task, name, find, control, control.prompt)
     finally:
-        prompt.close()
+        close_prompt()
 
 
-def _require_terminal(task: str | None, term: str) -> None:
-    said = f"agent run {quoted(task or 'fix the failing test')}"
-    if not (os.isatty(0) and sys.stderr.isatty()):
-        raise UsageError("there is no terminal to talk at", hint=f"for one task: {said}")
-    if term in _DUMB:
-        told = f"this terminal (TERM={term}) can't be drawn on"
-        raise UsageError(told, hint=f"for one task: {said}")
+def _clipboard_image() -> Path | None:
+    from agentcli.cli.conversation.clipboard import clipboard_image
+
+    return clipboard_image()
 
 
 def _redacted(text: str) -> str:

@@ -75,6 +75,8 @@ class ConversationPrompt:
         self._find_image = find_image
         self._chips = Chips()
         self._told = ""
+        self._facts: object = None
+        """Shown below the line at the last tick."""
         self._completions: Sequence[Completion] = ()
         self._completed = 0
         self._marked = 0
@@ -214,7 +216,10 @@ class ConversationPrompt:
     def _tick(self) -> None:
         assert self._loop is not None
         self.control.tick()
-        self._application.invalidate()
+        facts = (self._queued_rows(), self._status_rows())
+        if facts != self._facts:
+            self._facts = facts
+            self._application.invalidate()
         self._loop.call_later(
             _WORKING_TICK_S if self.control.is_working else _IDLE_TICK_S, self._tick
         )

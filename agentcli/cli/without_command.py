@@ -1,0 +1,46 @@
+"""`agent` without a command is `agent chat`: a conversation, if there is a terminal for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import zip_longest
+
+from agentcli.system.programs import person_environ
+
+_ABOUT_AGENT = ("-h", "--help", "-V", "--version")
+_NO_CONVERSATION = frozenset(("-p", "--print", *_ABOUT_AGENT))
+_DUMB = ("", "dumb", "unknown")
+
+
+def as_chat(arguments: list[str]) -> list[str]:
+    """`agent`, `agent "a task"` and `agent -c` with the command that is meant."""
+    if not arguments:
+        return ["chat"] if no_terminal() == "" else []
+    first = arguments[0]
+    option = first.startswith("-") and first not in _ABOUT_AGENT
+    if not (option or len(first.split()) > 1):
+        return arguments
+    told = ["chat"]
+    for argument, after in zip_longest(arguments, arguments[1:], fillvalue="-"):
+        told.append(argument)
+        if argument in ("-r", "--resume") and after.startswith("-"):
+            told.append("-")
+    return told
+
+
+def opens_conversation(arguments: list[str]) -> bool:
+    """Whether these, as `as_chat` gives them, have a prompt shown."""
+    return (
+        arguments[:1] == ["chat"]
+        and not _NO_CONVERSATION.intersection(arguments)
+        and no_terminal() == ""
+    )
+
+
+def no_terminal() -> str:
+    """Why no prompt can be shown here; empty if one can."""
+    if not (os.isatty(0) and sys.stderr.isatty()):
+        return "there is no terminal to talk at"
+    term = person_environ().get("TERM", "")
+    return f"this terminal (TERM={term}) can't be drawn on" if term in _DUMB else ""

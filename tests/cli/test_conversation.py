@@ -1,0 +1,274 @@
+"""A conversation at a terminal, on the screen of a terminal emulator."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+
+import pytest
+
+from tests.emulated import Emulated
+from tests.server import Call, Paused, Reply
+
+READY = "Shift-Tab"
+"""In the line of facts once all is loaded."""
+ESC, CTRL_C, CTRL_D, CTRL_O, SHIFT_TAB = "\x1b", "\x03", "\x04", "\x0f", "\x1b[Z"
+
+
+@pytest.fixture
+def talk(agent):
+    """Opens a conversation in a terminal of so many columns."""
+    opened = []
+
+    def start(*arguments: str, columns: int = 80, rows: int = 24, **env: str) -> Emulated:
+        terminal = Emulated(
+            [*agent.command, *arguments],
+            agent.workspace,
+            {**agent.environment, **env},
+            columns=columns,
+            rows=rows,
+        )
+        opened.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def said(server) -> list[str]:
+    """What the person said, as the last request has it."""
+    messages = server.requests[-1].body["messages"]
+    return [str(m["content"]) for m in messages if m["role"] == "user"]
+
+
+def running(command: str = "while [ ! -e go ]; do sleep 0.02; done") -> Reply:
+    return Reply("", [Call("bash", {"command": command})])
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("plain", [True, False])
+def test_one_message_after_another(agent, serve, talk, columns, plain):
+    server = serve([Reply("Hello, **you**."), Reply("Second answer.")])
+    agent.use(server)
+    terminal = talk(columns=columns, **({"NO_COLOR": "1"} if plain else {}))
+    terminal.until(READY)
+    terminal.type("first thing\r").until("Hello, you.")
+    rows = terminal.until("done in")
+    assert rows.count("> first thing") == 1
+    terminal.type("second thing\r").until("Second answer.")
+    assert len(server.requests) == 2
+    terminal.until(lambda rows: sum("done in" in row for row in rows) == 2)
+    terminal.type(CTRL_D)
+    assert terminal.ended() == 0
+    assert "to go on: agent -r" in "\n".join(terminal.rows)
+    if plain:
+        assert not re.search(rb"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|9[0-7])[0-9;]*m", terminal.raw)
+
+
+def test_a_task_begins_it_and_it_goes_on_later(agent, serve, talk):
+    agent.use(serve([Reply("Did the first."), Reply("Did the second.")]))
+    first = talk("do the first")
+    first.until("Did the first.")
+    first.until("done in")
+    first.type(CTRL_D)
+    assert first.ended() == 0
+    later = talk("-c")
+    later.until("do the first")
+    later.until(READY)
+    later.type("and the second\r").until("Did the second.")
+
+
+def test_what_is_typed_while_it_works_is_heard_at_the_next_step_or_after_the_turn(
+    agent, serve, talk
+):
+    server = serve([running(), Reply("All heard."), Reply("And that too.")])
+    agent.use(server)
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type("steer left\r").until("next: steer left")
+    terminal.type("then tidy up\t").until("next: then tidy up")
+    (agent.workspace / "go").touch()
+    terminal.until("And that too.")
+    second, third = server.requests[1].body["messages"], server.requests[2].body["messages"]
+    assert "steer left" in str(second)
+    assert "tidy" not in str(second)
+    assert "then tidy up" in str(third)
+    assert not any("next:" in row for row in terminal.until("done in"))
+
+
+def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):
+    server = serve([running(), Reply("Heard."), Reply("Heard too.")])
+    agent.use(server)
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type("left\r").until("next: left")
+    terminal.type("\x1b[A").until("> left")
+    terminal.type(" and up\r").until("next: left and up")
+    (agent.workspace / "go").touch()
+    terminal.until("done in")
+    assert sum("left" in text for text in said(server)) == 1
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_interrupting_leaves_the_conversation_open(agent, serve, talk, key):
+    server = serve([running(), Reply("Something else then.")])
+    agent.use(server)
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type(key).until("interrupted after")
+    terminal.type("do something else\r").until("Something else then.")
+    assert "Cut off while this was running" in str(server.requests[1].body)
+
+
+def test_interrupting_a_reply_that_streams(agent, serve, talk):
+    hold = threading.Event()
+    agent.use(serve([Paused(hold, Reply("One two three four five."), after=2), Reply("Again.")]))
+    terminal = talk("speak")
+    terminal.until("One")
+    terminal.type(ESC).until("interrupted after")
+    hold.set()
+    terminal.type("again\r").until("Again.")
+
+
+def test_ctrl_c_clears_the_line_then_leaves(agent, serve, talk):
+    agent.use(serve([]))
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("nonsense").until("> nonsense")
+    terminal.type(CTRL_C).until(lambda rows: not any("nonsense" in row for row in rows))
+    terminal.type(CTRL_C).until("Ctrl-C again leaves")
+    terminal.type(CTRL_C)
+    assert terminal.ended() == 0
+    assert not list((agent.home / "state").glob("sessions/*"))
+
+
+def test_an_approval_takes_the_terminal_and_gives_it_back(agent, serve, talk):
+    server = serve([running("touch asked"), Reply("Touched.")])
+    agent.use(server)
+    terminal = talk("--no-sandbox", "touch it")
+    terminal.until("touch asked")
+    terminal.until("yes, once")
+    terminal.type("y").until("Touched.")
+    assert (agent.workspace / "asked").exists()
+    assert not any("yes, once" in row for row in terminal.until("done in"))
+    terminal.type("still here").until("> still here")
+
+
+def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    pasted = "\n".join(f"line {number}" for number in range(2000))
+    terminal.type(f"look: \x1b[200~{pasted}\x1b[201~").until("[pasted #1: 2,000 lines]")
+    terminal.type("\r").until("Read.")
+    assert "line 0\nline 1\n" in said(server)[-1]
+    assert "line 1999" in said(server)[-1]
+
+
+def test_a_paste_that_is_not_marked_sends_nothing_by_itself(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("one\rtwo\rthree").until("three")
+    assert not server.requests
+    terminal.type("\r").until("Read.")
+    assert "one\ntwo\nthree" in said(server)[-1]
+
+
+def test_multiple_lines(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    for keys, seen in (("one\\", "one\\"), ("\r", ""), ("two", "two"), ("\x1b\r", ""), ("3", "3")):
+        terminal.type(keys).until(seen)
+    terminal.type("\r").until("Read.")
+    assert "one\ntwo\n3" in said(server)[-1]
+
+
+def test_files_are_completed_without_what_git_ignores(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    (agent.workspace / "src").mkdir()
+    (agent.workspace / "src" / "main_loop.py").touch()
+    (agent.workspace / ".gitignore").write_text("built\n")
+    (agent.workspace / "built").mkdir()
+    (agent.workspace / "built" / "main_old.py").touch()
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("see @mainlo").until("@src/main_loop.py")
+    rows = terminal.type("\x7f\x7f").until("@src/main_loop.py")
+    assert not any("main_old" in row for row in rows)
+    terminal.type("\t").until("> see @src/main_loop.py")
+    terminal.type("\r").until("Read.")
+    assert "see @src/main_loop.py" in said(server)[-1]
+
+
+def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("!!echo unseen $((6 * 7))\r").until("unseen 42")
+    terminal.type("!echo seen $((6 * 8))\r").until("exit code 0")
+    terminal.type("what was that?\r").until("Read.")
+    told = "\n".join(said(server))
+    assert "$ echo seen $((6 * 8))\n[exit code 0]\nseen 48" in told
+    assert "unseen" not in told
+
+
+def test_a_mistyped_command_is_said_and_not_sent(agent, serve, talk):
+    server = serve([Reply("A path.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("/hepl\r").until("did you mean /help?")
+    terminal.type("/tmp/x is what?\r").until("A path.")
+    assert len(server.requests) == 1
+
+
+def test_all_that_was_done_is_shown_in_a_pager(agent, serve, talk):
+    agent.use(serve([running("seq 100"), Reply("Counted.")]))
+    terminal = talk("count", "--yolo", PAGER="cat")
+    terminal.until("Counted.")
+    assert not any(row.strip() == "50" for row in terminal.until("done in"))
+    terminal.type(CTRL_O)
+    terminal.until(lambda rows: terminal.raw.count(b"    50") == 1)
+
+
+def test_the_mode_changes_and_holds(agent, serve, talk):
+    server = serve(
+        [
+            Reply("", [Call("write", {"path": "new.txt", "content": "x"})]),
+            Reply("Tried."),
+        ]
+    )
+    agent.use(server)
+    terminal = talk()
+    terminal.until("ask (Shift-Tab)")
+    terminal.type(SHIFT_TAB).until("auto-edit (Shift-Tab)")
+    terminal.type(SHIFT_TAB).until("plan (Shift-Tab)")
+    terminal.type("write it\r").until("Tried.")
+    assert not (agent.workspace / "new.txt").exists()
+    assert "plan mode" in str(server.requests[1].body["messages"])
+
+
+def test_sigterm_ends_it_and_the_terminal_is_as_before(agent, serve, talk):
+    agent.use(serve([running()]))
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.ended() == 143
+
+
+def test_without_a_terminal_it_says_what_to_do(agent, serve):
+    server = serve([Reply("Done.")])
+    agent.use(server)
+    done = agent("do a thing")
+    assert done.returncode == 2
+    assert 'agent run "do a thing"' in done.stderr
+    assert agent("-p", "do a thing").stdout == "Done.\n"
