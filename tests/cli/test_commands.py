@@ -15,7 +15,7 @@ def test_the_demo_turns_a_red_test_green_without_key_or_network(agent, tmp_path)
     folder = tmp_path / "demo"
     done = agent("demo", "--dir", str(folder))
     assert done.returncode == 0, done.stderr
-    for word in ("scripted", "without a sandbox", "tests: OK", "ANTHROPIC_API_KEY"):
+    for word in ("scripted", "sandbox", "tests: OK", "agent setup"):
         assert word in done.stderr
     assert "+    return re.findall" in done.stderr
     assert done.stdout.startswith("Fixed:")
@@ -23,6 +23,9 @@ def test_the_demo_turns_a_red_test_green_without_key_or_network(agent, tmp_path)
         subprocess.run(["python3", "-m", "unittest"], cwd=folder, capture_output=True).returncode
         == 0
     )
+    resumed = agent("resume", "--last", "now add a test for rock'n'roll", cwd=folder)
+    assert resumed.stdout.startswith("Added"), resumed.stderr
+    assert "OK" in resumed.stderr
     again = agent("demo", "--dir", str(folder))
     assert again.returncode == 2
     assert "already exists" in again.stderr

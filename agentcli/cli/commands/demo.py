@@ -14,26 +14,33 @@ import typer
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
+from agentcli.app.sandbox import Containment
+from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.work import work
 from agentcli.errors import ConfigError, UsageError
-from agentcli.system.programs import find_program
+from agentcli.system.programs import find_program, person_environ
 
 _FILES = Path(__file__).parents[2] / "demo"
 _TASK = "A test fails here. Find out why and fix it."
 _EXPLANATION = """\
 agent demo: the model is scripted - it plays a recorded session. All else is
 real: the repository, the tests, the loop, the tools, the session.
-It runs without a sandbox, in {folder}
+It runs {contained}, in {folder}
 """
 _NEXT = """\
-To use a real model, set one of ANTHROPIC_API_KEY, OPENAI_API_KEY,
-OPENROUTER_API_KEY or GEMINI_API_KEY, or start a local server (ollama,
-LM Studio, vLLM, llama.cpp). Then, in a project:
+The session is kept. To go on with it:
+  cd {folder}
+  agent diff                       # what was done; agent undo takes it back
+  agent resume --last "now add a test for rock'n'roll"
+With a model of your own, in a project:
+  agent setup                      # a key of Anthropic, OpenAI …, or a local server
   agent run "fix the failing test"
-What was done here: cd {folder} && git diff
 """
+_WORDS_PER_SECOND = 7
+"""As a quick reader takes them in."""
+_PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND} }}"
 
 
 def demo(
@@ -41,24 +48,51 @@ def demo(
         Path | None,
         typer.Option("--dir", help="New folder for the repository; default: a temporary one."),
     ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Without the pauses for reading.")] = False,
 ) -> int:
     repository = _make_repository(folder)
-    print(_EXPLANATION.format(folder=repository), file=sys.stderr, flush=True)
-    script = _FILES / "session.jsonl"
-    flags = Flags(folder=str(repository), model=f"scripted/{script}", yolo=True, no_sandbox=True)
+    contained = _is_contained(repository)
+    how = "in the sandbox" if contained else "without a sandbox, as none works here"
+    explanation = _EXPLANATION.format(contained=how, folder=repository)
+    print(explanation, file=sys.stderr, flush=True)
+    paced = sys.stderr.isatty() and not fast
+    flags = Flags(
+        folder=str(repository),
+        model="scripted/demo",
+        yolo=not contained,
+        no_sandbox=not contained,
+        assignments=[_PACE] if paced else None,
+    )
     code = work(flags, _Demo())
     if code == 0:
-        diff = subprocess.run(
-            [_git(), "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
-        )
-        print(f"\n{diff.stdout}", file=sys.stderr)
-        tests = subprocess.run(
-            [sys.executable, "-m", "unittest"], cwd=repository, capture_output=True, text=True
-        )
-        print(f"tests: {tests.stderr.splitlines()[-1]}\n", file=sys.stderr)
-        code = tests.returncode
-        print(_NEXT.format(folder=repository), file=sys.stderr)
+        code = _show_outcome(repository)
     return code
+
+
+def _show_outcome(repository: Path) -> int:
+    """The exit code of the repository's tests, which are run as anybody would."""
+    diff = subprocess.run(
+        [_git(), "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
+    )
+    tests = subprocess.run(
+        [sys.executable, "-m", "unittest"], cwd=repository, capture_output=True, text=True
+    )
+    said = tests.stderr.splitlines()[-1]
+    print(f"\n{diff.stdout}\ntests: {said}\n", file=sys.stderr)
+    print(_NEXT.format(folder=repository), file=sys.stderr)
+    return tests.returncode
+
+
+def _is_contained(repository: Path) -> bool:
+    """Whether a sandbox works here for what the demo runs."""
+    environ = person_environ()
+    builder = builder_for(repository)
+    folder = builder.home / "sessions" / "demo"
+    keys = builder.registry().key_variables()
+    containment = Containment(
+        builder.settings, environ, repository, builder.home, folder, keys, attended=True
+    )
+    return containment.sandbox.contains
 
 
 class _Demo:
