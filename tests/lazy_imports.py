@@ -63,5 +63,6 @@ LAZY_IMPORTS = {
     ("tools/write.py", "agentcli.files.toml_text"): "for files of that format",
     ("ui/approver.py", "agentcli.ui.approval_keys"): "60 ms, with prompt_toolkit; for questions",
     ("ui/tool_calls.py", "agentcli.ui.highlight"): "90 ms, with Pygments; for code at terminals",
+    ("ui/markdown_stream.py", "agentcli.ui.highlight"): "90 ms, with Pygments; for code",
     ("ui/markdown_stream.py", "agentcli.ui.markdown_theme"): "60 ms, with Rich; at terminals only",
 }

@@ -47,6 +47,13 @@ def highlight(code: str, language: str) -> list[list[Span]]:
     return lines
 
 
+def highlight_code(code: str, language: str) -> list[list[Span]]:
+    """The same for code within text: that of no known language is told from it by one colour."""
+    if _lexer(language) is None:
+        return [[Span(line, "cyan")] for line in code.split("\n")]
+    return highlight(code, language)
+
+
 def _spans(code: str, language: str) -> Iterator[Span]:
     for text, of in _parts(code) if language == "bash" else [(code, language)]:
         lexer = _lexer(of)
@@ -77,6 +84,6 @@ def _parts(code: str) -> Iterator[tuple[str, str]]:
 @cache
 def _lexer(language: str) -> Lexer | None:
     try:
-        return get_lexer_by_name(language)
+        return get_lexer_by_name(language) if language else None
     except ClassNotFound:
         return None

@@ -39,6 +39,7 @@ class LiveRegion:
     def __init__(self, stream: TextIO, width: int | None = None) -> None:
         self._stream = stream
         self._width = width
+        self.most_rows = MOST_ROWS
         self._rows: list[str] = []
         self._drawn_at = (0, 0)
 
@@ -51,7 +52,7 @@ class LiveRegion:
         """Show the last of `rows` in place of those shown before; `above` stays for good, over
         them."""
         size = width, height = self.size()
-        most = min(MOST_ROWS, height - 1)
+        most = min(self.most_rows, height - 1)
         kept = [_fitted(row, width - 1) for row in rows[-most:]] if most > 0 else []
         resized = bool(self._rows) and size != self._drawn_at
         if kept == self._rows and not above and not resized:

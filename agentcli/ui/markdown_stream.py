@@ -7,96 +7,172 @@ Blocks are told apart by their lines: a reply of 6,000 characters in 500 pieces 
 from __future__ import annotations
 
 import re
+from typing import Literal, NamedTuple
 
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Colors
+from agentcli.ui.style import Colors, Span, paint
 
-_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})")
-_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})\s*([\w+#.-]*)")
+_LIST_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])(?:\s+|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
+_TABLE_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*\|[\s|:-]*$")
 _PREVIEW_LINES = 60
+_PREVIEW_TABLE_ROWS = 12
+_CODE_BEFORE = 16
+"""Lines of code by which the highlight knows where it is: within a string, say."""
 _MAX_WIDTH = 120
+
+
+class Block(NamedTuple):
+    """A part of a reply that is rendered on its own; `joined`: no empty line belongs before it.
+    `code` are lines of a fence in `language`, which `before` stand above; `fence` is a line that
+    begins or ends one."""
+
+    text: str
+    kind: Literal["text", "code", "fence"] = "text"
+    joined: bool = False
+    language: str = ""
+    before: tuple[str, ...] = ()
 
 
 class BlockSplitter:
     """Cuts a stream of Markdown into blocks that can be rendered each on its own.
 
-    A list, with all that is indented under it, is one block, and so is a fence.
+    An item of a list, with all that is indented under it, is one block, and so is each line of a
+    fence: what is complete of a long list or a long program needs not wait for its end.
     """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._partial = ""
         self._fence = ""
+        self._joined = False
+        self._code: list[str] | None = None
+        self._language = ""
 
     @property
-    def open(self) -> str:
+    def open(self) -> Block:
         """The block that is not complete yet; of a long one its end, still as a block."""
+        if self._code is not None:
+            return Block(self._partial, "code", True, self._language)
         lines = [*self._lines[-_PREVIEW_LINES:], self._partial]
-        if self._fence and len(self._lines) > _PREVIEW_LINES:
-            lines.insert(0, self._fence)
-        return "\n".join(lines)
+        if len(self._lines) > _PREVIEW_TABLE_ROWS and _TABLE_RULE.match(self._lines[1]):
+            lines = [*self._lines[:2], *lines[-_PREVIEW_TABLE_ROWS:]]
+        return Block("\n".join(lines), joined=self._joined)
 
-    def feed(self, text: str) -> list[str]:
+    def feed(self, text: str) -> list[Block]:
         """Take in more text; returns the blocks it completes."""
         *complete, self._partial = (self._partial + text).split("\n")
-        blocks = []
+        blocks: list[Block] = []
         for line in complete:
-            blocks += self._add(line)
+            for block in self._add(line):
+                last = blocks[-1] if blocks else None
+                if last and last.kind == block.kind == "code":
+                    blocks[-1] = last._replace(text=f"{last.text}\n{block.text}")
+                else:
+                    blocks.append(block)
         return blocks
 
-    def finish(self) -> list[str]:
+    def finish(self) -> list[Block]:
         """What is left, at the end of the text or where something else comes between."""
-        blocks = [*self.feed("\n"), *self._take()]
+        blocks = [*self.feed("\n"), *self._take()] if self._partial else self._take()
         self._fence = ""
+        self._code = None
         return blocks
 
-    def _add(self, line: str) -> list[str]:
+    def _add(self, line: str) -> list[Block]:
+        if self._code is not None:
+            return self._add_code(line)
         if self._fence:
-            return self._add_in_fence(line)
+            return self._add_in_item(line)
         blocks = []
-        if self._lines and not self._lines[-1].strip() and line.strip() and not self._belongs(line):
+        if self._begins_item(line):
+            blocks += self._take(joined=True)
+        elif self._lines and not self._lines[-1].strip() and line.strip() and not _goes_on(line):
             blocks += self._take()
         if fence := _FENCE.match(line):
-            if not self._in_list():
-                blocks += self._take()
-            self._fence = fence[1]
-            self._lines.append(line)
+            if self._in_list() or _LIST_ITEM.match(line):
+                self._fence = fence[1]
+                self._lines.append(line)
+            else:
+                blocks += [*self._take(), Block(line, "fence")]
+                self._fence, self._language, self._code = fence[1], fence[2], []
         elif _HEADING.match(line):
-            blocks += [*self._take(), line]
+            blocks += [*self._take(), Block(line)]
         elif line.strip() or self._in_list():
             self._lines.append(line)
         else:
             blocks += self._take()
         return blocks
 
-    def _add_in_fence(self, line: str) -> list[str]:
+    def _add_code(self, line: str) -> list[Block]:
+        if self._ends_fence(line):
+            self._fence, self._code = "", None
+            return [Block(line, "fence", joined=True)]
+        block = self._code_block(line)
+        assert self._code is not None
+        self._code = [*self._code, line][-_CODE_BEFORE:]
+        return [block]
+
+    def _code_block(self, line: str) -> Block:
+        return Block(line, "code", True, self._language, tuple(self._code or ()))
+
+    def _add_in_item(self, line: str) -> list[Block]:
         self._lines.append(line)
-        mark = line.strip()
-        if mark.startswith(self._fence) and not mark.strip(self._fence[0]):
+        if self._ends_fence(line):
             self._fence = ""
-            return [] if self._in_list() else self._take()
         return []
+
+    def _ends_fence(self, line: str) -> bool:
+        mark = line.strip()
+        return mark.startswith(self._fence) and not mark.strip(self._fence[0])
 
     def _in_list(self) -> bool:
         return bool(self._lines) and bool(_LIST_ITEM.match(self._lines[0]))
 
-    def _belongs(self, line: str) -> bool:
-        """Whether `line`, after an empty one, goes on with the list."""
-        return self._in_list() and (line.startswith(("  ", "\t")) or bool(_LIST_ITEM.match(line)))
+    def _begins_item(self, line: str) -> bool:
+        """Whether `line` is the next item of the list, not one within the item before it."""
+        item = _LIST_ITEM.match(line)
+        first = _LIST_ITEM.match(self._lines[0]) if self._lines else None
+        return bool(item and first and len(item[1]) < len(first[0]))
 
-    def _take(self) -> list[str]:
-        block = "\n".join(self._lines).strip("\n")
-        self._lines = []
-        return [block] if block.strip() else []
+    def _take(self, joined: bool = False) -> list[Block]:
+        """The open block. `joined` says that the next one goes on with the same list."""
+        text = "\n".join(self._lines).strip("\n")
+        block = Block(text, joined=self._joined)
+        self._lines, self._joined = [], joined
+        return [block] if text.strip() else []
 
 
-def render_markdown(block: str, width: int, colors: Colors) -> list[str]:
-    """The rows of one block, with escape codes for its styles and no blanks at their ends.
+def _goes_on(line: str) -> bool:
+    """Whether `line`, after an empty one within an item, belongs to it."""
+    return line.startswith(("  ", "\t"))
 
-    What the renderer has nothing to show for (a link definition) is shown as it is written.
+
+def render_block(block: Block, width: int, colors: Colors, *, links: bool = False) -> list[str]:
+    """The rows of one block, with escape codes for its styles and no blanks at their ends. Code is
+    never broken, nor are addresses: rows with them may be wider than `width`.
+
+    Fences are shown where no colours tell code from text. What the renderer has nothing to show
+    for (a link definition) is shown as it is written.
     """
+    text = printable(block.text)
+    if block.kind == "fence":
+        return [] if colors == "full" else [paint([Span(text, "dim")], colors)]
+    if block.kind == "code":
+        return _code_rows(block, colors)
     from agentcli.ui.markdown_theme import render_rows  # Rich takes 60 ms to import
 
-    rows = render_rows(printable(block), min(width, _MAX_WIDTH), colors)
-    return rows or printable(block).split("\n")
+    rows = render_rows(text, min(width, _MAX_WIDTH), colors, links)
+    return rows or text.split("\n")
+
+
+def _code_rows(block: Block, colors: Colors) -> list[str]:
+    rows = printable(block.text).split("\n")
+    if colors != "full":
+        return rows
+    from agentcli.ui.highlight import highlight_code  # 90 ms, with Pygments
+
+    before = printable("".join(f"{line}\n" for line in block.before))
+    lines = highlight_code(before + "\n".join(rows), block.language)
+    return [paint(line, colors) for line in lines[-len(rows) :]]

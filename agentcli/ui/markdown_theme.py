@@ -6,22 +6,24 @@ The only user of Rich's renderer; imported when the first block is to be shown.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.color import ColorSystem
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, Paragraph
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.theme import Theme
 
+from agentcli.ui.highlight import highlight_code
+from agentcli.ui.links import URL, url_link
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Colors
+from agentcli.ui.style import Colors, cells, fitting
 
 # HTML stays text: Rich would leave it out, and `List<int>` outside of code is common.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
@@ -35,26 +37,14 @@ _THEME = Theme(
         "markdown.item.number": "dim",
         "markdown.h1": "bold underline",
         **{f"markdown.h{level}": "bold" for level in range(2, 7)},
-        "markdown.link": "none",
-        "markdown.link_url": "dim",
+        "markdown.link_url": "none",
         "markdown.table.border": "dim",
         "markdown.table.header": "bold",
     }
 )
-_CODE_STYLES = {
-    "Token.Comment": "dim",
-    "Token.Keyword": "magenta",
-    "Token.Operator.Word": "magenta",
-    "Token.Literal.String": "green",
-    "Token.Literal.Number": "cyan",
-    "Token.Name.Decorator": "cyan",
-    "Token.Generic.Deleted": "red",
-    "Token.Generic.Inserted": "green",
-    "Token.Generic.Heading": "bold",
-}
-_CODE_THEME = ANSISyntaxTheme(
-    {token: Style.parse(_CODE_STYLES.get(str(token), "none")) for token in ANSI_DARK}
-)
+_HELD_BLANK = "\ue000"
+"""A blank within code, at which a row must not be broken; nothing that is shown has it."""
+_WORD = re.compile(r"\S+\s*|\s+")
 
 
 class _LeftHeading(Heading):
@@ -62,53 +52,141 @@ class _LeftHeading(Heading):
 
 
 class _PlainCodeBlock(CodeBlock):
+    """Within a list or a quotation; no line of it is broken."""
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Syntax(
-            str(self.text).rstrip(),
-            self.lexer_name,
-            theme=_CODE_THEME,
-            word_wrap=True,
-            background_color="default",
-            padding=(0, 2),
-        )
+        for line in highlight_code(str(self.text).rstrip(), self.lexer_name):
+            for text, style, _ in line:
+                yield Segment(text, Style.parse(style or "none"))
+            yield Segment.line()
+
+
+class _Words(Paragraph):
+    """A paragraph in rows that break between words, and never within code or an address."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.text.split(allow_blank=True):
+            for row in line.divide(_breaks(line.plain, options.max_width)):
+                row.rstrip()
+                yield from row.render(console, end="\n")
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where rows of `width` columns begin, the first aside."""
+    breaks: list[int] = []
+    used = 0
+    for word in _WORD.finditer(text):
+        shown = word[0].rstrip()
+        if used and used + cells(shown) > width:
+            breaks.append(word.start())
+            used = 0
+        at = word.start()
+        while cells(shown) > width and _HELD_BLANK not in shown and not URL.search(shown):
+            taken = max(1, fitting(shown, width))
+            shown = shown[taken:]
+            at += taken
+            breaks.append(at)
+        used += cells(text[at : word.end()])
+    return breaks
+
+
+class _UncroppedConsole(Console):
+    """Lets rows be wider than asked for, for the sake of what is not to be broken."""
+
+    def render_lines(
+        self,
+        renderable: RenderableType,
+        options: ConsoleOptions | None = None,
+        *,
+        style: Style | None = None,
+        pad: bool = True,
+        new_lines: bool = False,
+    ) -> list[list[Segment]]:
+        options = options or self.options
+        lines = Segment.split_lines(Segment.apply_style(self.render(renderable, options), style))
+        width = options.max_width if pad else 0
+        return [
+            Segment.adjust_line_length(line, max(width, Segment.get_line_length(line)), style)
+            for line in lines
+        ]
 
 
 class _CalmMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
+        "paragraph_open": _Words,
         "fence": _PlainCodeBlock,
         "code_block": _PlainCodeBlock,
     }
 
-    def __init__(self, markup: str) -> None:
-        super().__init__("", hyperlinks=False)
+    def __init__(self, markup: str, *, marks_code: bool) -> None:
+        super().__init__("")
         self.parsed = _PARSER.parse(markup)
+        in_table = False
         for token in self.parsed:
+            if token.type in ("table_open", "table_close"):
+                in_table = token.type == "table_open"
             if token.children:
-                token.children = list(_without_doubles(token.children))
+                children = _marked(token.children, marks_code=marks_code, hold=not in_table)
+                token.children = list(_linked(children))
 
 
-def _without_doubles(tokens: list[Token]) -> Iterator[Token]:
-    """`<https://…>` once instead of as its own link text, pictures as they are written."""
+def _marked(tokens: Iterable[Token], *, marks_code: bool, hold: bool) -> Iterator[Token]:
+    """Pictures as they are written, and code with its marks if no colour tells it from text. In a
+    table blanks in code are not held: columns are narrow."""
     for token in tokens:
         if token.type == "image":
             text = f"![{token.content}]({token.attrs.get('src', '')})"
             yield Token("text", "", 0, content=text)
-        elif token.markup != "autolink":
-            yield token
+            continue
+        if token.type == "code_inline":
+            text = token.content.replace(" ", _HELD_BLANK) if hold else token.content
+            token.content = f"`{text}`" if marks_code else text
+        yield token
 
 
-def render_rows(markup: str, width: int, colors: Colors) -> list[str]:
-    """The rows of `markup` with escape codes, none wider than `width` and no blanks at their ends.
+def _linked(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Where a link leads is always to be seen: behind its text, if that is another."""
+    said, href = "", None
+    for token in tokens:
+        if token.type == "link_open":
+            said, href = "", str(token.attrs.get("href", ""))
+        elif token.type == "link_close":
+            if href and said != href and token.markup != "autolink":
+                yield Token("text", "", 0, content=f" ({href})")
+            href = None
+        elif href is not None:
+            said += token.content
+        elif token.type == "text":
+            yield from _addresses(token.content)
+            continue
+        yield token
+
+
+def _addresses(text: str) -> Iterator[Token]:
+    at = 0
+    for found in URL.finditer(text):
+        yield Token("text", "", 0, content=text[at : found.start()])
+        yield Token("link_open", "a", 1, attrs={"href": found[0]})
+        yield Token("text", "", 0, content=found[0])
+        yield Token("link_close", "a", -1)
+        at = found.end()
+    yield Token("text", "", 0, content=text[at:])
+
+
+def render_rows(markup: str, width: int, colors: Colors, links: bool = False) -> list[str]:
+    """The rows of `markup` with escape codes, no blanks at their ends, and none wider than `width`
+    but for what is not to be broken: code and addresses.
 
     Every character is made printable again on the way out: entities and percent codes become
     characters only while Markdown is parsed.
     """
     console = _console()
     options = console.options.update(width=width, height=None)
-    lines = console.render_lines(_CalmMarkdown(markup), options, pad=False)
-    rows = [_row(line, colors) for line in lines]
+    markdown = _CalmMarkdown(markup.replace(_HELD_BLANK, " "), marks_code=colors != "full")
+    lines = console.render_lines(markdown, options, pad=False)
+    rows = [_row(line, colors, links) for line in lines]
     while rows and not rows[-1]:
         rows.pop()
     while rows and not rows[0]:
@@ -116,21 +194,25 @@ def render_rows(markup: str, width: int, colors: Colors) -> list[str]:
     return rows
 
 
-def _row(segments: list[Segment], colors: Colors) -> str:
+def _row(segments: list[Segment], colors: Colors, links: bool) -> str:
     while segments and not segments[-1].text.strip():
         segments = segments[:-1]
     parts = []
     for index, (text, style, _) in enumerate(segments):
         if index == len(segments) - 1:
             text = text.rstrip()
-        text = printable(text, multiline=False)
+        text = printable(text.replace(_HELD_BLANK, " "), multiline=False)
+        link = url_link(style.link) if links and style and style.link else ""
         if style is not None and colors != "none":
+            style = style.update_link(None)
             style = style if colors == "full" else style.without_color
             text = style.render(text, color_system=ColorSystem.STANDARD)
-        parts.append(text)
+        parts.append(f"\x1b]8;;{link}\x1b\\{text}\x1b]8;;\x1b\\" if link else text)
     return "".join(parts)
 
 
 @cache
 def _console() -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, legacy_windows=False, theme=_THEME)
+    return _UncroppedConsole(
+        file=io.StringIO(), force_terminal=True, legacy_windows=False, theme=_THEME
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
+from agentcli.ui.markdown_stream import Block, BlockSplitter, render_block
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, cells
@@ -16,16 +16,17 @@ class StreamedReply:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._blocks = BlockSplitter()
+        self._fresh = ""
         self._reasoning = ""
         self._kept = False
+        self._apart = True
         self.begun = False
         """Whether text of this reply has been shown."""
 
     def add_text(self, text: str) -> None:
         self._end_reasoning()
         self.begun = True
-        for block in self._blocks.feed(text):
-            self._put_block(block)
+        self._fresh += text
 
     def add_reasoning(self, text: str) -> None:
         *complete, self._reasoning = (self._reasoning + text).split("\n")
@@ -34,6 +35,7 @@ class StreamedReply:
     def pause(self) -> None:
         """Something else of the same reply comes: what was live stays."""
         self._end_reasoning()
+        self._take_in()
         for block in self._blocks.finish():
             self._put_block(block)
 
@@ -46,7 +48,7 @@ class StreamedReply:
         """What was live is void and goes. Returns whether text stays that is void too."""
         kept = self._kept
         self._blocks = BlockSplitter()
-        self._reasoning = ""
+        self._fresh = self._reasoning = ""
         self.begun = self._kept = False
         return kept
 
@@ -61,16 +63,24 @@ class StreamedReply:
         self.end()
 
     def rows(self) -> list[str]:
-        """The part that is not complete."""
+        """The part that is not complete; what is goes to the screen."""
+        self._take_in()
         screen = self._screen
         block = self._blocks.open
-        if block.strip():
-            rows = render_markdown(block, screen.width, screen.colors)
-            return ["", *rows] if screen.gap("text") else rows
+        if block.text.strip():
+            rows = render_block(block, screen.width, screen.colors, links=screen.links)
+            apart = self._apart or not block.joined
+            return ["", *rows] if apart and screen.gap("text") else rows
         if not self._reasoning.strip():
             return []
         rows = [screen.row(line) for line in _wrapped(self._reasoning, screen.width)]
         return ["", *rows] if screen.gap("thought") else rows
+
+    def _take_in(self) -> None:
+        """What came since the last time, at once: each block that is open costs its rendering."""
+        fresh, self._fresh = self._fresh, ""
+        for block in self._blocks.feed(fresh):
+            self._put_block(block)
 
     def _end_reasoning(self) -> None:
         if self._reasoning:
@@ -80,10 +90,14 @@ class StreamedReply:
     def _put_reasoning(self, lines: list[str]) -> None:
         self._screen.put("thought", [[Span(printable(line), "dim")] for line in lines if line])
 
-    def _put_block(self, block: str) -> None:
+    def _put_block(self, block: Block) -> None:
         self._kept = True
         screen = self._screen
-        screen.put_rows("text", render_markdown(block, screen.width, screen.colors))
+        rows = render_block(block, screen.width, screen.colors, links=screen.links)
+        self._apart = self._apart or not block.joined
+        if rows:
+            screen.put_rows("text", rows, joined=not self._apart)
+            self._apart = False
 
 
 def _wrapped(text: str, width: int) -> list[Line]:

@@ -24,7 +24,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
-from agentcli.ui.markdown_stream import BlockSplitter, render_markdown
+from agentcli.ui.markdown_stream import BlockSplitter, render_block
 from agentcli.ui.outputs import STOPPED, stopped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
@@ -308,7 +308,7 @@ def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
     if screen.rich:
         blocks = BlockSplitter()
         for block in [*blocks.feed(text[:_WORDS_KEPT]), *blocks.finish()]:
-            rows += ["", *render_markdown(block, screen.width, screen.colors)]
+            rows += ["", *render_block(block, screen.width, screen.colors)]
     else:
         rows += printable(text[:_WORDS_KEPT]).split("\n")
     shown = [row for row in rows if bare(row).strip()]

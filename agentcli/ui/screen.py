@@ -19,7 +19,10 @@ _UNCLIPPED_WIDTH = 200
 
 
 class Region(Protocol):
-    """The rows below what stays; LiveRegion, or the ones over a prompt."""
+    """The rows below what stays; LiveRegion, or the ones over a prompt. Of what is drawn it shows
+    the last `most_rows`."""
+
+    most_rows: int
 
     def size(self) -> tuple[int, int]: ...
     def draw(self, rows: Sequence[str], above: str = "") -> None: ...
@@ -60,6 +63,11 @@ class Screen:
         """Columns that a line may take."""
         return self._region.size()[0] - 1 if self.rich else _UNCLIPPED_WIDTH
 
+    @property
+    def live_rows(self) -> int:
+        """The most rows that can change."""
+        return self._region.most_rows
+
     def gap(self, kind: Kind) -> bool:
         """Whether an empty line belongs between what was put last and something of `kind`."""
         if not self._last or (kind == self._last and kind != "text"):
@@ -73,11 +81,11 @@ class Screen:
             lines = [clip(line, width) for line in lines]
         self.put_rows(kind, [paint(line, self.colors) for line in lines])
 
-    def put_rows(self, kind: Kind, rows: Sequence[str]) -> None:
-        """Rows that stay and are painted already."""
+    def put_rows(self, kind: Kind, rows: Sequence[str], *, joined: bool = False) -> None:
+        """Rows that stay and are painted already; `joined` ones go on with those put last."""
         if not rows:
             return
-        if self.gap(kind):
+        if self.gap(kind) and not (joined and kind == self._last):
             self._above.append("")
         self._above += rows
         self._last = kind

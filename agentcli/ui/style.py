@@ -27,7 +27,7 @@ _CODES: dict[str, str] = {
 }
 _MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1", "reverse": "7"}
 _EMOJI_SELECTOR = "\ufe0f"
-_PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\\\")
+_PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*?\x1b\\")
 
 
 class Span(NamedTuple):

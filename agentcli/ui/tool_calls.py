@@ -31,7 +31,6 @@ from agentcli.ui.summary import count, whole_seconds
 from agentcli.ui.unfolded import asked_lines
 
 _SHOW_ELAPSED_S = 1.0
-_LIVE_OUTPUT_LINES = 4
 _OUTPUT_KEPT = 8_000
 _MOST_ROWS = 8
 """Of one line of a call that is not to be shown whole."""
@@ -144,7 +143,7 @@ class ToolCalls:
             lines = [[*call_head(icon_span, call.action), running]]
         else:
             lines = [self._live_line(call.action, icon_span, status)]
-        lines += indent(live_lines(call.output, call.lines_gone, _LIVE_OUTPUT_LINES))
+        lines += indent(live_lines(call.output, call.lines_gone, self._screen.live_rows - 2))
         return [self._screen.row(line) for line in lines]
 
     def _outcome(self, call: _Call, observation: Observation) -> Outcome:

@@ -337,7 +337,7 @@ def test_a_reply_that_did_not_stream_is_shown_when_it_is_there(show):
 
 def test_an_abandoned_reply_goes_with_a_note(show):
     assert show(TextDelta("Half a sent"), ReplyAbandoned("connection lost")) == ""
-    show(TextDelta("First.\n\nSec"), ReplyAbandoned("stalled"))
+    show(TextDelta("First.\n\nSec"), 0.1, ReplyAbandoned("stalled"))
     assert show(TextDelta("Again."), said("Again.")) == looks(
         """
         First.

@@ -63,6 +63,7 @@ def open_conversation(
         sys.stderr,
         verbose=int(flags.verbose),
         region=prompt.region,
+        sums_up=True,
         folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
     )
     folder = None

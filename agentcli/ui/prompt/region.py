@@ -25,6 +25,7 @@ class PromptRegion:
         self._lock = Lock()
         self._above: list[str] = []
         self.rows: list[str] = []
+        self.most_rows = MOST_LIVE_ROWS
 
     def size(self) -> tuple[int, int]:
         return terminal_size(self._stream)
