@@ -148,6 +148,7 @@ class SandboxSettings(_Section):
         "all", description="all but secrets, or only the workspace and what is installed"
     )
     writable: list[str] = Field([], description="folders to write beside the workspace")
+    share_tmp: bool = Field(False, description="the real /tmp instead of one of the session's own")
     environment: list[str] = Field(
         [], description="variables that commands see beside the usual ones; NAME or PREFIX_*"
     )

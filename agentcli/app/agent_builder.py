@@ -15,7 +15,7 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.execute import show_saving
 from agentcli.agent.run_limits import Limits
-from agentcli.app import knowledge, memory
+from agentcli.app import knowledge, memory, named_paths
 from agentcli.app.checkpoints import make_checkpointer
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
@@ -48,9 +48,11 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
+from agentcli.files.access_scope import TMP
 from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
+from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.registry import Providers
@@ -107,7 +109,9 @@ class AgentBuilder:
 
     def __post_init__(self) -> None:
         """No program of ours is taken from where commands of a session may write."""
-        writable = (*self.settings.sandbox.writable, *written_places(self.home))
+        sandbox = self.settings.sandbox
+        shared = (TMP,) if sandbox.share_tmp else ()
+        writable = (*sandbox.writable, *shared, *written_places(self.home))
         programs.distrust((self.workspace, self.home, *writable))
 
     @property
@@ -282,7 +286,7 @@ class AgentBuilder:
             git=context.git,
             hooks=hooks,
             save_rule=policy.save_rule,
-            recall=known.recall,
+            recall=_after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),
             max_output_tokens=model.output_tokens,
             effort=model.effort or None,
@@ -451,6 +455,16 @@ class AgentBuilder:
             network=ready.containment.sandbox.network,
             writable=tuple(map(str, ready.containment.scope.writable)),
         )
+
+
+def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session], None]:
+    """What follows messages that came from another terminal."""
+
+    def follow(session: Session) -> None:
+        named_paths.show_newest(session, context)
+        known.recall(session)
+
+    return follow
 
 
 def _bring_up(

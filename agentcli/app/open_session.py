@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from agentcli.agent.agent import Agent
-from agentcli.app import git_watch, knowledge
+from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError
@@ -16,6 +16,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
+from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
@@ -36,17 +37,26 @@ class OpenSession:
     _begun: bool = field(default=False, init=False)
     """The hooks know of the session, so they must hear of its end."""
 
-    def say(self, text: str, image_urls: Sequence[str] = ()) -> None:
+    def say(self, text: str, image_urls: Sequence[str] = (), typed: str = "") -> None:
         """Record a message of the user and what it brings up, with the first one what the workspace
-        is like. Raises UsageError when it calls a task without its inputs, SessionError when a hook
-        of the user does not let it pass."""
+        is like. `typed` is what of it they wrote themselves, and may name what the session is to
+        be shown of /tmp: piped text and outputs of commands may not. Raises UsageError when it
+        calls a task without its inputs, SessionError when a hook of the user does not let it
+        pass."""
         knowledge.check_call(self.knowledge, text)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
+        named = paths_named(typed)
         self.session.emit(
-            MessageAction(content=text, source=Source.USER, image_urls=tuple(image_urls))
+            MessageAction(
+                content=text,
+                source=Source.USER,
+                image_urls=tuple(image_urls),
+                file_urls=tuple(path.as_uri() for path in named),
+            )
         )
         self.fresh = False
+        named_paths.show(named, self.session, self.context)
         self.knowledge.recall(self.session)
 
     def begin(self, *, resumed: bool) -> None:

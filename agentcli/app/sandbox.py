@@ -13,7 +13,7 @@ from agentcli.app.config import MANAGED_FILE, rules_file, user_file
 from agentcli.app.keys import keys_file
 from agentcli.app.whereabouts import only_named, require_named_folders, whereabouts
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import AccessScope
+from agentcli.files.access_scope import TMP, AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
@@ -22,7 +22,7 @@ from agentcli.system import programs
 from agentcli.system.homes import expanded, user_home
 
 OUTPUTS = "outputs"
-_TMP = "tmp"
+TMP_FOLDER = "tmp"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Containment:
         """Raises ConfigError for a folder to write to that is none, or the agent's own."""
         places = [self.home, *_settings_places(self.environ)]
         writable = [_folder(name) for name in self.settings.sandbox.writable]
+        writable += [TMP] if self.settings.sandbox.share_tmp else []
         for folder in (self.workspace, *writable):
             _require_not_own(folder, places)
         scope = find_access_scope(
@@ -52,7 +53,7 @@ class Containment:
             writable=writable,
             own=[*places, *_led_to(places, self.workspace)],
             readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
-            tmp=self.session_folder / _TMP,
+            tmp=self.session_folder / TMP_FOLDER,
             confined=self.settings.sandbox.read == "workspace",
             only_named=only_named(self.settings, self.workspace, user_home(self.environ)),
         )
@@ -85,6 +86,8 @@ class Containment:
         """What the person must know of it before anything runs."""
         scope = self.scope
         yield from whereabouts(self.settings, scope.workspace, scope.home, scope.writable)
+        if TMP in scope.writable and not scope.sealed:
+            yield "/tmp is shared with this session: commands can change what is yours there"
         yield from scope.problems
         for path in () if scope.sealed else self.sandbox.out_of_reach:
             yield (
@@ -140,7 +143,7 @@ class Containment:
             loopback=whole,
             writable=() if view.sealed else tuple(map(str, self.scope.writable)),
             protected=tuple(_protected(view)) if whole and not view.sealed else (),
-            private_tmp=whole and not view.sealed,
+            private_tmp=whole and not view.sealed and TMP in view.mounts,
             confined=bool(self.scope.shown),
             sealed=view.sealed,
         )

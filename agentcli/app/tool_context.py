@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentcli.app import git_watch
+from agentcli.app import git_watch, named_paths
 from agentcli.app.resume import last_exports, last_folder
 from agentcli.app.sandbox import Containment
 from agentcli.events import Event
@@ -59,6 +59,7 @@ def tool_context(
         max_output_chars=max_chars,
         past=session.events,
     )
+    named_paths.restore(past, context)
     context.git = git_watch.start(context, sandbox, home, session)
     return context
 

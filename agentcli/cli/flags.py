@@ -45,6 +45,10 @@ class Flags:
         list[str] | None,
         typer.Option("--add-dir", metavar="DIR", help="Folder to write beside it; repeatable."),
     ] = None
+    share_tmp: Annotated[
+        bool,
+        typer.Option("--share-tmp", help="Use the real /tmp, not one of the session's own."),
+    ] = False
     approval: Annotated[
         str | None,
         typer.Option("--approval", metavar="|".join(_MODES), help="What runs unasked."),
@@ -145,6 +149,7 @@ class Flags:
             "security.deny": self.deny,
             "sandbox.layer": "none" if self.no_sandbox else None,
             "sandbox.writable": self.add_dir,
+            "sandbox.share_tmp": True if self.share_tmp else None,
         }
         return {key: value for key, value in given.items() if value is not None}
 

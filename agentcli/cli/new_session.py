@@ -50,5 +50,5 @@ class NewSession:
         with stdin.kept_on_failure(piped):
             opened = builder.create(outcome.subscribers, name, ready)
             with opened.closed_on_failure():
-                opened.say(message_text(builder, opened, task, piped), image_urls)
+                opened.say(message_text(builder, opened, task, piped), image_urls, task or "")
         return opened

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 from agentcli.agent.ending import TurnResult
+from agentcli.app.named_paths import named_before
+from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.errors import AgentError, SessionError
+from agentcli.events.live import newest_first
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.files.access_scope import TMP
 from agentcli.files.names import is_generated
+from agentcli.sandbox.choosing import BUBBLEWRAP
+from agentcli.sessions.own_tmp import left_in_tmp
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session
 from agentcli.sessions.stream_redactor import NoSecrets
@@ -25,6 +35,8 @@ def summarise_run(
     ending = result.ending if result else None
     redact = session.redact if session else NoSecrets()
     failed = ending is not None and ending.exit_code != 0
+    tmp = session.folder / TMP_FOLDER if session else Path()
+    tmp_files = _tmp_files(session, tmp, time.time() - duration_s) if session else ()
     return RunSummary(
         status="error" if error else ending.agent_state if ending else "",
         session_id=session.id if session and _can_go_on(session) else "",
@@ -35,6 +47,8 @@ def summarise_run(
         usage=done.usage,
         cost_usd=done.cost_usd,
         files_changed=_files_changed(session, done),
+        tmp_files=tmp_files,
+        tmp_folder=str(tmp) if tmp_files else "",
         resume_command=resume_command(session),
         answer=result.answer if result else "",
         error=redact(
@@ -63,3 +77,12 @@ def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, .
         return tuple(path for path in changed if not is_generated(path))
     except SessionError:
         return done.files_changed
+
+
+def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...]:
+    """Where commands have a /tmp of their own."""
+    starts = (e for e in newest_first(session.events) if isinstance(e, SessionStartedObservation))
+    start = next(starts, None)
+    if start is None or start.sandbox != BUBBLEWRAP or str(TMP) in (start.writable or ()):
+        return ()
+    return left_in_tmp(folder, since_s, named_before(session.events))

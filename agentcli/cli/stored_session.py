@@ -68,7 +68,8 @@ class StoredSession:
             )
             if piped is not None:
                 with opened.closed_on_failure():
-                    opened.say(message_text(builder, opened, message, piped), image_urls)
+                    said = message_text(builder, opened, message, piped)
+                    opened.say(said, image_urls, message or "")
         return opened
 
     def _tell_summary(self, session: Session) -> None:

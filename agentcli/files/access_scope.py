@@ -22,7 +22,9 @@ class AccessScope:
     below the root that hold the rest. `own`: the agent's settings and state, which nothing it runs
     may write in any mode. `mounts`: where a folder of the commands' view really is (`/tmp`).
     `sealed`: nothing but the mounts is to be written (plan mode); what is writable otherwise is
-    shown. `problems`: what can't be protected, in words for the person."""
+    shown. `problems`: what can't be protected, in words for the person. `named`: what of the real
+    /tmp the person named, to be read where it is; it grows while the session goes on, and copies
+    of the scope share it."""
 
     workspace: Path
     home: Path
@@ -37,6 +39,7 @@ class AccessScope:
     mounts: Mapping[Path, Path] = field(default_factory=dict)
     sealed: bool = False
     problems: tuple[str, ...] = ()
+    named: list[Path] = field(default_factory=list)
 
     def may_read(self, path: Path) -> bool:
         """Of a resolved path."""
@@ -44,7 +47,11 @@ class AccessScope:
             return True
         if _within(path, self._hidden):
             return False
-        return not self.shown or _within(path, self._shown)
+        return not self.shown or _within(path, self._shown) or self.is_named(path)
+
+    def is_named(self, path: Path) -> bool:
+        """Whether the person named it, or a folder around it."""
+        return bool(self.named) and _within(path, _names(self.named))
 
     def is_elsewhere(self, path: Path) -> bool:
         """Whether a resolved path is only hidden for not being among what is shown."""
@@ -74,7 +81,7 @@ class AccessScope:
     def real_path(self, path: Path) -> Path:
         """Where an absolute path of the commands' view is. What is shown at or below a mount at its
         own place, such as a workspace in /tmp, is there."""
-        if ".." in path.parts:
+        if ".." in path.parts or self.is_named(path):
             return path
         around = _nearest(path, _names((*self.writable, *self.readable, self.workspace)))
         for seen, real in self.mounts.items():
@@ -125,6 +132,8 @@ class AccessScope:
         opened = (folder for folder in self.writable if _within(folder, self._own))
         return _names((*self.mounts.values(), *opened))
 
+
+TMP = Path("/tmp")
 
 OF_THE_KERNEL = frozenset(("/dev", "/proc", "/run", "/sys"))
 """Of a writable root these are no part: what is written there sets the machine, no files."""

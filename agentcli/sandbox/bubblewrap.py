@@ -121,6 +121,7 @@ def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list
     fixed = _between(scope.writable, [*guarded, *present], others)
     real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
+    real += [_Mount(path, path, writable=False) for path in _present(scope.named)]
     real += [_Mount(path, path, writable=True) for path in folders]
     real += [_Mount(path, path, writable=False) for path in scope.shown if _is_in(path, scope)]
     covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.covered]

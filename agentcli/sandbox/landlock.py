@@ -164,7 +164,7 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
     for path in _around(unseen):
         for part in _parts_shown(path, scope.shown) if scope.shown else (path,):
             yield part, _READ
-    for path in scope.readable:
+    for path in (*scope.readable, *scope.named):
         yield path, _READ
     for name in _DEVICES:
         yield Path("/dev") / name, _DEVICE_ACCESS

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
+from agentcli.files.access_scope import TMP, AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200
@@ -24,11 +24,14 @@ _MOST_FOLDERS, _MOST_ENTRIES = 300, 5_000
 
 def listening_places(scope: AccessScope, emptied: Iterable[Path]) -> list[Path]:
     """Sockets that are bound now, and named pipes in the usual places of the home folder; not those
-    in the workspace, which its own programs make, unless it holds all of the home folder. Where
-    there are too many to cover, the folders that hold the most of them. `emptied`: folders that
-    commands find empty anyway."""
+    in the workspace, which its own programs make, unless it holds all of the home folder, nor in a
+    /tmp of the session's own. Where there are too many to cover, the folders that hold the most of
+    them. `emptied`: folders that commands find empty anyway."""
     unseen = (*emptied, *scope.mounts)
-    of_session = (path for path in scope.writable if not scope.home.is_relative_to(path))
+    shared = (scope.home, TMP)
+    of_session = (
+        path for path in scope.writable if not any(each.is_relative_to(path) for each in shared)
+    )
     known = (*of_session, *scope.hidden, *unseen)
     found = [
         path
@@ -68,6 +71,8 @@ def _pipes(scope: AccessScope) -> Iterator[Path]:
     """Of programs of the user, where programs have their files: what is open somewhere can't be
     found out in reasonable time."""
     waiting = [(scope.home / name, True) for name in _PROGRAMS_KEEP]
+    if TMP in scope.writable:
+        waiting.insert(0, (TMP, True))
     folders = entries = 0
     while waiting and folders < _MOST_FOLDERS and entries < _MOST_ENTRIES:
         folder, holds_folders = waiting.pop(0)

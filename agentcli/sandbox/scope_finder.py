@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
+from agentcli.files.access_scope import TMP, AccessScope
 from agentcli.git.named_places import named_places
 from agentcli.git.repositories import (
     Repository,
@@ -21,8 +21,6 @@ from agentcli.sandbox.secret_places import secret_places
 from agentcli.sandbox.shown_places import covered_places, shown_places
 from agentcli.system import programs
 from agentcli.system.homes import user_home
-
-TMP = Path("/tmp")
 
 _SETTINGS = (".agent/config.toml", ".agent/hooks")
 """What a workspace brings for the agent itself: commands must not change it behind its trust."""
@@ -78,7 +76,8 @@ def find_access_scope(
         shown=shown,
         covered=covered_places(shown, home) if confined else (),
         own=ours,
-        mounts={TMP: tmp.resolve()},
+        # Where /tmp itself is written to, what is the session's is found in its own place.
+        mounts={tmp.resolve() if TMP in roots else TMP: tmp.resolve()},
         problems=tuple(named.problems),
     )
 

@@ -30,6 +30,10 @@ _LONGEST_TYPED_LINE = 4000
 _JOB_CHARS = 4000
 """Of a job's log in a result: it may be asked for again and again."""
 
+_STARTED_ANEW = (
+    "the shell was started anew, to find what the person named; variables exported by earlier "
+    "commands are kept, other variables and functions are lost"
+)
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
 
@@ -87,6 +91,8 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._new_layers: set[str] = set()
         """Where those were set."""
         self._jobs: dict[str, Job] = {}
+        self._used = False
+        """It may hold functions and variables of commands."""
 
     @property
     def cwd(self) -> str:
@@ -121,6 +127,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         """
         script = bash_lines.encode_command(command)
         self.last_result = None
+        self._used = True
         bash, notes = self._ready()
         quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
         if (parts := parts_of(command)) and quiet_shell:
@@ -247,6 +254,16 @@ class Shell(Interpreter[_Running, CommandResult]):
         if ended:
             self._first_notes += (f"ended with the shell: {', '.join(ended)}",)
         self._spawn()
+
+    def look_anew(self) -> bool:
+        """Have the next command find what the sandbox shows by now. Whether that must wait, as what
+        runs in the background would end."""
+        runs = self._running is not None or not all(job.look() for job in self._jobs.values())
+        if self._bash is not None and not runs:
+            self.restart()
+            self._first_notes += (_STARTED_ANEW,) * self._used
+            self._used = False
+        return runs
 
     def end_all(self) -> None:
         """Kills the shell and all that it started; the next command has a fresh one."""

@@ -109,6 +109,8 @@ class ResultLine(_Base):
     duration_s: float
     steps: NonNegativeInt
     files_changed: list[str]
+    tmp_files: list[str]
+    tmp_folder: str
     evidence: list[str]
     resume_command: str
     error: ErrorData | None

@@ -13,7 +13,8 @@ class RunSummary:
     Programs are told the fields in this order.
 
     `cost_usd` is None when the price of a model used is not known. `error` and `hint` are for
-    people. `evidence` are facts from the log that speak for the result, one a line.
+    people. `tmp_files` are what was left in the session's own /tmp, which lies in `tmp_folder`.
+    `evidence` are facts from the log that speak for the result, one a line.
     """
 
     status: str
@@ -26,6 +27,8 @@ class RunSummary:
     duration_s: float = 0.0
     steps: int = 0
     files_changed: tuple[str, ...] = ()
+    tmp_files: tuple[str, ...] = ()
+    tmp_folder: str = ""
     evidence: tuple[str, ...] = ()
     resume_command: str = ""
     error: str = ""
@@ -35,6 +38,7 @@ class RunSummary:
 SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}
 """Exit codes that say all there is to say of an ending."""
 
+_MOST_IN_TMP = 5
 _ENDINGS = {
     "error": "failed",
     "rejected": "gave up",
@@ -61,6 +65,16 @@ def closing_facts(summary: RunSummary) -> list[str]:
     if summary.files_changed:
         facts.append(f"{count(len(summary.files_changed), 'file')} changed")
     return facts
+
+
+def left_in_tmp(summary: RunSummary) -> str:
+    """Where to find what was left in the session's own /tmp; "" for nothing."""
+    if not summary.tmp_files:
+        return ""
+    shown = ", ".join(summary.tmp_files[:_MOST_IN_TMP])
+    more = len(summary.tmp_files) - _MOST_IN_TMP
+    rest = f" and {more} more" if more > 0 else ""
+    return f"in the session's own /tmp: {shown}{rest} · {summary.tmp_folder}"
 
 
 def tokens_used(usage: Usage) -> str:

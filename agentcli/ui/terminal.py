@@ -29,7 +29,7 @@ from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Region, Screen
 from agentcli.ui.style import Colors, Line, Span, cells
-from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, whole_seconds
+from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, left_in_tmp, whole_seconds
 from agentcli.ui.tool_calls import ToolCalls
 
 _SILENT_S = 1.0
@@ -146,6 +146,8 @@ class TerminalRenderer:
             lines.append(error_line(summary.error))
         if failed and summary.hint:
             lines.append([Span(printable(summary.hint), "")])
+        if (where := left_in_tmp(summary)) and not self._quiet:
+            lines.append([Span(printable(where, multiline=False), "dim")])
         facts = [] if self._quiet else closing_facts(summary)
         resume = printable(summary.resume_command, multiline=False)
         if resume and (failed or not self._quiet):

@@ -137,7 +137,7 @@ class Conversation:
                 # What was said before comes first.
                 inbox.put(opened.session.folder, given.text, "steer", images)
             else:
-                opened.say(given.text, images)
+                opened.say(given.text, images, given.text)
         except (AgentError, OSError):
             self.prompt.put(given.text)
             raise

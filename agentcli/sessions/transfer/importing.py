@@ -133,6 +133,10 @@ class _Neutraliser:
                     for key, value in values["metadata"].items()
                     if key not in ("exports", "exports_layer")
                 }
+        if record.get("action") == "message":
+            # Paths that someone named elsewhere.
+            own.get("args", {}).pop("file_urls", None)
+            own.get("args", {}).pop("inbox_id", None)
         if record.get("action") == "rename" and not self._may_have(own.get("args", {}).get("name")):
             return self._null(record, "a name, which was not imported")
         if record.get("observation") == "session_started":

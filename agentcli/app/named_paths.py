@@ -1,0 +1,95 @@
+"""Shows a session what of /tmp the person names in their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import live, newest_first
+from agentcli.events.progress import Notice
+from agentcli.files.access_scope import TMP
+from agentcli.files.names import display_path
+from agentcli.sandbox.named_paths import paths_named, why_not_shown
+from agentcli.sessions.session import Session
+from agentcli.tools.base import ToolContext
+
+
+def named_before(events: Sequence[Event]) -> list[Path]:
+    """What the person named in messages that are recorded: as it was noted with one that they said
+    here, or in the text of one from another terminal, which they typed as well."""
+    found: dict[Path, None] = {}
+    for event in live(events):
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            found |= dict.fromkeys(_noted(event))
+    return list(found)
+
+
+def restore(events: Sequence[Event], context: ToolContext) -> None:
+    """Show what was named in a session that is gone on with, before anything runs."""
+    if context.sandbox is None or TMP in context.sandbox.scope.writable:
+        return
+    scope = context.sandbox.view
+    for path in named_before(events):
+        if _is_elsewhere(path, context) and not why_not_shown(path, scope):
+            scope.named.append(path)
+
+
+def show_newest(session: Session, context: ToolContext) -> None:
+    """What messages that came from another terminal name, of those that wait for a reply."""
+    since = takewhile(lambda event: event.reply is None, newest_first(session.events))
+    messages = [event for event in since if isinstance(event, MessageAction)]
+    show([path for each in messages[::-1] for path in named_in(each)], session, context)
+
+
+def named_in(message: MessageAction) -> list[Path]:
+    """What a message of the person from another terminal names."""
+    of_person = message.source is Source.USER and message.inbox_id is not None
+    return paths_named(message.content) if of_person else []
+
+
+def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
+    """Let the session read these where they are, as far as they are the person's own, and tell them
+    and the model so."""
+    scope = context.sandbox.view if context.sandbox is not None else None
+    if scope is None or TMP in scope.writable:
+        return
+    new = [path for path in paths if not scope.is_named(path)]
+    # What is a part of the workspace, say, can be read already.
+    new = [path for path in new if _is_elsewhere(path, context)]
+    shown = []
+    for path in new:
+        if why := why_not_shown(path, scope):
+            session.notify(Notice(f"{display_path(path)} is not shown to the session: {why}"))
+        else:
+            scope.named.append(path)
+            shown.append(path)
+    if not shown:
+        return
+    kept_closed = context.shell.look_anew()
+    names = ", ".join(map(display_path, shown))
+    session.notify(Notice(f"the session may read {names}"))
+    later = "; commands find it once the jobs have ended and bash is restarted" * kept_closed
+    told = (
+        f"[{names}: shown to you where it is, read-only; all else in /tmp is yours alone{later}.]"
+    )
+    session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+
+
+def _is_elsewhere(path: Path, context: ToolContext) -> bool:
+    sandbox = context.sandbox
+    assert sandbox is not None
+    if not sandbox.contains:
+        return False
+    return sandbox.layer == "landlock" or sandbox.real_path(str(path)) != path
+
+
+def _noted(message: MessageAction) -> Iterator[Path]:
+    for url in message.file_urls:
+        parts = urlsplit(url)
+        if parts.scheme == "file":
+            yield Path(unquote(parts.path))
+    yield from named_in(message)

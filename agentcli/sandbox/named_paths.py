@@ -1,0 +1,98 @@
+"""Paths in /tmp that the person names: shown to the session where they mean them, read-only, though
+/tmp is its own otherwise.
+
+Only what is theirs: other users can put anything into /tmp, under any name. So every part of the
+path is opened from the one before, none through a link, and all below /tmp must belong to them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcli.files.access_scope import TMP, AccessScope
+
+_MOST = 20
+"""Of one message: whoever means more means a folder."""
+_LONGEST = 4096
+_PATH = re.compile(
+    r"""(?<![\w./~$}-])(?:file://)?(?:
+        "(?P<double>/tmp/[^"\n]+)" | '(?P<single>/tmp/[^'\n]+)' | `(?P<back>/tmp/[^`\n]+)`
+        | (?P<bare>/tmp/(?:\\[ ]|[^\s"'`<>|&;()\\\0])+)
+    )""",
+    re.VERBOSE,
+)
+_AFTER_A_PATH = ".,:;!?]}…"
+"""What ends a sentence rather than being part of a path."""
+_WRITABLE_BY_OTHERS = 0o022
+
+
+def paths_named(text: str) -> list[Path]:
+    """The paths below /tmp that stand in what a person typed, in order, as far as they are there;
+    in their plain form, without `..`."""
+    found: dict[Path, None] = {}
+    for match in _PATH.finditer(text[:_LONGEST]):
+        for candidate in _candidates(match):
+            path = Path(os.path.normpath(candidate))
+            if path.is_relative_to(TMP) and path != TMP and os.path.lexists(path):
+                found[path] = None
+                break
+    return list(found)[:_MOST]
+
+
+def _candidates(match: re.Match[str]) -> Iterator[str]:
+    bare = match["bare"]
+    if bare is None:
+        yield match["double"] or match["single"] or match["back"]
+        return
+    bare = bare.replace("\\ ", " ")
+    yield bare
+    shorter = bare.rstrip(_AFTER_A_PATH)
+    yield shorter
+    # path:line and path:line:column, as compilers write them.
+    yield re.sub(r"(:\d+){1,2}$", "", shorter)
+
+
+def why_not_shown(path: Path, scope: AccessScope) -> str:
+    """Why `path`, which lies below /tmp, is not to be shown to a session; "" if it may be."""
+    if any(place.is_relative_to(path) or path.is_relative_to(place) for place in scope.hidden):
+        return "agent's own files or secrets lie there"
+    private = scope.mounts.get(TMP)
+    if private is not None and _leads_through_link(private, path.relative_to(TMP)):
+        return "the session has put a link in its place"
+    try:
+        return _judged(path)
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
+
+
+def _judged(path: Path) -> str:
+    """Raises OSError."""
+    folder = os.open(TMP, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in path.relative_to(TMP).parts:
+            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+            info = os.fstat(folder)
+            if info.st_uid != os.geteuid():
+                return "it belongs to another user"
+            if stat.S_ISLNK(info.st_mode):
+                return "it leads through a link"
+            if stat.S_ISDIR(info.st_mode) and info.st_mode & _WRITABLE_BY_OTHERS:
+                return "other users can change what lies there"
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            return "it is neither a file nor a folder"
+        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+            return "it has other names, and may be something else"
+        return ""
+    finally:
+        os.close(folder)
+
+
+def _leads_through_link(root: Path, inner: Path) -> bool:
+    """Whether what commands put below `root` makes a link of some part of `inner`."""
+    return any((root / part).is_symlink() for part in (inner, *inner.parents))

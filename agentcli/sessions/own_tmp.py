@@ -1,0 +1,38 @@
+"""What a session has left in the folder that its commands know as /tmp."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from agentcli.files.access_scope import TMP
+
+_MOST_ENTRIES = 2_000
+_OF_TOOLS = re.compile(
+    r"\..*|tmp[\w-]{6,}|pytest-of-.*|(?:pip|npm|uv|yarn|go|node)-.*|v8-compile-cache.*|hsperfdata_.*"
+    r"|cc\w{6}\..*|__pycache__"
+)
+"""What programs put there for themselves."""
+
+
+def left_in_tmp(folder: Path, since_s: float, shown: Collection[Path] = ()) -> tuple[str, ...]:
+    """Names, as commands know them, of files and folders at the top of the session's own /tmp
+    (`folder`) that changed since this time (epoch); not those `shown` there, which lie elsewhere,
+    nor what programs put there for themselves."""
+    places = {path.relative_to(TMP).parts[0] for path in shown if path.is_relative_to(TMP)}
+    found = []
+    left = _MOST_ENTRIES
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            left -= 1
+            if left < 0:
+                break
+            if entry.name in places or _OF_TOOLS.fullmatch(entry.name):
+                continue
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime >= since_s:
+                    found.append(f"{TMP}/{entry.name}")
+    return tuple(sorted(found))
