@@ -161,9 +161,9 @@ def list_of(agent):
     """The list of `agent ARGUMENTS` in an emulated terminal."""
     running = []
 
-    def start(*arguments: str, columns: int = 80) -> Emulated:
-        command = [*agent.command, *arguments]
-        running.append(Emulated(command, agent.workspace, agent.environment, columns=columns))
+    def start(*arguments: str, columns: int = 80, rows: int = 24) -> Emulated:
+        command, place = [*agent.command, *arguments], (agent.workspace, agent.environment)
+        running.append(Emulated(command, *place, columns=columns, rows=rows))
         running[-1].until(LIST)
         return running[-1]
 
@@ -229,7 +229,7 @@ def test_the_list_has_colours_unless_they_are_not_wanted(agent, three, at_termin
     assert bool(re.search(r"\x1b\[(?:\d+;)*3[0-7]m", child.before)) is not bool(no_color)
 
 
-def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve, at_terminal):
+def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve, list_of):
     script = [
         Reply("I **look** first.", [Call("bash", {"command": BUSY})]),
         Reply("Went on."),
@@ -239,14 +239,11 @@ def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve,
     wait_for(agent.workspace / "begun", process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    child = at_terminal("resume", "--all")
-    child.expect("interrupted")
-    child.expect(LIST)
-    child.send("\r")
-    child.expect("Enter resumes it")
-    child.send("\r")
-    shown = ended(child)
-    assert child.exitstatus == 0
+    terminal = list_of("resume", "--all", columns=120, rows=40)
+    terminal.until("interrupted")
+    terminal.type("\r").until("Enter resumes it")
+    assert terminal.type("\r").ended() == 0
+    shown = "\n".join(terminal.rows)
     where, _, after = shown.partition("resumed 20")
     assert "interrupted just now while running: $ echo > begun.tmp" in where
     assert "> fix the test" in where
@@ -255,18 +252,15 @@ def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve,
     assert "Went on." in after
 
 
-def test_a_session_in_use_is_marked_and_its_holder_named(agent, serve, at_terminal):
+def test_a_session_in_use_is_marked_and_its_holder_named(agent, serve, list_of):
     server = serve([Reply("", [Call("bash", {"command": BUSY})])])
     process = agent.use(server).start("run", "x")
     wait_for(agent.workspace / "begun", process)
-    child = at_terminal("resume")
-    child.expect(f"in use by {process.pid}")
-    child.expect(LIST)
-    child.send("\r")
-    child.expect("Enter resumes it")
-    child.send("\r")
-    assert f"is in use by process {process.pid} on" in ended(child).replace("\r\n", "")
-    assert child.exitstatus == 2
+    terminal = list_of("resume")
+    terminal.until(f"in use by {process.pid}")
+    terminal.type("\r").until("Enter resumes it")
+    assert terminal.type("\r").ended() == 2
+    assert f"is in use by process {process.pid} on" in "".join(terminal.rows)
     process.send_signal(signal.SIGTERM)
     process.communicate()
 
