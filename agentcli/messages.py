@@ -55,6 +55,14 @@ class ToolSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLimits:
+    """How large an image a model is shown: pixels of the longer side, and in all."""
+
+    side: int = 2_000
+    pixels: int = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderData:
     """Opaque reply data (thinking signatures, encrypted reasoning) in the provider's own form.
 

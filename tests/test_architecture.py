@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "settings": set(),
     "events": {"messages"},
     "system": {"errors"},
-    "files": {"errors", "events"},
+    "files": {"errors", "events", "messages"},
     "git": {"events", "files", "interrupts", "system"},
     "llm": {"errors", "events", "extensions", "messages", "settings", "system"},
     "sessions": {"errors", "extensions", "events", "files", "interrupts", "messages"},

@@ -251,7 +251,14 @@ class AgentBuilder:
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         log_to(session.folder / "log", session.redact)
-        context = tool_context(self.settings, self.workspace, self.home, session, containment)
+        context = tool_context(
+            self.settings,
+            self.workspace,
+            self.home,
+            session,
+            containment,
+            models.chain("main").model,
+        )
         notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )

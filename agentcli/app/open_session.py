@@ -10,12 +10,15 @@ from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
-from agentcli.errors import SessionError
+from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
+from agentcli.files.images import ImageFault
+from agentcli.files.scaling import fitted_message
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
+from agentcli.llm.image_limits import image_limits
 from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
@@ -39,14 +42,15 @@ class OpenSession:
 
     def say(self, text: str, image_urls: Sequence[str] = (), typed: str = "") -> None:
         """Record a message of the user and what it brings up, with the first one what the workspace
-        is like. `typed` is what of it they wrote themselves, and may name what the session is to
-        be shown of /tmp: piped text and outputs of commands may not. Raises UsageError when it
-        calls a task without its inputs, SessionError when a hook of the user does not let it
-        pass."""
+        is like; of images what the model sees of them. `typed` is what of it they wrote
+        themselves, and may name what the session is to be shown of /tmp: piped text and outputs of
+        commands may not. Raises UsageError when it calls a task without its inputs or its images
+        can't go to a model, SessionError when a hook of the user does not let it pass."""
         knowledge.check_call(self.knowledge, text)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
         named = paths_named(typed)
+        text, image_urls = with_images(text, image_urls, self.session.state.model)
         self.session.emit(
             MessageAction(
                 content=text,
@@ -88,6 +92,16 @@ class OpenSession:
         except BaseException:
             self.close("failed")
             raise
+
+
+def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[str, ...]]:
+    """A message with its images as large as `model` sees them, and told how they were scaled.
+    Raises UsageError."""
+    try:
+        return fitted_message(text, urls, image_limits(model))
+    except ImageFault as fault:
+        hint = "make it smaller, or tell the model where it is: it can read files"
+        raise UsageError(str(fault), hint=hint) from fault
 
 
 def close_session(session: Session, *, fresh: bool) -> None:

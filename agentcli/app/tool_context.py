@@ -13,6 +13,7 @@ from agentcli.events.live import live
 from agentcli.files.private import remove_tree
 from agentcli.files.tracking import FileTracker
 from agentcli.files.written_places import add_written_places
+from agentcli.llm.image_limits import image_limits
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
 from agentcli.shell.output_folder import OutputFolder
@@ -30,8 +31,9 @@ def tool_context(
     home: Path,
     session: Session,
     containment: Containment,
+    model: str,
 ) -> ToolContext:
-    """`home` is the agent's."""
+    """`home` is the agent's, `model` is who looks at images."""
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)
@@ -57,6 +59,7 @@ def tool_context(
         ),
         sandbox=sandbox,
         max_output_chars=max_chars,
+        image_limits=image_limits(model),
         past=session.events,
     )
     named_paths.restore(past, context)

@@ -9,13 +9,13 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
 from agentcli.cli import stdin
 from agentcli.errors import UsageError
-from agentcli.files.images import MAX_TOGETHER, ImageFault, file_url
-from agentcli.files.names import display_path, size_text
+from agentcli.files.images import ImageFault, file_url
+from agentcli.files.names import display_path
 
 
 def attached(images: Sequence[Path]) -> tuple[str, ...]:
-    """The images of -i as data URLs. Raises UsageError for one that no model would take, and for
-    more than fit into a request."""
+    """The images of -i as data URLs, of any size. Raises UsageError for one that no model would
+    take."""
     urls = []
     for path in images:
         try:
@@ -24,13 +24,6 @@ def attached(images: Sequence[Path]) -> tuple[str, ...]:
             raise UsageError(f"{display_path(path)} {fault}") from fault
         except OSError as error:
             raise UsageError(f"{display_path(path)} can't be read: {error.strerror}") from error
-    size = sum(len(url) for url in urls)
-    if size > MAX_TOGETHER:
-        raise UsageError(
-            f"the images are {size_text(size)} as they are sent, more than the "
-            f"{size_text(MAX_TOGETHER)} that go into one message",
-            hint="make them smaller, or tell the model where they are: it can read them",
-        )
     return tuple(urls)
 
 

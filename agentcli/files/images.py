@@ -2,9 +2,9 @@
 
 A provider refuses a whole request for one bad image, and an image once in a session is in each of
 its later requests; so nothing is let in that any provider would refuse. The limits are those of the
-strictest: 5 MB as base64, still pictures only, and 2,000 pixels a side, as is asked where there are
-many images in a request. Pillow would do it slower (19 ms for a JPEG of 1.3 MB, this 1.3), and what
-of it is fast takes images that are cut off.
+strictest: 5 MB as base64, still pictures only; what is larger is made smaller (`scaling.py`).
+Pillow would do it slower (19 ms for a JPEG of 1.3 MB, this 1.3), and what of it is fast takes
+images that are cut off.
 
 Formats: https://www.w3.org/TR/png-3/, https://www.w3.org/Graphics/JPEG/itu-t81.pdf,
 https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/rfc9649
@@ -26,8 +26,8 @@ MAX_BYTES = 3_750_000
 """5 MB as base64."""
 MAX_TOGETHER = 16_000_000
 """Of all images of one message, in bytes as base64: half of what the smallest request holds."""
-MAX_SIDE = 2_000
-"""In pixels."""
+LARGEST_FILE = 50_000_000
+"""In bytes, of an image that is made smaller."""
 
 _GIF_FRAME, _GIF_EXTENSION, _GIF_END = 0x2C, 0x21, 0x3B
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
@@ -58,28 +58,27 @@ def kind_of(data: bytes) -> str | None:
 
 
 def inspected(data: bytes) -> Image:
-    """What image `data` is. Raises ImageFault for one that a provider would refuse."""
+    """What image `data` is. Raises ImageFault for one that a provider would refuse, whatever its
+    size."""
     kind = kind_of(data)
     if kind is None:
         raise ImageFault(f"is not an image that models take (PNG, JPEG, GIF, WebP): {_seen(data)}")
-    _check_bytes(len(data))
     try:
         width, height = _SIZE_OF[kind](data)
     except (struct.error, IndexError) as error:
         raise ImageFault(_cut_off(kind)) from error
     if not (width and height):
         raise ImageFault(f"is damaged: a {kind} image of {width}x{height} pixels")
-    if max(width, height) > MAX_SIDE:
-        raise ImageFault(
-            f"has {width}x{height} pixels, more than the {MAX_SIDE} a side that models take: "
-            "make it smaller first"
-        )
     return Image(kind, width, height)
 
 
+def as_url(kind: str, data: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
 def data_url(data: bytes) -> str:
-    """A sound image as a data URL. Raises ImageFault for one that a provider would refuse."""
-    return f"data:image/{inspected(data).kind};base64,{base64.b64encode(data).decode()}"
+    """A sound image as a data URL, of any size. Raises ImageFault."""
+    return as_url(inspected(data).kind, data)
 
 
 def file_url(path: Path) -> str:
@@ -87,16 +86,12 @@ def file_url(path: Path) -> str:
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
         raise ImageFault("is not a file")
-    _check_bytes(info.st_size)
-    return data_url(path.read_bytes())
-
-
-def _check_bytes(size: int) -> None:
-    if size > MAX_BYTES:
+    if info.st_size > LARGEST_FILE:
         raise ImageFault(
-            f"has {size_text(size)}, more than the {size_text(MAX_BYTES)} that models take: "
-            "make it smaller first"
+            f"has {size_text(info.st_size)}, more than the {size_text(LARGEST_FILE)} that can be "
+            "made smaller"
         )
+    return data_url(path.read_bytes())
 
 
 def _seen(data: bytes) -> str:

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
-from agentcli.messages import ToolSchema
+from agentcli.messages import ImageLimits, ToolSchema
 from agentcli.security.policy.rule import Pattern
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class ToolContext:
     git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
+    image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
     """All events of the session, the newest among them."""
     partial: ToolResult | None = None

@@ -19,9 +19,11 @@ from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.extensions import ExtensionPoint
-from agentcli.messages import ToolCall, ToolSchema
+from agentcli.files.images import ImageFault
+from agentcli.files.scaling import fitted_url, image_name
+from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.security.policy.rule import Pattern
-from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
 
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000
@@ -83,7 +85,8 @@ class ToolCollection:
         assert metadata is not None, "only actions that stand for a tool call can be executed"
         try:
             tool, arguments = self._validate(metadata.function_name, metadata.raw_arguments)
-            observation = tool.observation(_sized(tool.run(arguments, self._context)))
+            result = _sized(tool.run(arguments, self._context))
+            observation = tool.observation(_fitted(result, self._context.image_limits))
         except ToolError as error:
             return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
         except Exception as error:
@@ -193,6 +196,25 @@ def _sized(result: ToolResult) -> ToolResult:
     if size <= TELL_SIZE_FROM:
         return result
     return replace(result, output=f"{result.output}\n[{size:,} characters above]")
+
+
+def _fitted(result: ToolResult, limits: ImageLimits) -> ToolResult:
+    """With images as large as the model sees them; it is told what was done to them."""
+    images: list[str] = []
+    notes: list[str] = []
+    for number, url in enumerate(result.images, 1):
+        which = image_name(number, len(result.images))
+        try:
+            image = fitted_url(url, limits)
+        except ImageFault as fault:
+            notes.append(f"{which} is not shown: it {fault}")
+            continue
+        images.append(image.url)
+        if image.note:
+            notes.append(f"{which}: {image.note}")
+    if not result.images:
+        return result
+    return replace(result, output=with_notes(result.output, *notes), images=tuple(images))
 
 
 def _is_faulty(action: Action) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
-from agentcli.files.images import ImageFault, data_url, kind_of
+from agentcli.files.images import LARGEST_FILE, ImageFault, data_url, kind_of
 from agentcli.files.names import display_path, size_text
 from agentcli.files.opening import Entry
 from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
@@ -33,6 +33,7 @@ MAX_ENTRIES = 500
 _SAMPLE_BYTES = 1_000_000
 """Of a large file, by which it is told whether it is text."""
 
+_MAGIC_BYTES = 16
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -54,9 +55,12 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
     shown = ctx.files.show(path)
     if stat.S_ISDIR(info.st_mode):
         return ToolResult(_listing(ctx.files, path), data={"path": shown})
-    if info.st_size > MAX_FILE_BYTES:
-        return _part_of_large(args, ctx.files, path)
-    data = ctx.files.read_bytes(path)
+    limit = MAX_FILE_BYTES
+    if info.st_size > limit:
+        if not _is_large_image(ctx.files, path, info.st_size):
+            return _part_of_large(args, ctx.files, path)
+        limit = LARGEST_FILE
+    data = ctx.files.read_bytes(path, limit)
     result = _content(args, path, shown, data)
     ctx.files.seen(path, digest(data))
     return result
@@ -204,6 +208,12 @@ def _peculiarities(path: Path, file: TextFile) -> list[str]:
 
 
 # --- other kinds --------------------------------------------------------------------------------
+
+
+def _is_large_image(files: FileTracker, path: Path, size: int) -> bool:
+    """Whether it is one that can be scaled down."""
+    with files.opened(path) as file:
+        return size <= LARGEST_FILE and kind_of(file.read(_MAGIC_BYTES)) is not None
 
 
 def _image(kind: str, shown: str, data: bytes, facts: dict[str, Any]) -> ToolResult:

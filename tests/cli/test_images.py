@@ -11,6 +11,7 @@ import pytest
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS
 from tests.files.test_images import gif, jpeg, png
+from tests.files.test_scaling import drawn
 from tests.server import Call, HttpError, Reply
 
 CLAUDE = MODELS["anthropic_messages"]
@@ -83,9 +84,9 @@ def test_run_c_takes_images_too(agent, serve):
         ("empty.png", b"", "it is empty"),
         ("vast.jpg", jpeg(60_000, 60_000), "60000x60000 pixels"),
         ("moving.gif", gif(frames=3), "animated gif"),
-        ("big.png", png(tail=bytes(3_750_000)), "make it smaller first"),
+        ("huge.png", png(tail=bytes(50_000_000)), "50.0 MB, more than the 50.0 MB"),
     ],
-    ids=["cut off", "web page", "empty", "vast", "moving", "big"],
+    ids=["cut off", "web page", "empty", "vast", "moving", "huge"],
 )
 def test_an_image_that_no_model_takes_starts_nothing(agent, serve, name, data, says):
     (agent.workspace / name).write_bytes(data)
@@ -123,12 +124,11 @@ def test_an_image_comes_with_words(agent, serve):
     ("data", "told"),
     [
         (png()[:-5], "plot.png is cut off: a png image without its end."),
-        (png(2_400, 1), "plot.png has 2400x1 pixels, more than the 2000 a side"),
         (b"<html>\n</html>\n", "this is text, not an image as its name says"),
         (b"", "[empty file]"),
         (b"BM" + bytes(60), "plot.png is binary (image/png, 62 bytes), not shown."),
     ],
-    ids=["cut off", "wide", "web page", "empty", "other kind"],
+    ids=["cut off", "web page", "empty", "other kind"],
 )
 @pytest.mark.parametrize("api", MODELS)
 def test_the_model_is_told_what_is_wrong_and_the_session_goes_on(agent, serve, api, data, told):
@@ -152,6 +152,27 @@ def test_a_model_that_takes_none_is_told_that_there_is_one(agent, serve, api):
     assert told.count("[an image here, which you can't be shown]") == 2
     assert agent("resume", "--last", "now?").stdout == "Seen.\n"
     assert json.dumps(tail(server)).count(sent(png())) == 2
+
+
+@pytest.mark.parametrize(
+    ("api", "told"),
+    [
+        ("chat_completions", "shown scaled down to 2000x1125; places in it, times 1.92, are"),
+        ("anthropic_messages", "shown scaled down to 1430x804; places in it, times 2.685 (x) and"),
+    ],
+)
+def test_a_large_screenshot_is_made_as_large_as_its_model_sees_it(agent, serve, api, told):
+    (agent.workspace / "plot.png").write_bytes(drawn(3840, 2160))
+    (agent.workspace / "large.png").write_bytes(png(2_400, 2, tail=bytes(11_000_000)))
+    look = [LOOK, Call("read", {"path": "large.png"})]
+    server = serve([Reply("", look), Reply("A screen.")])
+    done = agent.use(server, MODELS[api])("run", "which button?", "-i", "plot.png")
+    assert done.stdout == "A screen.\n", done.stderr
+    sent_first, sent_last = server.requests[0].body, server.requests[-1].body
+    assert f"[the image: 3840x2160 pixels, {told}" in json.dumps(sent_first["messages"])
+    assert json.dumps(sent_last["messages"]).count(f"3840x2160 pixels, {told}") == 2
+    assert "2400x2 pixels, shown scaled down" in json.dumps(sent_last["messages"])
+    assert len(server.requests[-1].raw) < 2_000_000
 
 
 def test_the_log_keeps_the_image_once(agent, serve):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.files.images import MAX_BYTES, Image, ImageFault, file_url, inspected
+from agentcli.files.images import Image, ImageFault, file_url, inspected
 
 
 def png(width: int = 1, height: int = 1, tail: bytes = b"") -> bytes:
@@ -90,7 +90,7 @@ def test_damage_of_any_kind_is_told_never_raised_as_something_else(whole, data):
         image = inspected(bytes(damaged))
     except ImageFault:
         return
-    assert 0 < image.width <= 2_000
+    assert image.width > 0
 
 
 @given(st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b""]), st.binary())
@@ -105,11 +105,8 @@ def test_no_bytes_are_too_odd(start, rest):
         (b"", "it is empty"),
         (b"\n<!DOCTYPE html><p>Not found</p>", "it holds a web page"),
         (b"BM" + bytes(60), r"not an image that models take \(PNG, JPEG, GIF, WebP\)"),
-        (png(2_001, 1), "2001x1 pixels, more than the 2000 a side"),
         (png().replace(struct.pack(">II", 1, 1), struct.pack(">II", 1, 100_000)), "checksum"),
-        (jpeg(60_000, 60_000), "60000x60000 pixels"),
         (gif(0, 5), "0x5 pixels"),
-        (png(tail=bytes(MAX_BYTES)), r"has 3\.8 MB, more than the 3\.8 MB"),
         (gif(frames=2), "animated gif"),
         (webp(5, 5, b"VP8X", flags=2), "animated webp"),
         (b"\x89PNG\r\n\x1a\n" + _chunk(b"IDAT", b""), "without its header"),
@@ -119,13 +116,6 @@ def test_no_bytes_are_too_odd(start, rest):
 def test_what_no_model_takes_is_named(data, says):
     with pytest.raises(ImageFault, match=says):
         inspected(data)
-
-
-def test_a_header_of_100000_pixels_a_side_with_a_right_checksum():
-    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
-    parts = [_chunk(b"IHDR", header), _chunk(b"IDAT", b"x"), _chunk(b"IEND", b"")]
-    with pytest.raises(ImageFault, match="100000x100000 pixels"):
-        inspected(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
 def test_bytes_after_the_end_do_no_harm():

@@ -124,12 +124,6 @@ def test_images_are_seen(use, workspace):
     assert result.images == ("data:image/png;base64," + base64.b64encode(PIXEL).decode(),)
 
 
-def test_images_too_big_for_a_model(use, workspace):
-    (workspace / "big.png").write_bytes(PIXEL + bytes(4_000_000))
-    with pytest.raises(ToolError, match="make it smaller"):
-        use(TOOL, path="big.png")
-
-
 def test_binary_files_are_named_and_not_shown(use, workspace):
     (workspace / "a.zip").write_bytes(b"PK\3\4" + bytes(100))
     with pytest.raises(ToolError, match=r"a\.zip is binary \(application/zip, 104 bytes\)"):

@@ -12,7 +12,7 @@ from threading import Lock
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder, Prepared
-from agentcli.app.open_session import OpenSession
+from agentcli.app.open_session import OpenSession, with_images
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
@@ -135,7 +135,8 @@ class Conversation:
             self.show_said(given.text)
             if inbox.waiting(opened.session.folder):
                 # What was said before comes first.
-                inbox.put(opened.session.folder, given.text, "steer", images)
+                text, urls = with_images(given.text, images, opened.session.state.model)
+                inbox.put(opened.session.folder, text, "steer", urls)
             else:
                 opened.say(given.text, images, given.text)
         except (AgentError, OSError):
@@ -298,11 +299,13 @@ class SessionMailbox:
     """The messages that wait for a session."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._folder = session.folder
 
     def put(self, submission: Submission) -> str:
         images = attached(submission.images)
-        return inbox.put(self._folder, submission.text, submission.delivery, images)
+        text, urls = with_images(submission.text, images, self._session.state.model)
+        return inbox.put(self._folder, text, submission.delivery, urls)
 
     def remove(self, message_id: str) -> None:
         inbox.remove(self._folder, message_id)

@@ -1,0 +1,161 @@
+"""Images that are larger than what a model sees are scaled down, and what was done is told: a model
+that names a place in an image, such as a button to click, must know by how much.
+
+What fits is passed on byte for byte and needs no decoder. Pillow does the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from agentcli.files.images import MAX_BYTES, MAX_TOGETHER, ImageFault, as_url, inspected
+from agentcli.files.names import size_text
+from agentcli.messages import ImageLimits
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_MOST_PIXELS, _MOST_JPEG_PIXELS = 50_000_000, 150_000_000
+"""Of an image that is scaled down. As many take up to 800 MB while that is done (WebP; PNG 470); a
+JPEG image is never decoded in full."""
+_JPEG_QUALITIES = (90, 75, 50)
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+_KEPT_MODES = frozenset({"L", "LA", "RGB", "RGBA"})
+
+
+@dataclass(frozen=True, slots=True)
+class FittedImage:
+    """A data URL that a model takes, and what it has to know of it: empty if nothing was done."""
+
+    url: str
+    note: str = ""
+
+
+def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
+    """The image `data` within `limits`. Raises ImageFault for one that no provider would take."""
+    found = inspected(data)
+    factor = _factor(found.width, found.height, limits)
+    if factor == 1 and len(data) <= MAX_BYTES:
+        return FittedImage(as_url(found.kind, data))
+    most = _MOST_JPEG_PIXELS if found.kind == "jpeg" else _MOST_PIXELS
+    if found.width * found.height > most:
+        raise ImageFault(
+            f"has {found.width}x{found.height} pixels, more than the {most // 1_000_000} million "
+            "that can be scaled down: make it smaller first"
+        )
+    try:
+        image, before = _scaled(data, found.kind, factor)
+        kind, encoded = _encoded(image, found.kind)
+    except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError, EOFError) as error:
+        raise ImageFault(f"is damaged: a {found.kind} image that can't be decoded") from error
+    return FittedImage(as_url(kind, encoded), _scale_note(before, image.size))
+
+
+def fitted_url(url: str, limits: ImageLimits) -> FittedImage:
+    """The image behind a data URL within `limits`, any other address as it is. Raises
+    ImageFault."""
+    head, comma, text = url.partition(",")
+    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+        return FittedImage(url)
+    try:
+        return fitted(base64.b64decode(text, validate=True), limits)
+    except binascii.Error as error:
+        raise ImageFault("is damaged: not base64") from error
+
+
+def fitted_message(
+    text: str, urls: Sequence[str], limits: ImageLimits
+) -> tuple[str, tuple[str, ...]]:
+    """A message with its images within `limits`, what was done to them told at its end. Raises
+    ImageFault, which is a sentence here, also for more than fit into a request."""
+    images: list[str] = []
+    notes: list[str] = []
+    for number, url in enumerate(urls, 1):
+        which = image_name(number, len(urls))
+        try:
+            image = fitted_url(url, limits)
+        except ImageFault as fault:
+            raise ImageFault(f"{which} {fault}") from fault
+        images.append(image.url)
+        notes += [f"[{which}: {image.note}]"] if image.note else []
+    size = sum(map(len, images))
+    if size > MAX_TOGETHER:
+        raise ImageFault(
+            f"the images are {size_text(size)} as they are sent, more than the "
+            f"{size_text(MAX_TOGETHER)} that go into one message"
+        )
+    return "\n\n".join(filter(None, [text, "\n".join(notes)])), tuple(images)
+
+
+def image_name(number: int, count: int) -> str:
+    """What the image with this `number`, from 1, is called among `count`."""
+    return f"image {number}" if count > 1 else "the image"
+
+
+def _factor(width: int, height: int, limits: ImageLimits) -> float:
+    """From 0 to 1, by which both sides are to be multiplied."""
+    by_side = limits.side / max(width, height)
+    return min(1.0, by_side, sqrt(limits.pixels / (width * height)))
+
+
+def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[int, int]]:
+    """The image upright and scaled by `factor`, and the size that it had upright."""
+    from PIL import Image, ImageOps
+
+    # Its own limit is for images of unknown size; ours was looked at.
+    Image.MAX_IMAGE_PIXELS = None
+    image = Image.open(io.BytesIO(data), formats=[kind])
+    stored = image.size
+    upright = stored[::-1] if image.getexif().get(_ORIENTATION) in _TURNED else stored
+    # A JPEG image is decoded at a half, a quarter or an eighth, if that is enough.
+    image.draft("RGB", (_side(stored[0], factor), _side(stored[1], factor)))
+    ImageOps.exif_transpose(image, in_place=True)
+    kept: Image.Image = image
+    if image.mode not in _KEPT_MODES:
+        kept = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    size = (_side(upright[0], factor), _side(upright[1], factor))
+    if kept.size != size:
+        kept = kept.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return kept, upright
+
+
+def _side(length: int, factor: float) -> int:
+    return max(1, round(length * factor))
+
+
+def _encoded(image: Image.Image, kind: str) -> tuple[str, bytes]:
+    """As PNG, which keeps text sharp, if it was no JPEG and that is small enough."""
+    if kind != "jpeg":
+        out = io.BytesIO()
+        image.save(out, "PNG")
+        if out.tell() <= MAX_BYTES:
+            return "png", out.getvalue()
+    opaque = image
+    if image.mode in ("LA", "RGBA"):
+        from PIL import Image
+
+        opaque = Image.new("RGB", image.size, "white")
+        opaque.paste(image, mask=image.getchannel("A"))
+    for quality in _JPEG_QUALITIES:
+        out = io.BytesIO()
+        opaque.save(out, "JPEG", quality=quality)
+        if out.tell() <= MAX_BYTES:
+            break
+    return "jpeg", out.getvalue()
+
+
+def _scale_note(before: tuple[int, int], now: tuple[int, int]) -> str:
+    if before == now:
+        return ""
+    across, down = (f"{then / today:.4g}" for then, today in zip(before, now, strict=True))
+    factors = across if across == down else f"{across} (x) and {down} (y)"
+    return (
+        f"{before[0]}x{before[1]} pixels, shown scaled down to {now[0]}x{now[1]}; places in it, "
+        f"times {factors}, are those of the original"
+    )
