@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import pexpect
 
@@ -30,6 +32,10 @@ def run_at_terminal(
         program, arguments, env=dict(environ), cwd=folder, dimensions=(rows, columns)
     )
     child.interact(escape_character=None, output_filter=record)
+    # What a command that ended early has written is not read by then.
+    with suppress(pexpect.EOF):
+        while True:
+            os.write(1, record(child.read_nonblocking(65_536, timeout=None)))
     child.close()
     code = child.exitstatus if child.exitstatus is not None else 128 + (child.signalstatus or 0)
     return code, clean(bytes(kept))

@@ -37,10 +37,19 @@ def talk(agent):
         terminal.close()
 
 
-def said(server) -> list[str]:
+def said(server) -> str:
     """What the person said, as the last request has it."""
     messages = server.requests[-1].body["messages"]
-    return [str(m["content"]) for m in messages if m["role"] == "user"]
+    parts = (message["content"] for message in messages if message["role"] == "user")
+    texts = (
+        [part] if isinstance(part, str) else [p.get("text", "") for p in part] for part in parts
+    )
+    return "\n".join(text for some in texts for text in some)
+
+
+def after(row: str):
+    """That the prompt is back below this row."""
+    return lambda rows: row in rows and ">" in rows[rows.index(row) :]
 
 
 def running(command: str = "while [ ! -e go ]; do sleep 0.02; done") -> Reply:
@@ -108,7 +117,7 @@ def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):
     terminal.type(" and up\r").until("next: left and up")
     (agent.workspace / "go").touch()
     terminal.until("done in")
-    assert sum("left" in text for text in said(server)) == 1
+    assert said(server).count("left") == 1
 
 
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
@@ -119,13 +128,13 @@ def test_interrupting_leaves_the_conversation_open(agent, serve, talk, key):
     terminal.until("while [ ! -e go ]")
     terminal.type(key).until("interrupted after")
     terminal.type("do something else\r").until("Something else then.")
-    assert "Cut off while this was running" in str(server.requests[1].body)
+    assert "interrupted by the user" in str(server.requests[1].body)
 
 
 def test_interrupting_a_reply_that_streams(agent, serve, talk):
     hold = threading.Event()
     agent.use(serve([Paused(hold, Reply("One two three four five."), after=2), Reply("Again.")]))
-    terminal = talk("speak")
+    terminal = talk("speak to me")
     terminal.until("One")
     terminal.type(ESC).until("interrupted after")
     hold.set()
@@ -164,8 +173,8 @@ def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
     pasted = "\n".join(f"line {number}" for number in range(2000))
     terminal.type(f"look: \x1b[200~{pasted}\x1b[201~").until("[pasted #1: 2,000 lines]")
     terminal.type("\r").until("Read.")
-    assert "line 0\nline 1\n" in said(server)[-1]
-    assert "line 1999" in said(server)[-1]
+    assert "line 0\nline 1\n" in said(server)
+    assert "line 1999" in said(server)
 
 
 def test_a_paste_that_is_not_marked_sends_nothing_by_itself(agent, serve, talk):
@@ -176,7 +185,7 @@ def test_a_paste_that_is_not_marked_sends_nothing_by_itself(agent, serve, talk):
     terminal.type("one\rtwo\rthree").until("three")
     assert not server.requests
     terminal.type("\r").until("Read.")
-    assert "one\ntwo\nthree" in said(server)[-1]
+    assert "one\ntwo\nthree" in said(server)
 
 
 def test_multiple_lines(agent, serve, talk):
@@ -187,7 +196,7 @@ def test_multiple_lines(agent, serve, talk):
     for keys, seen in (("one\\", "one\\"), ("\r", ""), ("two", "two"), ("\x1b\r", ""), ("3", "3")):
         terminal.type(keys).until(seen)
     terminal.type("\r").until("Read.")
-    assert "one\ntwo\n3" in said(server)[-1]
+    assert "one\ntwo\n3" in said(server)
 
 
 def test_files_are_completed_without_what_git_ignores(agent, serve, talk):
@@ -205,7 +214,7 @@ def test_files_are_completed_without_what_git_ignores(agent, serve, talk):
     assert not any("main_old" in row for row in rows)
     terminal.type("\t").until("> see @src/main_loop.py")
     terminal.type("\r").until("Read.")
-    assert "see @src/main_loop.py" in said(server)[-1]
+    assert "see @src/main_loop.py" in said(server)
 
 
 def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, talk):
@@ -213,10 +222,10 @@ def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, t
     agent.use(server)
     terminal = talk()
     terminal.until(READY)
-    terminal.type("!!echo unseen $((6 * 7))\r").until("unseen 42")
-    terminal.type("!echo seen $((6 * 8))\r").until("exit code 0")
+    terminal.type("!!echo unseen $((6 * 7))\r").until(after("unseen 42"))
+    terminal.type("!echo seen $((6 * 8))\r").until(after("seen 48"))
     terminal.type("what was that?\r").until("Read.")
-    told = "\n".join(said(server))
+    told = said(server)
     assert "$ echo seen $((6 * 8))\n[exit code 0]\nseen 48" in told
     assert "unseen" not in told
 
@@ -233,11 +242,11 @@ def test_a_mistyped_command_is_said_and_not_sent(agent, serve, talk):
 
 def test_all_that_was_done_is_shown_in_a_pager(agent, serve, talk):
     agent.use(serve([running("seq 100"), Reply("Counted.")]))
-    terminal = talk("count", "--yolo", PAGER="cat")
+    terminal = talk("count to 100", "--yolo", PAGER="cat")
     terminal.until("Counted.")
     assert not any(row.strip() == "50" for row in terminal.until("done in"))
     terminal.type(CTRL_O)
-    terminal.until(lambda rows: terminal.raw.count(b"    50") == 1)
+    terminal.until(lambda rows: any(row.strip() == "90" for row in rows))
 
 
 def test_the_mode_changes_and_holds(agent, serve, talk):

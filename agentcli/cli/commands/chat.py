@@ -35,10 +35,10 @@ def chat(
     ] = False,
 ) -> int:
     if once:
-        from agentcli.cli.commands.run import run
+        from agentcli.cli.commands.run import run_once
 
-        return run(
-            task=task, continue_newest=continue_newest, session=session, name=name, flags=flags
+        return run_once(
+            flags, task=task, continue_newest=continue_newest, session=session, name=name
         )
     if flags.format != "text":
         raise UsageError("a conversation has no output for programs", hint="agent run --json")

@@ -10,8 +10,7 @@ from agentcli.cli.flags import Flags, with_flags
 from agentcli.errors import UsageError
 
 
-@with_flags
-def run(
+def run_once(
     flags: Flags,
     task: Annotated[
         str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
@@ -44,4 +43,4 @@ def run(
     return work(flags, StoredSession(SessionSelector(session, newest=continue_newest), task, flags))
 
 
-COMMAND = run
+COMMAND = with_flags(run_once)
