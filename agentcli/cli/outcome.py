@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
@@ -34,7 +37,11 @@ class OutcomeReporter:
         self._unheard: BrokenPipeError | OutputError | None = None
         self.session: Session | None = None
         self.renderer = TerminalRenderer(
-            sys.stderr, quiet=flags.quiet, verbose=int(flags.verbose), sums_up=True
+            sys.stderr,
+            quiet=flags.quiet,
+            verbose=int(flags.verbose),
+            show_text=sys.stderr.isatty() and not _is_pipe(sys.stdout),
+            sums_up=True,
         )
         self._json: JsonLinesWriter | None = None
         self._delayed: DelayedFollower | None = None
@@ -140,6 +147,15 @@ def _code_of(failure: BrokenPipeError | OutputError | None) -> int:
     if failure is None:
         return 0
     return failure.exit_code if isinstance(failure, OutputError) else 141
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    """Whether a program reads it: what that makes of an answer may be shown on the same screen."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _write_answer(path: Path, answer: str) -> None:

@@ -102,7 +102,7 @@ class SessionHooks:
             "tool_output": session.redact(observation.content),
             "exit_code": _exit_code(observation),
         }
-        for verdict in self._ask(session, POST_TOOL, payload):
+        for verdict in self._ask(session, POST_TOOL, payload, may_block=False):
             if verdict.reason:
                 _tell_model(session, f"A {POST_TOOL} hook of the user says", verdict.reason)
 
@@ -112,13 +112,14 @@ class SessionHooks:
 
     def started(self, session: Session, *, resumed: bool) -> None:
         """The session was opened. Nothing blocks it."""
-        list(self._ask(session, START, {"reason": "resumed" if resumed else "new"}))
+        reason = {"reason": "resumed" if resumed else "new"}
+        list(self._ask(session, START, reason, may_block=False))
 
     def ended(self, session: Session, reason: str) -> None:
         """The session is about to be closed; an interrupt ends the hook that runs, and only it."""
         try:
             with heard_again():
-                list(self._ask(session, END, {"reason": reason}))
+                list(self._ask(session, END, {"reason": reason}, may_block=False))
         except TurnInterrupted:
             session.notify(Notice(f"the {END} hook was interrupted"))
 

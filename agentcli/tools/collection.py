@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events import Action, Observation, ToolCallMetadata
@@ -28,6 +30,8 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000
 """Characters of a result: from there on it says how long it is."""
+
+_NAME = re.compile(r"\w+")
 
 log = logging.getLogger(__name__)
 
@@ -222,10 +226,7 @@ def _is_faulty(action: Action) -> bool:
 
 
 def _explain(tool: Tool[Any], error: ValidationError) -> str:
-    faults = "; ".join(
-        ": ".join(filter(None, (".".join(map(str, fault["loc"])), _plain(fault["msg"]))))
-        for fault in error.errors()[:5]
-    )
+    faults = "; ".join(map(_fault, error.errors()[:5]))
     fields = ", ".join(
         name + ("" if info.is_required() else " (optional)")
         for name, info in tool.arguments.model_fields.items()
@@ -233,6 +234,18 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
     return f"{tool.name} was called wrongly: {faults}. Its arguments are: {fields}."
 
 
-def _plain(message: str) -> str:
-    """Of a fault that a tool found itself, its own words."""
-    return message.removeprefix("Value error, ")
+def _fault(fault: ErrorDetails) -> str:
+    """What is wrong with which argument. A part of a place that is no name or number says how the
+    schema got there, which nobody needs."""
+    place = ".".join(str(part) for part in fault["loc"] if _NAME.fullmatch(str(part)))
+    said = fault["msg"]
+    if fault["type"] == "missing":
+        said = "is missing"
+    elif fault["type"] == "extra_forbidden":
+        said = "is no argument of it"
+    elif said.startswith("Input should "):
+        said = said.removeprefix("Input ")
+    else:
+        # A fault that a tool found itself, in its own words.
+        return ": ".join(filter(None, (place, said.removeprefix("Value error, "))))
+    return f"{place} {said}".lstrip()

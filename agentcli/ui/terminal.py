@@ -192,6 +192,7 @@ class TerminalRenderer:
         if message.source is Source.AGENT:
             self._starting.clear()
             self._set_status(None)
+            self._calls.said = message.content
             beside_calls = message.reply is not None and message.reply.total > 1
             if self._reply.begun:
                 self._reply.end()
@@ -200,6 +201,7 @@ class TerminalRenderer:
             else:
                 self._unshown = message.content
         elif message.source is Source.USER:
+            self._calls.said = ""
             if message.delivery is not None and self._unshown:
                 # What the run prints at its end is the answer to this message, not that one.
                 self._reply.show(self._unshown, "")

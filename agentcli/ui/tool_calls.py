@@ -78,6 +78,8 @@ class ToolCalls:
         self._folding = folding
         self._calls: dict[int, _Call] = {}
         self._last_line_of: int | None = None
+        self.said = ""
+        """What the model last said, which an answer may say again."""
         self._workspace = ""
         self._reach = ""
 
@@ -174,9 +176,11 @@ class ToolCalls:
         self._last_line_of = call.action.id
 
     def _put(self, call: _Call, result: Outcome) -> None:
+        said, self.said = self.said, ""
         if isinstance(call.action, AgentFinishAction):
-            if self._answers:
-                self._reply.show(call.action.final_thought)
+            final = call.action.final_thought
+            if self._answers and final.strip() != said.strip():
+                self._reply.show(final)
         elif self._detailed:
             self._put_detailed(call, result)
         else:

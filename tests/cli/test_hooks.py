@@ -117,6 +117,16 @@ def test_a_hook_refuses_a_call_and_the_model_reads_why(agent, serve, hook):
     assert run["exit_code"] == 2
 
 
+def test_a_hook_that_comes_too_late_to_block_is_not_said_to_have_blocked(agent, serve, hook):
+    for event in ("SessionStart", "PostToolUse", "SessionEnd"):
+        hook(event, "echo 'too late' >&2; exit 2")
+    done = agent.use(serve([TOUCH, Reply("Done.")]))("run", "x")
+    assert done.returncode == 0
+    assert "PostToolUse hook exit 2: too late" in done.stderr
+    assert "blocked" not in done.stderr
+    assert not any(run.get("blocked") for run in hook_records(agent))
+
+
 @pytest.mark.parametrize(
     ("matcher", "runs"), [("", False), ("bash", False), ("ba", True), ("read|ba.*", False)]
 )

@@ -156,6 +156,28 @@ def test_colour_is_used_unless_it_is_not_wanted(agent, serve, at_terminal, no_co
     assert bool(colours) is not bool(no_color)
 
 
+def test_an_answer_that_goes_through_a_pipe_is_on_the_screen_once(agent, serve):
+    agent.use(serve([Reply("The answer.")]))
+    program = f"{' '.join(agent.command)} run x | cat"
+    child = pexpect.spawn(
+        "sh",
+        ["-c", program],
+        cwd=str(agent.workspace),
+        env={**agent.environment, "TERM": "xterm-256color"},
+        timeout=LIMIT_S,
+        encoding="utf-8",
+    )
+    assert ended(child).count("The answer.") == 1
+
+
+def test_a_call_that_makes_no_sense_is_told_without_its_json(agent, serve, at_terminal):
+    agent.use(serve([Reply("", [Call("grep", {"patern": "x", "path": 1})]), Reply("Done.")]))
+    shown = ended(at_terminal("run", "x"))
+    assert "the model made a mistake in this call" in shown
+    for internal in ("patern", "Field required", "Input should", "{"):
+        assert internal not in shown
+
+
 def test_escapes_from_model_and_tools_never_act(agent, serve, at_terminal):
     evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
     script = [

@@ -359,6 +359,18 @@ def test_the_answer_can_go_elsewhere(terminal):
     assert terminal.text == "I'll look."
 
 
+def test_an_answer_that_is_given_twice_is_shown_once(show):
+    show(
+        TextDelta("All done."),
+        said("All done.", 2),
+        AgentFinishAction(id=1, final_thought="All done."),
+    )
+    assert show(ToolResultObservation(cause=1, name="finish")) == "All done."
+    show(MessageAction(source=Source.USER, content="again", delivery="queue"))
+    show(AgentFinishAction(id=2, final_thought="All done."))
+    assert show(ToolResultObservation(cause=2, name="finish")).count("All done.") == 2
+
+
 def test_reasoning_is_shown_when_asked_for(terminal):
     renderer = TerminalRenderer(terminal, verbose=1)
     renderer.on_progress(ReasoningDelta("First this.\nThen"))
