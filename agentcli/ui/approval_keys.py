@@ -18,6 +18,8 @@ _TICK_S = 0.25
 """How often it is looked whether the window has another size."""
 _BURST_S = 0.05
 """Keys that come faster are pasted, or one key that sends several characters."""
+_MOST_ROWS = 1_000
+"""All of the window: what is decided on must be there."""
 _SCROLLING = frozenset("jk")
 """Held down, they come several at once; they answer nothing."""
 _END = "c-d"
@@ -27,7 +29,7 @@ _SUSPEND = "c-z"
 def ask_by_keys(fd: int, dialogue: Dialogue, colors: Colors, timeout_s: float) -> Approval:
     """What a person answers at the terminal `fd`. Raises Closed; whatever happens, the question is
     taken from the screen."""
-    region = LiveRegion(stream(fd))
+    region = LiveRegion(stream(fd), most_rows=_MOST_ROWS)
 
     def draw() -> None:
         columns, height = region.size()

@@ -21,7 +21,7 @@ def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
 
 
 MOST_ROWS = 6
-"""That are ever rewritten."""
+"""That are rewritten while the agent works."""
 _CLEAR = "\r\x1b[C\x1b[J\r\x1b[K"
 """All from this row on, begun in its second column: tmux would save a screen that is cleared from
 its first, and the rows with it, into the scrollback."""
@@ -33,13 +33,15 @@ class LiveRegion:
     Between two changes the cursor stands at the beginning of the first row. From there on all can
     be cleared, whatever a change of the window's size has done to the rows below. Rows are cut to
     be narrower than the terminal. Each change is one write, so that nothing flickers and an
-    interrupt finds the terminal in order.
+    interrupt finds the terminal in order. It never grows taller than `most_rows` or the terminal.
     """
 
-    def __init__(self, stream: TextIO, width: int | None = None) -> None:
+    def __init__(
+        self, stream: TextIO, width: int | None = None, *, most_rows: int = MOST_ROWS
+    ) -> None:
         self._stream = stream
         self._width = width
-        self.most_rows = MOST_ROWS
+        self.most_rows = most_rows
         self._rows: list[str] = []
         self._drawn_at = (0, 0)
 
