@@ -85,21 +85,30 @@ class _Keys:
 
 def _as_meant(pressed: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
     """A letter with Alt, or a sequence that nobody knows, is no key. Several letters at once were
-    pasted, even where the terminal does not say so; an Enter behind them counts where letters are
-    text. One letter and Enter is that letter, as people type who are used to it."""
+    pasted, even where the terminal does not say so."""
     if len(pressed) > 1 and any(key.key == Keys.Escape for key in pressed):
-        return []
-    typed = [key for key in pressed if _is_text(key) or key.key in ENTER]
-    scrolls = not is_text and all(key.key in _SCROLLING for key in typed)
-    if len(typed) < 2 or scrolls:
+        return [KeyPress(Keys.Ignore)]
+    return _as_typed(pressed) if is_text else _as_answer(pressed)
+
+
+def _as_typed(pressed: list[KeyPress]) -> list[KeyPress]:
+    """One Enter, behind all the rest, ends the text; more of them are its lines."""
+    ends = [key for key in pressed if key.key in ENTER]
+    if not ends or ends == pressed[-1:]:
         return pressed
-    *letters, last = typed
-    ends = last.key in ENTER and not any(key.key in ENTER for key in letters)
-    if ends and len(letters) == 1 and not is_text:
-        return letters
-    text = "".join("\n" if key.key in ENTER else key.data for key in (letters if ends else typed))
-    pasted = KeyPress(Keys.BracketedPaste, text)
-    return [pasted, last] if ends and is_text else [pasted]
+    line_end = KeyPress(Keys.BracketedPaste, "\n")
+    return [line_end if key in ends else key for key in pressed]
+
+
+def _as_answer(pressed: list[KeyPress]) -> list[KeyPress]:
+    """One letter and Enter is that letter, as people type who are used to it."""
+    typed = [key for key in pressed if _is_text(key) or key.key in ENTER]
+    if len(typed) < 2 or all(key.key in _SCROLLING for key in typed):
+        return pressed
+    if len(typed) == 2 and _is_text(typed[0]) and typed[1].key in ENTER:
+        return typed[:1]
+    text = "".join("\n" if key.key in ENTER else key.data for key in typed)
+    return [KeyPress(Keys.BracketedPaste, text.removesuffix("\n"))]
 
 
 def _is_text(key: KeyPress) -> bool:

@@ -87,7 +87,8 @@ def _write(fd: int, data: bytes) -> None:
 def stream(fd: int) -> TextIO:
     """`fd` to be written to as `write` does."""
     raw = _Patient(fd, "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "replace", newline="")
+    # Without a buffer: an interrupt would leave in it what is on the screen already.
+    return io.TextIOWrapper(raw, "utf-8", "replace", newline="", write_through=True)
 
 
 @contextmanager
