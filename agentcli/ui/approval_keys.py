@@ -33,6 +33,7 @@ def ask_by_keys(fd: int, dialogue: Dialogue, colors: Colors, timeout_s: float) -
 
     def draw() -> None:
         columns, height = region.size()
+        region.most_rows = height
         lines = dialogue.lines(columns - 1, height - 1)
         region.draw([paint(line, colors) for line in lines])
 
