@@ -225,6 +225,14 @@ class InputSettings(_Section):
     )
 
 
+class UISettings(_Section):
+    notify: Literal["off", "bell", "osc9"] = Field(
+        "bell", description="when it waits for you or a long turn ends; osc9: by the desktop"
+    )
+    notify_after_s: float = Field(10.0, ge=0, description="a turn that took so long is a long one")
+    title: bool = Field(True, description="show the task in the title of the terminal")
+
+
 class Settings(_Section):
     model: ModelSettings = ModelSettings()
     models: ModelsSettings = ModelsSettings()
@@ -239,6 +247,7 @@ class Settings(_Section):
     memory: MemorySettings = MemorySettings()
     tools: ToolsSettings = ToolsSettings()
     input: InputSettings = InputSettings()
+    ui: UISettings = UISettings()
 
 
 def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,12 +14,15 @@ from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.cli.complaints import print_error
 from agentcli.cli.flags import Flags
+from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.sessions.search.session_totals import SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
+from agentcli.settings import UISettings
 from agentcli.ui.delayed_follower import DelayedFollower
 from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
@@ -45,6 +48,8 @@ class OutcomeReporter:
         )
         self._json: JsonLinesWriter | None = None
         self._delayed: DelayedFollower | None = None
+        self._notifies: UISettings | None = None
+        self._notifier: TerminalNotifier | None = None
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
@@ -54,7 +59,21 @@ class OutcomeReporter:
         if not session.events:
             self._delayed, *others = [DelayedFollower(each) for each in told]
             told = [self._delayed, *others]
+        if self._notifies is not None:
+            self._notifier = notifier_of(session, self._notifies)
+            told.append(self._notifier)
         return [*told, self._counter]
+
+    def notify_by(self, settings: UISettings) -> None:
+        """Tell a person who looks elsewhere what comes of the session, unless all is quiet."""
+        self._notifies = None if self._flags.quiet else settings
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._notifier is not None:
+            self._notifier.close()
+        with suppress(OSError):
+            self.renderer.close()
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line, once. Returns the exit code."""

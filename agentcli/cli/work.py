@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -72,6 +71,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         person_environ(), workspace, {**assigned, **flags.settings()}, ask_trust if asks else None
     )
     settings = loaded.settings.values
+    outcome.notify_by(settings.ui)
 
     def ask_person(
         offers: RuleOffers, current_text: Callable[[str], str | None]
@@ -116,8 +116,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         try:
             opened.close(how)
         finally:
-            with suppress(OSError):
-                outcome.renderer.close()
+            outcome.close()
 
 
 def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:

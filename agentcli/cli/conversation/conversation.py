@@ -16,6 +16,7 @@ from agentcli.app.open_session import OpenSession, with_images
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
+from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
 from agentcli.events import Event, Progress
@@ -27,6 +28,7 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
 from agentcli.ui.notices import error_line
+from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.prompt.control import Submission
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.sanitize import printable
@@ -65,6 +67,7 @@ class Conversation:
         self._name = name
         self._ready: Prepared | None = ready
         self._counter = SessionTotalsCounter()
+        self._notifier: TerminalNotifier | None = None
         self._stale = False
         """The session must be opened again for the settings to take effect."""
         self._follower = _OneAtATime(renderer, Lock())
@@ -201,6 +204,8 @@ class Conversation:
         self.status.unfollow()
         if opened is not None:
             opened.close(reason)
+        if self._notifier is not None:
+            self._notifier.close()
 
     def change_settings(self, *, reopen: bool = False, **changes: object) -> None:
         """From now on, sections of the settings by name: `agent`, `model`, …; with `reopen` they
@@ -217,7 +222,8 @@ class Conversation:
 
     def _subscribers(self, session: Session) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
-        return [self._follower, self.status, self]
+        self._notifier = notifier_of(session, self.settings.ui)
+        return [self._follower, self.status, self, self._notifier]
 
     # --- turns
 

@@ -1,0 +1,17 @@
+"""Notifications and the terminal's title for a session, as they are set."""
+
+from __future__ import annotations
+
+import sys
+
+from agentcli.sessions.session import Session
+from agentcli.settings import UISettings
+from agentcli.system.programs import person_environ
+from agentcli.ui.notifier import NotifierSettings, TerminalNotifier
+
+
+def notifier_of(session: Session, settings: UISettings) -> TerminalNotifier:
+    """A subscriber for `session`, to be closed when that is."""
+    chosen = NotifierSettings(settings.notify, settings.notify_after_s, settings.title)
+    label = session.state.name or session.state.title
+    return TerminalNotifier(sys.stderr, chosen, person_environ(), label=label)

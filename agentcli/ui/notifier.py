@@ -1,0 +1,143 @@
+"""Tells a person who looks elsewhere that a session waits for them or is done: by a bell or a
+notification, and by the title of the terminal's window.
+
+Sequences: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html (BEL, OSC 0, and the stack of
+titles by CSI 22 and 23 t), https://iterm2.com/documentation-escape-codes.html (OSC 9, which
+WezTerm, Ghostty, Windows Terminal and others know too).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+from agentcli.events import Event, Progress, Source
+from agentcli.events.actions import MessageAction, RenameAction
+from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Span, clip, plain
+
+Means = Literal["off", "bell", "osc9"]
+
+_PUSH_TITLE, _POP_TITLE = "\x1b[22;0t", "\x1b[23;0t"
+_LOOKING_S = 3.0
+"""So long after a person did something they still look."""
+_LONGEST_TITLE, _LONGEST_TEXT = 60, 120
+_NOT_FOR_TITLES = frozenset({"", "dumb", "unknown", "linux"})
+"""Values of TERM: terminals without a title, some of which show what they don't know."""
+_WAITING = frozenset({"awaiting_user_confirmation", "awaiting_user_input"})
+_SIGNS = {"running": "…", "user_confirmed": "…", "user_rejected": "…", "rate_limited": "…"}
+_WORDS = {
+    "awaiting_user_confirmation": "asks",
+    "awaiting_user_input": "waits for you",
+    "finished": "done",
+    "paused": "paused",
+    "stopped": "stopped",
+    "rejected": "gave up",
+    "error": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NotifierSettings:
+    """`after_s`: turns that end sooner are not told of; nobody has looked away yet."""
+
+    means: Means = "bell"
+    after_s: float = 10.0
+    title: bool = True
+
+
+class TerminalNotifier:
+    """A subscriber of a session. Does nothing where `stream` is no terminal."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        settings: NotifierSettings,
+        environ: Mapping[str, str],
+        *,
+        label: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`label` is the name or title that the session has already."""
+        self._stream = stream
+        able = stream.isatty() and environ.get("TERM", "") not in _NOT_FOR_TITLES
+        self._means: Means = settings.means if stream.isatty() else "off"
+        self._has_title = able and settings.title
+        self._after_s = settings.after_s
+        self._in_tmux = bool(environ.get("TMUX"))
+        self._label = label
+        self._clock = clock
+        self._present_at = clock()
+        self._state = ""
+        self._pushed = False
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, RenameAction):
+            self._label = event.name
+        elif isinstance(event, MessageAction) and event.source is Source.USER:
+            self._label = self._label or event.content.strip().split("\n", 1)[0]
+            self._present_at = self._clock()
+        elif isinstance(event, AgentStateChangedObservation):
+            self._enter(event)
+            return
+        else:
+            return
+        self._show_title()
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing that passes is worth a notification."""
+
+    def close(self) -> None:
+        """The title is again what it was."""
+        if self._pushed:
+            self._pushed = False
+            self._write(_POP_TITLE)
+
+    def _enter(self, change: AgentStateChangedObservation) -> None:
+        now = self._clock()
+        if self._state not in _SIGNS and change.agent_state in _SIGNS:
+            # Who has said or allowed something is there.
+            self._present_at = now
+        self._state = change.agent_state
+        self._show_title()
+        if change.agent_state in _SIGNS or change.reason == "interrupted":
+            return
+        asks = change.agent_state == "awaiting_user_confirmation"
+        patience_s = min(_LOOKING_S, self._after_s) if asks else self._after_s
+        if now - self._present_at >= patience_s:
+            self._notify(_WORDS.get(change.agent_state, change.agent_state))
+
+    def _notify(self, what: str) -> None:
+        if self._means == "bell":
+            self._write("\a")
+        elif self._means == "osc9":
+            text = _shown(f"agent {what}: {self._label}", _LONGEST_TEXT)
+            sequence = f"\x1b]9;{text}\a"
+            if self._in_tmux:
+                # tmux hands on what is wrapped so, where it is allowed to.
+                sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
+            self._write(sequence)
+
+    def _show_title(self) -> None:
+        if not self._has_title:
+            return
+        sign = _SIGNS.get(self._state) or ("?" if self._state in _WAITING else "")
+        title = _shown(f"{sign} {self._label or 'agent'}".strip(), _LONGEST_TITLE)
+        push = "" if self._pushed else _PUSH_TITLE
+        self._pushed = True
+        self._write(f"{push}\x1b]0;{title}\a")
+
+    def _write(self, sequence: str) -> None:
+        """In one piece, as others write to the same terminal."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+            os.write(self._stream.fileno(), sequence.encode("utf-8", "replace"))
+
+
+def _shown(text: str, width: int) -> str:
+    return plain(clip([Span(printable(text, multiline=False))], width))
