@@ -262,3 +262,14 @@ def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
                 yield from flatten(section, f"{key}.{entry}.")
         else:
             yield key, value
+
+
+def descriptions(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every key in dotted form with what it is for; sections with names of the person's own are
+    left out."""
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from descriptions(kind, f"{prefix}{name}.")
+        elif field.description is not None:
+            yield f"{prefix}{name}", field.description

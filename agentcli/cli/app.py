@@ -158,6 +158,13 @@ def dispatch(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def command_tree() -> CommandGroup:
+    """All commands, each to be loaded by its `load`."""
+    tree = _group(_PACKAGE, _options)
+    tree.list_commands(None)
+    return tree
+
+
 def _group(package: str, callback: Any = None) -> CommandGroup:
     """The commands of `package`: first those of its `ORDER`, then all others by name."""
     module = import_module(package)

@@ -23,6 +23,10 @@ def main() -> NoReturn:
 
     # From here on no module comes from the folder that the agent was started in.
     programs.enter()
+    if sys.argv[1:2] == ["__complete"]:
+        from agentcli.cli.completion.complete import main as complete
+
+        sys.exit(complete(sys.argv[2:]))
     from agentcli.cli.entry import run_program
 
     code = run_program(sys.argv[1:])

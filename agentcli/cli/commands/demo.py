@@ -46,7 +46,9 @@ _PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND
 def demo(
     folder: Annotated[
         Path | None,
-        typer.Option("--dir", help="New folder for the repository; default: a temporary one."),
+        typer.Option(
+            "--dir", metavar="DIR", help="New folder for the repository; default: a temporary one."
+        ),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Without the pauses for reading.")] = False,
 ) -> int:

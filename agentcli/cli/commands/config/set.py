@@ -25,7 +25,9 @@ _RULES = ("security.allow", "security.ask", "security.deny")
 
 
 def set_(
-    key: Annotated[str, typer.Argument(help="Such as model.name; all: agent config show.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Such as model.name; all: agent config show.")
+    ],
     value: Annotated[str, typer.Argument(help='Such as 50, true, text or \'["a", "b"]\'.')],
     project: Annotated[
         bool, typer.Option("--project", help=f"In {PROJECT_FILE} of this folder.")

@@ -1,0 +1,67 @@
+"""Complete commands, options, sessions, models and settings in your shell. Prints the script for
+it: source <(agent completion bash); with --install it is put where the shell finds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.errors import ConfigError, UsageError, os_error_text
+from agentcli.system.homes import user_home
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import say
+
+_SCRIPTS = Path(__file__).parents[1] / "completion"
+_SHELLS = ("bash", "zsh", "fish")
+_ZSH_HINT = "zsh looks there if ~/.zshrc has, before compinit: fpath=({folder} $fpath)"
+_HINTS = {
+    "bash": "bash-completion loads it in new shells; without that: source {path} in ~/.bashrc",
+    "zsh": _ZSH_HINT,
+    "fish": "new shells have it",
+}
+
+
+def completion(
+    shell: Annotated[
+        str | None, typer.Argument(metavar="|".join(_SHELLS), help="By default yours.")
+    ] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Put it where the shell finds it.")
+    ] = False,
+) -> int:
+    shell = shell or Path(person_environ().get("SHELL", "")).name
+    if shell not in _SHELLS:
+        raise UsageError(
+            f"there is no completion for {shell or 'an unknown shell'}",
+            hint=f"agent completion {'|'.join(_SHELLS)}",
+        )
+    script = (_SCRIPTS / f"agent.{shell}").read_text(encoding="utf-8")
+    if not install:
+        print(script, end="")
+        return 0
+    path = _place(shell)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {os_error_text(error)}") from error
+    say(f"{path}\n  {_HINTS[shell].format(path=path, folder=path.parent)}")
+    return 0
+
+
+def _place(shell: str) -> Path:
+    """Where the shell looks for completions of the person's own."""
+    environ = person_environ()
+    home = user_home(environ)
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return {
+        "bash": data / "bash-completion" / "completions" / "agent",
+        "zsh": data / "zsh" / "site-functions" / "_agent",
+        "fish": config / "fish" / "completions" / "agent.fish",
+    }[shell]
+
+
+COMMAND = completion

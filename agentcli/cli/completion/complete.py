@@ -1,0 +1,115 @@
+"""What can follow on a command line. A key was pressed and somebody waits: commands and options
+come from a file that is made once, and nothing is imported but what the word at the cursor needs.
+
+The first line of the answer says what the others are: `words`, `joined` (words that end without a
+space after them), `files` or `folders`, which the shell lists itself. A word may have a tab and its
+description after it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from agentcli.cli.completion.tree import kept_tree
+from agentcli.cli.completion.words import words_of_kind
+
+Tree = Mapping[str, Any]
+"""`help`, with `commands` by name, or with `options` by name and `arguments`; see `tree.py`."""
+_SHELL_LISTS = ("files", "folders")
+_JOINED = ("=", "/")
+
+
+class Place(NamedTuple):
+    """What is to be completed: a word of a `kind`, one of the commands of `node`, or one of its
+    options."""
+
+    node: Tree
+    current: str
+    kind: str = ""
+    before: str = ""
+    """Of the word, what is no part of the value: `--model=`."""
+
+
+def main(arguments: list[str]) -> int:
+    """`arguments`: the shell, the line up to the cursor, and for bash the characters at which it
+    breaks words."""
+    shell, line, *breaks = arguments
+    words = _split(line)
+    tree = kept_tree()
+    place = find_place(tree, words[1:-1], words[-1])
+    kind, found = _candidates(tree, place)
+    told = [kind] + [
+        _told(shell, place.before + word, description, words[-1], "".join(breaks))
+        for word, description in found
+    ]
+    sys.stdout.write("\n".join(told) + "\n")
+    return 0
+
+
+def _split(line: str) -> list[str]:
+    """The words of an unfinished line; the last one, which may be empty, is at the cursor."""
+    for closing in ("", '"', "'"):
+        try:
+            words = shlex.split(line + closing)
+        except ValueError:
+            continue
+        blank = not closing and line[-1:].isspace() and not line.endswith("\\ ")
+        return [*words, ""] if blank or not words else words
+    return ["", ""]
+
+
+def find_place(tree: Tree, words: Iterable[str], current: str) -> Place:
+    """Where `current` stands after `words`, which are those after `agent`."""
+    node, waiting, position = tree, "", 0
+    for word in words:
+        if waiting:
+            waiting = ""
+        elif word in node.get("options", {}):
+            waiting = node["options"][word]["kind"]
+        elif word in node.get("commands", {}):
+            node = node["commands"][word]
+        elif not word.startswith("-"):
+            position += 1
+    if waiting:
+        return Place(node, current, waiting)
+    name, equals, value = current.partition("=")
+    if equals and (option := node.get("options", {}).get(name)):
+        return Place(node, value, option["kind"], f"{name}=")
+    kinds = node.get("arguments", [])
+    if current.startswith("-") or not kinds:
+        return Place(node, current)
+    return Place(node, current, kinds[min(position, len(kinds) - 1)])
+
+
+def _candidates(tree: Tree, place: Place) -> tuple[str, list[tuple[str, str]]]:
+    if place.kind in _SHELL_LISTS:
+        return place.kind, []
+    if place.kind == "commands":
+        offered = _helps(tree["commands"])
+    elif place.kind:
+        offered = words_of_kind(place.kind, tree, place.current)
+    else:
+        offered = _helps(place.node.get("commands", {}))
+        if place.current.startswith("-"):
+            offered = _helps(place.node.get("options", {}))
+    found = [each for each in offered if each[0].startswith(place.current)]
+    joined = bool(found) and all(word.endswith(_JOINED) for word, _ in found)
+    return "joined" if joined else "words", found
+
+
+def _helps(named: Mapping[str, Tree]) -> list[tuple[str, str]]:
+    return [(name, each["help"]) for name, each in named.items()]
+
+
+def _told(shell: str, word: str, description: str, current: str, breaks: str) -> str:
+    description = " ".join(description.split())
+    if shell == "zsh":
+        return word.replace(":", "\\:") + (f":{description}" if description else "")
+    if shell == "fish":
+        return f"{word}\t{description}"
+    # bash replaces only what follows the last character at which it breaks words.
+    last = max((current.rfind(char) for char in ":=" if char in breaks), default=-1)
+    return shlex.quote(word[last + 1 :]) if word[last + 1 :] else ""

@@ -1,0 +1,74 @@
+"""Looks at every command, setting and catalogued model, for completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentcli.cli.app import command_tree
+from agentcli.llm.catalog import catalogued_models
+from agentcli.llm.provider import known_providers
+from agentcli.settings import ProviderSettings, Settings, descriptions
+
+_KINDS = {
+    "PROVIDER/MODEL": "models",
+    "SESSION": "sessions",
+    "KEY=VALUE": "assignments",
+    "KEY": "keys",
+    "COMMAND": "commands",
+    "DIR": "folders",
+    "FILE": "files",
+}
+"""What an option or argument takes, by how its help calls it."""
+
+
+def make_tree() -> dict[str, Any]:
+    """Commands with options and arguments, keys of settings, models by provider."""
+    tree = _node(command_tree())
+    # `agent -c` is `agent chat -c`.
+    tree["options"] |= tree["commands"]["chat"]["options"]
+    return {**tree, "keys": _keys(), "models": _models()}
+
+
+def _node(command: Any) -> dict[str, Any]:
+    if (inner := getattr(command, "commands", None)) is not None:
+        loaded = {name: listed.load() for name, listed in inner.items()}
+        nodes = {name: _node(each) for name, each in loaded.items()}
+        return {"help": _first(command.help), "commands": nodes, "options": _options(command)}
+    arguments = [
+        _kind(each.metavar or "") for each in command.params if each.param_type_name == "argument"
+    ]
+    options = _options(command)
+    return {"help": _first(command.help), "options": options, "arguments": arguments}
+
+
+def _kind(metavar: str) -> str:
+    """What completes a value that is called `metavar` in the help; choices are told by a bar."""
+    return metavar if "|" in metavar else _KINDS.get(metavar, "text")
+
+
+def _options(command: Any) -> dict[str, Any]:
+    shown = {"--help": {"help": "Show this message and exit.", "kind": ""}}
+    for each in command.params:
+        if each.param_type_name != "option" or each.hidden:
+            continue
+        kind = "" if each.is_flag or each.count else _kind(each.metavar or "")
+        shown |= {name: {"help": each.help or "", "kind": kind} for name in each.opts}
+    return shown
+
+
+def _first(text: str | None) -> str:
+    """The first sentence of a help text, or its first line."""
+    return (text or "").partition("\n")[0].partition(". ")[0].rstrip(".")
+
+
+def _keys() -> dict[str, str]:
+    """Each setting with its description; those of providers for the ones there are."""
+    keys = dict(descriptions(Settings))
+    for name in known_providers():
+        keys |= {f"providers.{name}.{key}": said for key, said in descriptions(ProviderSettings)}
+    return keys
+
+
+def _models() -> dict[str, list[str]]:
+    known = known_providers()
+    return {name: catalogued_models(name) for name in known if known[name].default_model}

@@ -1,0 +1,47 @@
+"""All commands with their options and what these take, kept in a file: to look at each command
+means to load it, which takes a second."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentcli.files.private import read_private, replace_atomically
+from agentcli.system.homes import state_home
+from agentcli.system.programs import person_environ
+
+_PACKAGE = Path(__file__).parents[2]
+_MAX_BYTES = 10_000_000
+
+
+def kept_tree() -> dict[str, Any]:
+    """From the file, or made anew when a command was changed or a package installed since."""
+    path = state_home(person_environ()) / "completion.json"
+    stamp = _stamp()
+    kept = read_private(path, _MAX_BYTES)
+    with suppress(ValueError, TypeError, KeyError):
+        if kept is not None and (tree := json.loads(kept))["stamp"] == stamp:
+            return dict(tree)
+    from agentcli.cli.completion.make_tree import make_tree
+
+    tree = {"stamp": stamp, **make_tree()}
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_atomically(path, json.dumps(tree).encode())
+    return tree
+
+
+def _stamp() -> str:
+    """Changes with every file of a command, and with what is installed beside."""
+    folders = [_PACKAGE, _PACKAGE / "cli", *sorted((_PACKAGE / "cli" / "commands").rglob("*/"))]
+    files = [*(_PACKAGE / "cli" / "commands").rglob("*.py"), _PACKAGE / "settings.py"]
+    files += [_PACKAGE / "cli" / "flags.py", _PACKAGE / "cli" / "completion" / "make_tree.py"]
+    places = [*folders, *files, *map(Path, sys.path)]
+    newest = 0
+    for place in places:
+        with suppress(OSError):
+            newest = max(newest, place.stat().st_mtime_ns)
+    return f"{_PACKAGE}:{len(files)}:{newest}"
