@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,10 +13,8 @@ from agentcli.events.actions import (
     IPythonRunCellAction,
     ToolCallAction,
 )
-from agentcli.ui.diff import SIGN_STYLES
+from agentcli.ui.diff import change_rows, number_width
 from agentcli.ui.literal import Text, texts
-
-_HUNK = re.compile(r"@@ -(\d+)")
 
 
 class ApprovalView(NamedTuple):
@@ -41,7 +37,7 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
             return ApprovalView("Python code", texts(code))
         case FileWriteAction(path=path, content=content):
             kind = "write" if current is None else "write over a file"
-            return ApprovalView(kind, [*texts(path), Text(""), *_diff(current, content)])
+            return ApprovalView(kind, [*texts(path), Text(""), *_change(current, content)])
         case FileEditAction():
             return ApprovalView("edit", _edit(action, current))
         case ToolCallAction(name=name, raw_arguments=arguments):
@@ -81,32 +77,39 @@ def _edit(action: FileEditAction, current: str | None) -> list[Text]:
     head = [*texts(action.path), Text(""), Text(f"{what}:")]
     new = action.new_str if action.new_str is not None else action.content
     if action.command == "create":
-        return [*texts(action.path), Text(""), *_diff(current, new or "")]
+        return [*texts(action.path), Text(""), *_change(current, new or "")]
     if new is None and action.old_str is None:
         return head
-    if current is not None and action.old_str and current.count(action.old_str) == 1:
-        return [*head, *_diff(current, current.replace(action.old_str, new or ""))]
-    return [*head, *_diff(action.old_str, new or "")]
+    after = _after(action, current, new or "")
+    if current is not None and after is not None:
+        return [*head, *_change(current, after)]
+    rows = change_rows(f"{action.old_str}\n" if action.old_str else "", f"{new}\n" if new else "")
+    return [*head, *(Text(row.text, row.sign, row.style) for row in rows)]
 
 
-def _diff(old: str | None, new: str) -> Iterator[Text]:
-    """Line by line; far from a change, lines that stay are left out, and where is said."""
-    if old is None:
-        yield from texts(new, "+", SIGN_STYLES["+"])
-        return
+def _after(action: FileEditAction, current: str | None, new: str) -> str | None:
+    """The whole file as the edit would leave it; None where that can't be told."""
+    if current is None:
+        return None
+    if action.insert_line is not None:
+        lines = current.splitlines(keepends=True)
+        at = action.insert_line
+        added = new if new.endswith("\n") or not new else f"{new}\n"
+        return "".join([*lines[:at], added, *lines[at:]]) if at <= len(lines) else None
+    if not action.old_str:
+        return None
+    found = current.count(action.old_str)
+    if found == 1 or (found and action.replace_all):
+        return current.replace(action.old_str, new)
+    return None
+
+
+def _change(old: str | None, new: str) -> Iterator[Text]:
+    """As it will look when it is done: numbered, without most of the lines that stay."""
     if old == new:
         yield Text("nothing changes")
         return
-    if not new:
-        yield from texts(old, "-", SIGN_STYLES["-"])
-        return
-    for row in _unified(old, new):
-        if hunk := _HUNK.match(row):
-            yield Text(f"line {hunk[1]}", "@", "dim")
-        else:
-            yield Text(row[1:], row[:1], SIGN_STYLES[row[0]])
-
-
-def _unified(old: str, new: str) -> list[str]:
-    rows = list(difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=3))[2:]
-    return rows[1:] if rows[:1] and rows[0].startswith(("@@ -1,", "@@ -0,", "@@ -1 ")) else rows
+    rows = change_rows(old or "", new)
+    width = number_width(rows)
+    for row in rows:
+        yield Text(row.text, row.mark(width), row.style)

@@ -216,7 +216,7 @@ def test_nothing_in_a_command_hides(person):
     [
         (
             FileWriteAction(path="/etc/x", content="one\ntwo"),
-            ["this write?", "/etc/x", "+ two"],
+            ["this write?", "/etc/x", "2 + two"],
         ),
         (
             FileEditAction(path="/etc/x", old_str="old", new_str="new"),
@@ -278,8 +278,8 @@ def test_an_edit_shows_where_in_the_file_it_is(person):
     text = "".join(f"line {n}\n" for n in range(40))
     action = FileEditAction(path="a", old_str="line 20", new_str="other")
     ask(person, b"n\n", action=action, current_text={"a": text}.get)
-    assert "  │@ line 18\n  │  line 17\n" in person.screen
-    assert "  │- line 20\n  │+ other\n" in person.screen
+    assert "  │18   line 17\n" in person.screen
+    assert "  │21 - line 20\n  │21 + other\n" in person.screen
 
 
 def test_a_write_over_a_file_shows_what_changes(person):
@@ -287,8 +287,8 @@ def test_a_write_over_a_file_shows_what_changes(person):
     action = FileWriteAction(path="a", content=old.replace("line 20\n", "other\n"))
     ask(person, b"n\n", action=action, current_text={"a": old}.get)
     assert "this write over a file?" in person.screen
-    assert "  │@ line 18\n  │  line 17\n" in person.screen
-    assert "  │- line 20\n  │+ other\n" in person.screen
+    assert "  │18   line 17\n" in person.screen
+    assert "  │21 - line 20\n  │21 + other\n" in person.screen
     assert "line 30" not in person.screen
 
 

@@ -1,4 +1,5 @@
-from agentcli.ui.diff import diff_counts, diff_lines
+from agentcli.tools.write import diff
+from agentcli.ui.diff import Row, change_rows, diff_counts, diff_lines, diff_rows, number_width
 from agentcli.ui.style import plain
 
 DIFF = """\
@@ -17,8 +18,8 @@ DIFF = """\
 """
 
 
-def shown(diff, **options):
-    return [plain(line) for line in diff_lines(diff, **options)]
+def shown(diff):
+    return [plain(line) for line in diff_lines(diff)]
 
 
 def test_lines_have_the_number_they_have_in_the_file():
@@ -42,8 +43,19 @@ def test_a_diff_that_events_do_not_keep_whole_says_so():
     ]
 
 
-def test_before_it_is_allowed_everything_in_it_is_made_visible():
-    assert shown("@@ -1 +1 @@\n+a\r", visible=ascii) == ["1 + 'a\\r'"]
+def test_a_change_has_one_form_before_it_is_made_and_after():
+    old = "".join(f"{n}\n" for n in range(1, 30))
+    new = old.replace("5\n", "five\n", 1).replace("20\n", "")
+    after = diff("a", old, new)
+    rows = change_rows(old, new)
+    assert rows == diff_rows(after)
+    width = number_width(rows)
+    assert [f"{row.mark(width)} {row.text}".rstrip() for row in rows] == shown(after)
+
+
+def test_a_change_of_the_last_newline_alone_is_told():
+    assert change_rows("a\n", "a") == [Row(0, "⋮", "no newline at the end")]
+    assert change_rows("a", "a\n") == [Row(0, "⋮", "the last line gets a newline")]
 
 
 def test_files_can_not_write_to_the_terminal():
