@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import signal
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from tests.emulated import Emulated
 from tests.server import Call, Paused, Reply
+from tests.server.samples import PNG
 
 READY = "Shift-Tab"
 """In the line of facts once all is loaded."""
@@ -281,3 +283,46 @@ def test_without_a_terminal_it_says_what_to_do(agent, serve):
     assert done.returncode == 2
     assert 'agent run "do a thing"' in done.stderr
     assert agent("-p", "do a thing").stdout == "Done.\n"
+
+
+def test_what_waits_when_it_is_interrupted_is_held_until_it_is_sent(agent, serve, talk):
+    server = serve([running(), Reply("Heard now.")])
+    agent.use(server)
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type("and turn left\r").until("next: and turn left")
+    terminal.type(ESC).until("held, Enter sends it: and turn left")
+    assert len(server.requests) == 1
+    terminal.type("\r").until("Heard now.")
+    assert "and turn left" in said(server)
+    assert not any("held" in row for row in terminal.until("done in"))
+
+
+def test_earlier_lines_are_there_in_a_later_conversation(agent, serve, talk):
+    server = serve([Reply("One."), Reply("Two.")])
+    agent.use(server)
+    first = talk("begin with this")
+    first.until("One.")
+    first.type("the key is sk-ant-api03-abcdefghijklmnop0123456789\r").until("Two.")
+    first.until("done in").clear()
+    first.type(CTRL_D)
+    assert first.ended() == 0
+    assert "abcdefghijklmnop" not in (agent.home / "state" / "history").read_text()
+    later = talk()
+    later.until(READY)
+    later.type("\x1b[A").until("> the key is")
+    later.type(CTRL_C).until(lambda rows: not any("the key is" in row for row in rows))
+    later.type("\x12key").until("the key is")
+
+
+def test_an_image_dropped_on_the_terminal_goes_with_the_message(agent, serve, talk):
+    server = serve([Reply("A dot.")])
+    agent.use(server)
+    picture = agent.workspace / "a dot.png"
+    picture.write_bytes(base64.b64decode(PNG))
+    terminal = talk()
+    terminal.until(READY)
+    dropped = str(picture).replace(" ", "\\ ")
+    terminal.type(f"what is \x1b[200~{dropped}\x1b[201~?").until("[image #1: a dot.png]?")
+    terminal.type("\r").until("A dot.")
+    assert PNG in str(server.requests[0].body["messages"])

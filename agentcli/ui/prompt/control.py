@@ -60,6 +60,10 @@ class Control(Protocol):
         """Ten times a second while the agent works, else once a second."""
 
     def status(self) -> Line: ...
+    @property
+    def held(self) -> bool:
+        """What waits is kept until the person sends it, by Enter on an empty line."""
+
     def queued(self) -> Sequence[str]:
         """What waits to be heard or done, in its order."""
 

@@ -268,7 +268,7 @@ class ConversationPrompt:
     def _make_application(self) -> Application[None]:
         search = SearchToolbar(vi_mode=self._vi)
         line = Window(
-            BufferControl(self.buffer, search_buffer_control=search.control),
+            BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
             get_line_prefix=lambda number, wrapped: [
                 ("bold", _MARK if number == 0 and wrapped == 0 else "  ")
             ],
@@ -310,7 +310,8 @@ class ConversationPrompt:
 
     def _queued_rows(self) -> list[Line]:
         queued = [printable(text.strip(), multiline=False) for text in self.control.queued()]
-        shown = [[Span(f"  next: {text}", "dim")] for text in queued[:_MOST_QUEUED_ROWS]]
+        word = "held, Enter sends it" if self.control.held else "next"
+        shown = [[Span(f"  {word}: {text}", "dim")] for text in queued[:_MOST_QUEUED_ROWS]]
         more = len(queued) - len(shown)
         if more > 0:
             shown[-1] = [Span(f"  and {more + 1} more wait", "dim")]
