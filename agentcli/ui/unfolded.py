@@ -41,7 +41,7 @@ def _has_diff(observation: Observation) -> bool:
 
 
 def _marked(text: str, sign: str) -> list[Line]:
-    rows = printable(text).split("\n") if text else []
+    rows = printable(text).removesuffix("\n").split("\n") if text else []
     return [[Span(f"{sign} {row}", SIGN_STYLES[sign])] for row in rows]
 
 
