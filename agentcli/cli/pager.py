@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Annotated, TextIO
+
+import typer
 
 from agentcli.system.programs import find_program, person_environ
 from agentcli.ui.live import terminal_size
+from agentcli.ui.style import cells
+
+NoPager = Annotated[
+    bool, typer.Option("--no-pager", help="Straight to the terminal, however long it is.")
+]
+_DUMB = ("", "dumb", "unknown")
+
+
+@contextmanager
+def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
+    """For a block that prints for people: at a terminal what is longer than the screen goes through
+    their pager, from its beginning or `at_end`. Elsewhere nothing changes."""
+    terminal = sys.stdout
+    if no_pager or not terminal.isatty() or person_environ().get("TERM", "") in _DUMB:
+        yield
+        return
+    printed = _Printed(terminal)
+    shown = False
+    try:
+        with redirect_stdout(printed):
+            yield
+        text = printed.getvalue()
+        shown = not fits_screen(text) and show_in_pager(text, at_end=at_end)
+    finally:
+        if not shown:
+            terminal.write(printed.getvalue())
+            terminal.flush()
+
+
+class _Printed(io.StringIO):
+    """Keeps what is printed, and looks like the terminal it is meant for."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
 
 
 def show_in_pager(text: str, *, at_end: bool = False) -> bool:
@@ -16,7 +68,7 @@ def show_in_pager(text: str, *, at_end: bool = False) -> bool:
     rows. False where there is no pager to be had; then nothing was shown. The terminal has to be
     the caller's."""
     environ = dict(person_environ())
-    words = shlex.split(environ.get("PAGER") or "less")
+    words = shlex.split(environ.get("PAGER", "less"))
     program = find_program(words[0]) if words else None
     if program is None:
         return False
@@ -31,10 +83,26 @@ def show_in_pager(text: str, *, at_end: bool = False) -> bool:
         process.stdin.write(text.encode("utf-8", "replace"))
     with suppress(OSError):
         process.stdin.close()
-    process.wait()
+    with _interrupts_left_to_pager():
+        process.wait()
     return True
 
 
+@contextmanager
+def _interrupts_left_to_pager() -> Iterator[None]:
+    """^C ends a search in the pager, not the program behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def fits_screen(text: str) -> bool:
-    """Whether a terminal shows all of it at once; long lines count once."""
-    return text.count("\n") < terminal_size(sys.stdout)[1] - 1
+    """Whether a terminal shows all of it at once, with a row to spare for the prompt after it."""
+    columns, rows = terminal_size(sys.stdout)
+    taken = sum(max(1, -(-cells(line) // columns)) for line in text.splitlines())
+    return taken < rows

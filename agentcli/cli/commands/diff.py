@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agentcli.app.undo import newest_changes
+from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.cli.undone import change_as_dict, change_line
@@ -25,6 +26,7 @@ def diff(
         int | None, typer.Option("--step", metavar="N", help="Only the Nth last step.", min=1)
     ] = None,
     session: SessionOption = None,
+    no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
     folder = selected(named, session)
@@ -35,7 +37,8 @@ def diff(
     if as_json:
         print(json.dumps(list(map(change_as_dict, changes)), indent=2))
     elif span is not None:
-        _print_patch(kept.diff(*span))
+        with paged(no_pager):
+            _print_patch(kept.diff(*span))
         for change in changes:
             if change.told:
                 print(change_line(change), file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentcli.cli.builders import builder_for
 from agentcli.cli.complaints import print_error
+from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.reach import ProviderAnswer, known, reachable
 from agentcli.cli.session_common import Json, here
 from agentcli.llm.catalog import Catalog
@@ -19,14 +20,15 @@ _NAME_WIDTH = 48
 _HEADINGS = ("context", "$ in", "$ out")
 
 
-def models(as_json: Json = False) -> int:
+def models(no_pager: NoPager = False, as_json: Json = False) -> int:
     builder = builder_for(here())
     found = list(reachable(builder.registry()))
     catalog = Catalog(builder.settings.prices)
     if as_json:
         print(json.dumps([_as_dict(answer, catalog) for answer in found], indent=2))
     else:
-        _print(found, catalog)
+        with paged(no_pager):
+            _print(found, catalog)
     return 0 if any(answer.models for answer in found) else _tell_why_none(found)
 
 

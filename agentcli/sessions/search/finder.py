@@ -49,9 +49,9 @@ def new_folder(home: Path) -> Path:
 
 
 def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
-    """Every session with its state, of one workspace or of all, newest first; one that can't be
-    read has an empty state."""
-    for folder in sorted(_folders(home), key=lambda path: path.name, reverse=True):
+    """Every session with its state, of one workspace or of all, the one used last first; one that
+    can't be read has an empty state."""
+    for folder in _last_used_first(home):
         state = _state_or_empty(folder)
         if workspace is None or state.workspace == workspace:
             yield folder, state
@@ -96,8 +96,7 @@ def newest(home: Path, workspace: Path | None) -> Path:
 def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
     """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
     first, and sub-sessions are left out."""
-    # The time of the last write is known without reading any of them.
-    for folder in sorted(_folders(home), key=lambda path: (_last_write(path), path), reverse=True):
+    for folder in _last_used_first(home):
         found = FoundSession(folder, _state_or_empty(folder))
         if found.fits(workspace):
             yield found
@@ -149,6 +148,11 @@ def _folders(home: Path) -> list[Path]:
             return [Path(e.path) for e in entries if e.is_dir() and _is_id(e.name)]
     except OSError:
         return []
+
+
+def _last_used_first(home: Path) -> list[Path]:
+    """The time of the last write is known without reading any of them."""
+    return sorted(_folders(home), key=lambda path: (_last_write(path), path), reverse=True)
 
 
 def _last_write(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Sessions of this folder, newest first."""
+"""Sessions of this folder, the one used last first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import (
     Everywhere,
     Json,
@@ -42,6 +43,7 @@ def list_sessions(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Only the newest.", metavar="N")
     ] = None,
+    no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
     finish_interrupted_work()
@@ -53,7 +55,8 @@ def list_sessions(
         other = "" if everywhere else f" in {workspace} (all: agent sessions list --all)"
         print(f"no sessions{other}", file=sys.stderr)
     elif sys.stdout.isatty():
-        _print_table(found, everywhere)
+        with paged(no_pager):
+            _print_table(found, everywhere)
     else:
         for folder, state in found:
             print(_plain_row(folder, state, everywhere))

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Everywhere, Json, age, here, home
 from agentcli.sessions.search import index
 from agentcli.ui.sanitize import printable
@@ -35,6 +36,7 @@ def search(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make the index anew before searching.")
     ] = False,
+    no_pager: NoPager = False,
     as_json: Json = False,
 ) -> int:
     workspace = None if everywhere else str(here())
@@ -43,7 +45,8 @@ def search(
         rows = [{**asdict(hit), "time": hit.time.isoformat()} for hit in hits]
         print(json.dumps(rows, indent=2))
     elif hits:
-        _print_hits(hits)
+        with paged(no_pager):
+            _print_hits(hits)
     else:
         other = "" if everywhere else f" in sessions of {workspace} (in all: --all)"
         print(f"nothing found{other}", file=sys.stderr)

@@ -1,11 +1,11 @@
 """The conversation of a session as it looked, its cost and state.
 
 Long outputs, code and changes are folded; the number that stands there shows all of a call with
---event. --full folds nothing:
+--event. --full folds nothing. At a terminal what is longer than the screen goes through $PAGER:
 
 \b
   agent sessions show parser --event 14
-  agent sessions show parser --full | less -R
+  agent sessions show parser --full
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.kept_outputs import kept_outputs
+from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json, row
 from agentcli.cli.session_costs import show_cost
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
@@ -44,6 +45,7 @@ def show(
     cost: Annotated[
         bool, typer.Option("--cost", help="Only what it used, by model and part.")
     ] = False,
+    no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
     folder = selected(named, session, last=last)
@@ -52,12 +54,14 @@ def show(
         return
     record = read_session(folder)
     if event is not None:
-        _show_event(record, event, as_json)
+        with paged(no_pager or as_json):
+            _show_event(record, event, as_json)
     elif as_json:
         events = [event_to_dict(event) for event in record.events]
         print(json.dumps({**row(folder.name, record.state), "events": events}, indent=2))
     else:
-        _show_conversation(record, full)
+        with paged(no_pager, at_end=True):
+            _show_conversation(record, full)
     if record.log.fault:
         say(f"agent: what follows is damaged: {record.log.fault}", sys.stderr)
 
