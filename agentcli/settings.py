@@ -226,6 +226,7 @@ class InputSettings(_Section):
 
 
 class UISettings(_Section):
+    editing: Literal["emacs", "vi"] = Field("emacs", description="keys of the line one types in")
     notify: Literal["off", "bell", "osc9"] = Field(
         "bell", description="when it waits for you or a long turn ends; osc9: by the desktop"
     )

@@ -43,4 +43,4 @@ def test_names_with_blanks_are_quoted_and_those_that_drive_a_terminal_left_out()
 def test_commands_that_begin_so_come_first():
     helps = {"compact": "c", "undo": "u", "model": "m", "mode": "o"}
     assert [each.text for each in fitting_commands("mo", helps)] == ["/model ", "/mode "]
-    assert [each.text for each in fitting_commands("o", helps)][0] == "/compact "
+    assert fitting_commands("o", helps)[0].text == "/compact "

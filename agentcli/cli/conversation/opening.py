@@ -73,6 +73,8 @@ def open_conversation(
         task = task or message
     builder, ready = _prepared(flags, control, prompt, renderer, folder)
     finish_interrupted_work()
+    if builder.settings.ui.editing == "vi":
+        prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name, ready)
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)

@@ -63,14 +63,12 @@ class ConversationPrompt:
         history: History,
         *,
         colors: Colors,
-        vi: bool = False,
         find_image: Callable[[], Path | None] = lambda: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self.control = control
         self.region = PromptRegion(sys.stderr, self._wake)
         self._colors: Colors = colors
-        self._vi = vi
         self._on_failure = on_failure
         self._find_image = find_image
         self._chips = Chips()
@@ -142,6 +140,10 @@ class ConversationPrompt:
         """Have `act` use the terminal for as long as it takes, on another thread than the prompt's
         and the main one; what is drawn meanwhile waits."""
         self._call(lambda: run_in_terminal(act, in_executor=True))
+
+    def use_vi_keys(self) -> None:
+        """In place of those of emacs."""
+        self._call(lambda: setattr(self._application, "editing_mode", EditingMode.VI))
 
     def refresh(self) -> None:
         """What `control` tells has changed."""
@@ -266,7 +268,7 @@ class ConversationPrompt:
     # --- how it looks
 
     def _make_application(self) -> Application[None]:
-        search = SearchToolbar(vi_mode=self._vi)
+        search = SearchToolbar()
         line = Window(
             BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
             get_line_prefix=lambda number, wrapped: [
@@ -298,7 +300,6 @@ class ConversationPrompt:
         application: Application[None] = Application(
             layout=Layout(layout, focused_element=line),
             key_bindings=merge_key_bindings([load_open_in_editor_bindings(), bindings(self)]),
-            editing_mode=EditingMode.VI if self._vi else EditingMode.EMACS,
             erase_when_done=True,
             color_depth=ColorDepth.DEPTH_4_BIT,
             input=create_input(sys.stdin),
