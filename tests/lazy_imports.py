@@ -34,6 +34,8 @@ LAZY_IMPORTS = {
     ("cli/conversation/front_door.py", "agentcli.cli.session_selector"): "when one can type",
     ("cli/conversation/front_door.py", "agentcli.security.redact"): "for what was typed",
     ("cli/conversation/front_door.py", "agentcli.security.secret_variables"): "for what was typed",
+    ("cli/commands/init.py", "agentcli.cli.new_session"): "--help needs nothing of it",
+    ("cli/commands/init.py", "agentcli.cli.work"): "300 ms; --help needs nothing of it",
     ("cli/commands/resume.py", "agentcli.cli.stored_session"): "--help needs nothing of it",
     ("cli/commands/resume.py", "agentcli.cli.work"): "300 ms; --help needs nothing of it",
     ("cli/commands/run.py", "agentcli.cli.new_session"): "--help needs nothing of it",

@@ -188,3 +188,20 @@ def test_a_project_can_set_no_prompt(agent, serve):
     done = agent("run", "hello")
     assert "ignored: agent.prompt" in done.stderr
     assert "coding assistant" in json.dumps(server.requests[0].body)
+
+
+def test_init_has_the_model_write_what_every_session_begins_with(agent, serve):
+    text = "# tally\nTests: python3 -m unittest\n"
+    server = serve(
+        [
+            Reply("", [Call("write", {"path": "AGENTS.md", "content": text})]),
+            Reply("Written."),
+            Reply("Read."),
+        ],
+        sessions=2,
+    )
+    agent.use(server)
+    assert agent("init").returncode == 0
+    assert (agent.workspace / "AGENTS.md").read_text() == text
+    agent("run", "go on")
+    assert "Tests: python3 -m unittest" in str(server.requests[2].body["messages"])

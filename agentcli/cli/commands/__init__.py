@@ -2,6 +2,17 @@
 
 ORDER = (
     *("chat", "run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff"),
-    *("demo", "setup", "models", "notes", "doctor", "trust", "schema", "sessions", "config"),
+    *(
+        "demo",
+        "setup",
+        "init",
+        "models",
+        "notes",
+        "doctor",
+        "trust",
+        "schema",
+        "sessions",
+        "config",
+    ),
     "policy",
 )
