@@ -124,7 +124,7 @@ class Dialogue:
         text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
         if not self.is_typed_into:
             self._go("words")
-            self._told = "pasted: nothing is answered yet"
+            self._told = "that was text: nothing is answered yet"
         self._draft.insert(text if self._view == "words" else " ".join(text.split()))
 
     # --- what keys do ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import time
 
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
@@ -18,6 +19,10 @@ _TICK_S = 0.25
 """How often it is looked whether the window has another size."""
 _BURST_S = 0.05
 """Keys that come faster are pasted, or one key that sends several characters."""
+_NEW_S = 1.0
+_TYPING_S = 0.25
+"""While a question is that new, letters that follow each other so fast are of someone who was
+typing as it came, and has not seen it."""
 _MOST_ROWS = 1_000
 """All of the window: what is decided on must be there."""
 _SCROLLING = frozenset("jk")
@@ -68,6 +73,7 @@ class _Keys:
     def __init__(self, fd: int, timeout_s: float) -> None:
         self._fd = fd
         self._timeout_s = timeout_s
+        self._new_until = time.monotonic() + _NEW_S
         self._pressed: list[KeyPress] = []
         self._parser = Vt100Parser(self._pressed.append)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -75,8 +81,9 @@ class _Keys:
     def burst(self) -> list[KeyPress]:
         """Keys that came together; none, after a while without any."""
         data = read_some(self._fd, self._timeout_s, _TICK_S)
-        if len(data) > 1 or data == b"\x1b":
-            while is_ready(self._fd, _BURST_S):
+        typing = time.monotonic() < self._new_until and data.isalpha()
+        if typing or len(data) > 1 or data == b"\x1b":
+            while is_ready(self._fd, _TYPING_S if typing else _BURST_S):
                 data += read_some(self._fd, self._timeout_s)
         self._parser.feed(self._decoder.decode(data))
         self._parser.flush()

@@ -62,11 +62,11 @@ def test_a_paste_answers_no_question_and_reaches_no_other(agent, serve, run):
     terminal = run("go")
     terminal.until("│ touch first")
     terminal.until("yes, once")
-    terminal.type("y\ry\ryes\r" * 500).until("pasted: nothing is answered yet")
+    terminal.type("y\ry\ryes\r" * 500).until("that was text: nothing is answered yet")
     terminal.type("\x1b").until("yes, once")
     terminal.type("n").until("│ touch second")
     terminal.until("yes, once")
-    terminal.type("\x1b[200~y\ry\r\x1b[201~").until("pasted: nothing is answered yet")
+    terminal.type("\x1b[200~y\ry\r\x1b[201~").until("that was text: nothing is answered yet")
     terminal.type("\r").until("Done.")
     assert terminal.ended() == 0
     assert not (agent.workspace / "first").exists()

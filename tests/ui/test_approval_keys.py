@@ -275,13 +275,13 @@ def test_a_rule_that_is_written_must_cover_what_is_asked(terminal):
 )
 def test_what_is_pasted_says_neither_yes_nor_no(terminal, text):
     place = terminal()
-    steps = ((ASKED, text), ("pasted: nothing is answered", ESC), ("yes, once", b"n"))
+    steps = ((ASKED, text), ("that was text: nothing is answered", ESC), ("yes, once", b"n"))
     assert place.ask(*steps) == Approval(False)
     assert place.text == "before"
 
 
 def test_what_is_pasted_can_be_sent_to_the_model(terminal):
-    steps = ((ASKED, pasted(b"use\rthis\x1b[31m")), ("pasted: nothing", ENTER))
+    steps = ((ASKED, pasted(b"use\rthis\x1b[31m")), ("that was text", ENTER))
     assert terminal().ask(*steps) == Approval(False, reason="use\nthis")
 
 
