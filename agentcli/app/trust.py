@@ -16,6 +16,7 @@ from agentcli.app.config import (
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError
 from agentcli.security.trust import (
+    COMMAND_FOLDER,
     HOOK_FOLDER,
     PROJECT_CONFIG,
     SKILL_FOLDERS,
@@ -139,6 +140,7 @@ def _left_out(found: Fingerprint) -> str:
     """Of a folder that nobody has trusted yet, a sentence."""
     kinds = {
         "hooks": any(name.startswith(f"{HOOK_FOLDER}/") for name in found.files),
+        "commands": any(name.startswith(f"{COMMAND_FOLDER}/") for name in found.files),
         "tool servers": TOOL_SERVERS in found.files,
         "skills with scripts": any(name.startswith(SKILL_FOLDERS) for name in found.files),
         "settings": PROJECT_CONFIG in found.files,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 
+from agentcli.app.own_commands import OwnCommands, own_commands
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.shell_command import run_shell
-from agentcli.errors import UsageError
+from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
-from agentcli.ui.prompt.control import Completion
+from agentcli.ui.prompt.control import Completion, Submission
 
 Complete = Callable[[Conversation, str], Sequence[Completion]]
 
@@ -45,33 +46,77 @@ def slash_commands() -> Mapping[str, SlashCommand]:
     return {name.rstrip("_"): command for name, command in COMMANDS.all().items()}
 
 
-def run_slash(conversation: Conversation, line: str) -> None:
-    """Raises UsageError for a command that there is not; the line is not sent to the model."""
-    name, _, argument = line[1:].strip().partition(" ")
+def run_slash(conversation: Conversation, given: Submission) -> None:
+    """A command of ours, one of the person's or of the project, or a skill. Raises UsageError for
+    one that there is not; the line is not sent to the model."""
+    name, argument = _parts(given.text)
     command = slash_commands().get(name)
-    if command is None:
-        close = get_close_matches(name, slash_commands(), 1)
-        hint = f"did you mean /{close[0]}?" if close else "see /help"
-        raise UsageError(f"there is no command /{name}", hint=hint)
-    command.run(conversation, argument.strip())
+    if command is not None:
+        command.run(conversation, argument)
+        return
+    own = read_own_commands(conversation)
+    if name in own.commands:
+        text = own.commands[name].text(argument)
+        conversation.say(replace(given, text=text), typed=given.text)
+    elif own.skill(name) is not None:
+        # The session knows skills itself.
+        conversation.say(given, typed=given.text)
+    else:
+        raise _unknown(name, own)
+
+
+def _unknown(name: str, own: OwnCommands) -> UsageError:
+    if name in own.untrusted:
+        told = f"/{name} is of this folder, which is not trusted"
+        return UsageError(told, hint="agent trust shows what it brings along")
+    close = get_close_matches(name, [*slash_commands(), *own.names()], 1)
+    hint = f"did you mean /{close[0]}?" if close else "see /help"
+    return UsageError(f"there is no command /{name}", hint=hint)
+
+
+def read_own_commands(conversation: Conversation) -> OwnCommands:
+    """As they are now; completion has them from then on. Raises ConfigError."""
+    builder = conversation.builder
+    conversation.own_commands = own_commands(
+        builder.environ, builder.workspace, builder.settings.knowledge, slash_commands()
+    )
+    return conversation.own_commands
 
 
 def run_at_once(conversation: Conversation, line: str) -> bool:
     """Run a command that need not wait; False for all others."""
-    command = slash_commands().get(line[1:].strip().partition(" ")[0])
+    command = slash_commands().get(_parts(line)[0])
     if command is None or not command.at_once:
         return False
     conversation.show_said(line)
-    run_slash(conversation, line)
+    try:
+        run_slash(conversation, Submission(line))
+    except (AgentError, OSError) as error:
+        conversation.show_error(error)
     return True
 
 
-def carry_out(conversation: Conversation, line: str) -> None:
+def _parts(line: str) -> tuple[str, str]:
+    """The name and what follows it."""
+    name, *rest = line[1:].split(maxsplit=1) or [""]
+    return name, rest[0].strip() if rest else ""
+
+
+def help_lines(own: OwnCommands) -> dict[str, str]:
+    """A line on each command, by the name that a person types: ours, theirs, then skills."""
+    lines = {name: first_line(each.help) for name, each in slash_commands().items()}
+    lines |= {name: f"yours: {each.description}" for name, each in own.commands.items()}
+    for skill in own.callable_skills():
+        lines.setdefault(skill.name, f"skill: {skill.description}".rstrip(": "))
+    return lines
+
+
+def carry_out(conversation: Conversation, given: Submission) -> None:
     """What the person typed with `/` or `!`. Raises AgentError."""
-    if line.startswith("!"):
-        run_shell(conversation, line)
+    if given.text.startswith("!"):
+        run_shell(conversation, given.text)
     else:
-        run_slash(conversation, line)
+        run_slash(conversation, given)
 
 
 def first_line(text: str) -> str:

@@ -186,22 +186,10 @@ class Knowledge:
 
     def _known_skills(self) -> Skills:
         if self._skills is None:
-            self._skills = self._read_skills() if self._settings.skills else Skills()
+            self._skills = read_skills(
+                self._workspace, self._settings, self._user_folder, self._trusted
+            )
         return self._skills
-
-    def _read_skills(self) -> Skills:
-        root = repository_root(self._workspace)
-        places = dict.fromkeys((self._workspace, root))
-        own = [self._user_folder / "skills"] if self._user_folder is not None else []
-        skills = load_skills(
-            own,
-            [(at / name, root) for at in places for name in PROJECT_FOLDERS],
-            self._settings.disabled_microagents,
-            self._trusted,
-        )
-        if not self._settings.repo_microagents:
-            skills.found = [skill for skill in skills.found if skill.kind != "repo"]
-        return skills
 
     def _first_told(self, told: _Told) -> Iterator[Piece]:
         facts = self._facts or self._start_facts()
@@ -253,6 +241,27 @@ class Knowledge:
                     triggered.setdefault(skill.name, skill)
         new = list(triggered.values())
         yield from _whole(new, MAX_TRIGGERED_BYTES, _TRIGGERED, skills.notices)
+
+
+def read_skills(
+    workspace: Path,
+    settings: KnowledgeSettings,
+    user_folder: Path | None,
+    trusted: Callable[[Path], bool],
+) -> Skills:
+    """Those that a session in `workspace` knows; see Knowledge."""
+    if not settings.skills:
+        return Skills()
+    root = repository_root(workspace)
+    skills = load_skills(
+        [user_folder / "skills"] if user_folder is not None else [],
+        [(at / name, root) for at in dict.fromkeys((workspace, root)) for name in PROJECT_FOLDERS],
+        settings.disabled_microagents,
+        trusted,
+    )
+    if not settings.repo_microagents:
+        skills.found = [skill for skill in skills.found if skill.kind != "repo"]
+    return skills
 
 
 def _unanswered(events: Sequence[Event]) -> Sequence[MessageAction]:

@@ -1,33 +1,40 @@
-"""Images from the clipboard of the desktop, by the program that it brings for that."""
+"""The clipboard of the desktop, by the programs that it brings for that."""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from agentcli.errors import UsageError
 from agentcli.system.programs import find_program, person_environ
+from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 
-_PROGRAMS = (
+_READERS = (
     ("WAYLAND_DISPLAY", ["wl-paste", "--type", "image/png"]),
     ("DISPLAY", ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"]),
     ("", ["pngpaste", "-"]),
 )
+_WRITERS = (
+    ("WAYLAND_DISPLAY", ["wl-copy"]),
+    ("DISPLAY", ["xclip", "-selection", "clipboard", "-in"]),
+    ("DISPLAY", ["xsel", "--clipboard", "--input"]),
+    ("", ["pbcopy"]),
+    ("TMUX", ["tmux", "load-buffer", "-w", "-"]),
+)
+"""tmux passes on what it is given; from programs that run in it, it takes no OSC 52 by default."""
 _LONGEST_S = 3.0
+_LONGEST_OSC = 100_000
+"""Characters of base64 that terminals take by OSC 52; xterm and others drop more."""
 
 
 def clipboard_image() -> Path | None:
     """The image in the clipboard, in a file of its own; None if there is none to be had."""
-    for variable, command in _PROGRAMS:
-        program = (
-            find_program(command[0]) if not variable or person_environ().get(variable) else None
-        )
-        if program is None:
-            continue
+    for command in _there(_READERS):
         try:
-            done = subprocess.run(
-                [program, *command[1:]], capture_output=True, timeout=_LONGEST_S, check=False
-            )
+            done = subprocess.run(command, capture_output=True, timeout=_LONGEST_S, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0 and done.stdout.startswith(b"\x89PNG"):
@@ -36,3 +43,41 @@ def clipboard_image() -> Path | None:
                 file.write(done.stdout)
             return Path(path)
     return None
+
+
+def copy_text(text: str, prompt: ConversationPrompt) -> str:
+    """Have `text` in the clipboard; returns by what. Where no program can do it the terminal is
+    asked to (OSC 52), which does not answer. Raises UsageError for what is too long for it."""
+    data = text.encode("utf-8", "replace")
+    for command in _there(_WRITERS):
+        try:
+            # The programs of X and Wayland stay to answer whoever pastes: their output is not ours.
+            done = subprocess.run(
+                command,
+                input=data,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_LONGEST_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return Path(command[0]).name
+    encoded = base64.b64encode(data).decode()
+    if len(encoded) > _LONGEST_OSC:
+        raise UsageError(
+            f"{len(data):,} bytes are more than terminals take into the clipboard",
+            hint="/export FILE writes the whole conversation; or install wl-copy or xclip",
+        )
+    prompt.send_sequence(f"\x1b]52;c;{encoded}\x07")
+    return "the terminal"
+
+
+def _there(commands: tuple[tuple[str, list[str]], ...]) -> Iterator[list[str]]:
+    """Those whose variable is set and whose program is installed, by its path."""
+    for variable, command in commands:
+        if not variable or person_environ().get(variable):
+            program = find_program(command[0])
+            if program is not None:
+                yield [program, *command[1:]]

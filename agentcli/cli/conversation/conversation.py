@@ -13,6 +13,7 @@ from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.open_session import OpenSession, with_images
+from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
@@ -52,7 +53,7 @@ class Conversation:
         prompt: ConversationPrompt,
         renderer: TerminalRenderer,
         screen: Screen,
-        command: Callable[[Conversation, str], None],
+        command: Callable[[Conversation, Submission], None],
         name: str | None,
         ready: Prepared,
     ) -> None:
@@ -60,11 +61,13 @@ class Conversation:
         self.control = control
         self.prompt = prompt
         self.opened: OpenSession | None = None
+        self.own_commands = OwnCommands()
         self.status = ConversationStatus(ready.models.chain("main").model)
         self._renderer = renderer
         self._screen = screen
         self._command = command
-        self._name = name
+        self.name = name
+        """Of the session that is begun next."""
         self._ready: Prepared | None = ready
         self._counter = SessionTotalsCounter()
         self._notifier: TerminalNotifier | None = None
@@ -89,6 +92,9 @@ class Conversation:
                         return code
         finally:
             self._tell_way_back()
+            with suppress(AgentError):
+                # Whoever goes on with the session finds what was held.
+                self.control.waiting.release()
             self.close_session()
 
     def _tell_way_back(self) -> None:
@@ -120,7 +126,7 @@ class Conversation:
             if given.is_command:
                 self.show_said(given.text)
                 with unshielded():
-                    self._command(self, given.text)
+                    self._command(self, given)
             else:
                 self.say(given)
         except (AgentError, OSError) as error:
@@ -130,20 +136,21 @@ class Conversation:
                 raise
             self.print([Span("interrupted", "dim")])
 
-    def say(self, given: Submission) -> None:
-        """A message of the person, worked on."""
+    def say(self, given: Submission, typed: str | None = None) -> None:
+        """A message of the person, worked on; `typed` is the command that it came of."""
         try:
             images = attached(given.images)
             opened = self.open_session()
-            self.show_said(given.text)
+            if typed is None:
+                self.show_said(given.text)
             if inbox.waiting(opened.session.folder):
                 # What was said before comes first.
                 text, urls = with_images(given.text, images, opened.session.state.model)
                 inbox.put(opened.session.folder, text, "steer", urls)
             else:
-                opened.say(given.text, images, given.text)
+                opened.say(given.text, images, typed or given.text)
         except (AgentError, OSError):
-            self.prompt.put(given.text)
+            self.prompt.put(typed or given.text)
             raise
         self._work()
 
@@ -175,8 +182,8 @@ class Conversation:
             self.open(self.opened.session.folder)
         if self.opened is None:
             ready = self._ready or self.builder.prepare()
-            self._begin(self.builder.create(self._subscribers, self._name, ready))
-            self._ready = self._name = None
+            self._begin(self.builder.create(self._subscribers, self.name, ready))
+            self._ready = self.name = None
         assert self.opened is not None
         return self.opened
 
@@ -195,12 +202,12 @@ class Conversation:
         self.opened = opened
         self._stale = False
         self.status.follow(opened.session, Catalog(self.builder.settings.prices))
-        self.control.mailbox = SessionMailbox(opened.session)
+        self.control.waiting.mailbox = SessionMailbox(opened.session)
 
     def close_session(self, reason: str = "ended") -> None:
         """There is none then; the next message begins a new one."""
         opened, self.opened = self.opened, None
-        self.control.mailbox = None
+        self.control.waiting.mailbox = None
         self.status.unfollow()
         if opened is not None:
             opened.close(reason)

@@ -25,7 +25,13 @@ from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
 from agentcli.cli.session_common import finish_interrupted_work
 from agentcli.cli.session_selector import Chosen
-from agentcli.cli.slash_command import carry_out, first_line, run_at_once, slash_commands
+from agentcli.cli.slash_command import (
+    carry_out,
+    help_lines,
+    read_own_commands,
+    run_at_once,
+    slash_commands,
+)
 from agentcli.cli.stored_session import workspace_of
 from agentcli.errors import SetupNeeded
 from agentcli.events import Action
@@ -41,6 +47,7 @@ from agentcli.ui.prompt.completion import Completer, with_folders
 from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.resume_summary import one_line, summarise
+from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Span
 from agentcli.ui.terminal import TerminalRenderer
@@ -81,6 +88,8 @@ def open_conversation(
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
     where = shown_folder(builder.workspace)
     conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where}", "dim")])
+    for notice in read_own_commands(conversation).notices:
+        conversation.print([Span(printable(notice), "dim")])
     if folder is not None:
         conversation.open(folder, flags.model)
         session = conversation.session
@@ -208,7 +217,7 @@ def _completer(conversation: Conversation) -> Completer:
         return found
 
     return Completer(
-        lambda: {name: first_line(each.help) for name, each in slash_commands().items()},
+        lambda: help_lines(conversation.own_commands),
         arguments,
         paths,
         sessions,

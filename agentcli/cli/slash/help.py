@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.slash_command import SlashCommand, first_line, slash_commands
+from agentcli.cli.slash_command import (
+    SlashCommand,
+    first_line,
+    help_lines,
+    read_own_commands,
+    slash_commands,
+)
 from agentcli.errors import UsageError
+from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 
 _KEYS = (
@@ -36,15 +45,46 @@ def help_(conversation: Conversation, argument: str) -> None:
         for name, each in names.items()
     ]
     keys: list[Line] = [[Span(f"{key:<20}", "bold"), Span(does, "dim")] for key, does in _KEYS]
-    conversation.print(*lines, [], *keys)
+    conversation.print(*lines, *_own(conversation), [], *keys)
+
+
+def _own(conversation: Conversation) -> Iterator[Line]:
+    """What is called by name but not ours, and what was left out."""
+    own = read_own_commands(conversation)
+    lines = {name: line for name, line in help_lines(own).items() if name not in slash_commands()}
+    if lines:
+        yield []
+        column = max(map(len, lines)) + 3
+        for name, line in lines.items():
+            yield [Span(f"/{name:<{column - 1}}", "bold"), Span(printable(line), "dim")]
+    for notice in own.notices:
+        yield [Span(printable(notice), "yellow")]
 
 
 def _one(conversation: Conversation, name: str) -> None:
     command = slash_commands().get(name)
     if command is None:
-        raise UsageError(f"there is no command /{name}", hint="see /help")
+        _one_of_own(conversation, name)
+        return
     head = f"/{name} {command.takes}".rstrip()
     conversation.print([Span(head, "bold")], *([Span(row)] for row in command.help.split("\n")))
+
+
+def _one_of_own(conversation: Conversation, name: str) -> None:
+    """Raises UsageError when there is no such command."""
+    own = read_own_commands(conversation)
+    command, skill = own.commands.get(name), own.skill(name)
+    if command is not None:
+        head = f"/{name} {command.takes}".rstrip()
+        said = [f"It says what is in {command.shown}:", *command.body.split("\n")]
+    elif skill is not None:
+        head = " ".join([f"/{skill.name}", *(f"{name}=…" for name in skill.inputs)])
+        said = [skill.description, f"A skill: {skill.shown}"]
+    else:
+        raise UsageError(f"there is no command /{name}", hint="see /help")
+    conversation.print(
+        [Span(printable(head), "bold")], *([Span(printable(row))] for row in said if row)
+    )
 
 
 SLASH_COMMAND = SlashCommand(help_, takes="[COMMAND]", at_once=True)

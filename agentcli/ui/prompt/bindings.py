@@ -37,6 +37,9 @@ class Line(Protocol):
     def accept(self) -> None:
         """Take the completion that is marked."""
 
+    def is_typed_out(self) -> bool:
+        """Whether the completion that is marked would add nothing."""
+
     def leave_completion(self) -> None: ...
 
 
@@ -99,7 +102,7 @@ class _Acts:
         if event.app.key_processor.input_queue:
             # More came with it than anyone types: a paste from a terminal that doesn't mark it.
             buffer.insert_text("\n")
-        elif self._line.is_completing():
+        elif self._line.is_completing() and not self._line.is_typed_out():
             self._line.accept()
         elif buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()

@@ -31,6 +31,15 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What was typed and waits to be heard or done; what is `held` does until
+    /queue release."""
+
+    text: str
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """`text` takes the place of what is being completed; `help` says what it is, in a line."""
 
@@ -64,7 +73,7 @@ class Control(Protocol):
     def held(self) -> bool:
         """What waits is kept until the person sends it, by Enter on an empty line."""
 
-    def queued(self) -> Sequence[str]:
+    def queued(self) -> Sequence[Waiting]:
         """What waits to be heard or done, in its order."""
 
     def take_back(self) -> str | None:

@@ -40,7 +40,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
-from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission
+from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
@@ -153,6 +153,15 @@ class ConversationPrompt:
         """Have it in the line, to be edited."""
         self._call(lambda: self.buffer.insert_text(text))
 
+    def send_sequence(self, sequence: str) -> None:
+        """Have the terminal act on `sequence`, which shows nothing and moves no cursor."""
+
+        def write() -> None:
+            self._output.write_raw(sequence)
+            self._output.flush()
+
+        self._call(write)
+
     # --- for the keys
 
     def submission(self, delivery: Delivery) -> Submission:
@@ -185,6 +194,11 @@ class ConversationPrompt:
         chosen = self._completions[self._marked]
         self.buffer.delete_before_cursor(self._completed)
         self.buffer.insert_text(chosen.text)
+
+    def is_typed_out(self) -> bool:
+        before = self.buffer.document.text_before_cursor
+        typed = before[len(before) - self._completed :]
+        return self._completions[self._marked].text.rstrip() == typed.rstrip()
 
     def leave_completion(self) -> None:
         self._leave_completion()
@@ -310,13 +324,18 @@ class ConversationPrompt:
         return application
 
     def _queued_rows(self) -> list[Line]:
-        queued = [printable(text.strip(), multiline=False) for text in self.control.queued()]
-        word = "held, Enter sends it" if self.control.held else "next"
-        shown = [[Span(f"  {word}: {text}", "dim")] for text in queued[:_MOST_QUEUED_ROWS]]
+        queued = self.control.queued()
+        shown = [[Span(self._waiting(each), "dim")] for each in queued[:_MOST_QUEUED_ROWS]]
         more = len(queued) - len(shown)
         if more > 0:
             shown[-1] = [Span(f"  and {more + 1} more wait", "dim")]
         return [*shown]
+
+    def _waiting(self, waiting: Waiting) -> str:
+        word = "held, Enter sends it" if self.control.held else "next"
+        if waiting.held:
+            word = "held until /queue release"
+        return f"  {word}: {printable(waiting.text.strip(), multiline=False)}"
 
     def _completion_rows(self) -> list[Line]:
         first = max(0, min(self._marked - 2, len(self._completions) - _MOST_COMPLETIONS))

@@ -5,8 +5,6 @@ Exits 1 when the session is damaged; what is intact is written all the same.
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ import typer
 
 from agentcli.cli.builders import redactor
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
-from agentcli.errors import SessionError
+from agentcli.cli.whole_file import write_whole
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
@@ -41,7 +39,7 @@ def export(
     if output is None:
         _write_to_stdout(pieces)
     else:
-        _write_whole(output, pieces)
+        write_whole(output, pieces)
     if record.log.fault:
         print(
             f"agent: exported up to event {record.state.end_id}, what follows is damaged:"
@@ -57,30 +55,6 @@ def _write_to_stdout(pieces: Iterator[str]) -> None:
         text = printable(piece) if sys.stdout.isatty() else piece
         # Whatever the locale says, an export is UTF-8.
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-
-
-def _write_whole(path: Path, pieces: Iterator[str]) -> None:
-    """Replace the file `path` when all is written. Raises SessionError."""
-
-    encoded = (piece.encode("utf-8", "replace") for piece in pieces)
-    try:
-        if path.exists() and not path.is_file():
-            # Replaced, a device or a pipe would be gone for everybody.
-            with path.open("wb") as file:
-                file.writelines(encoded)
-            return
-        place = Path(os.path.realpath(path))
-        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(fd, "wb") as file:
-                file.writelines(encoded)
-            temporary.replace(place)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise SessionError(f"{path} can't be written: {error.strerror}") from error
 
 
 COMMAND = export

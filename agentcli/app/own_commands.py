@@ -1,0 +1,71 @@
+"""What a person can call by `/name` beside what the agent brings: commands of theirs and of the
+project, and skills."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.app.config import user_file
+from agentcli.app.trust import is_trusted, trust_store
+from agentcli.knowledge.knowledge import read_skills
+from agentcli.knowledge.own_commands import OwnCommand, commands_of_project, commands_of_user
+from agentcli.knowledge.skills import Skill, Skills
+from agentcli.security.trust import COMMAND_FOLDER, fingerprint
+from agentcli.settings import KnowledgeSettings
+
+
+@dataclass(frozen=True)
+class OwnCommands:
+    """By name. `untrusted` are the names of commands of a project that is not trusted; `notices`
+    tell the person what was left out."""
+
+    commands: Mapping[str, OwnCommand] = field(default_factory=dict)
+    skills: Skills = field(default_factory=Skills)
+    untrusted: Collection[str] = ()
+    notices: tuple[str, ...] = ()
+
+    def names(self) -> Iterator[str]:
+        yield from self.commands
+        yield from (skill.name for skill in self.callable_skills())
+
+    def skill(self, name: str) -> Skill | None:
+        """The one that `/name` calls."""
+        return next(
+            (s for s in self.callable_skills() if s.name.casefold() == name.casefold()), None
+        )
+
+    def callable_skills(self) -> Iterator[Skill]:
+        return (skill for skill in self.skills.found if skill.kind != "repo")
+
+
+def own_commands(
+    environ: Mapping[str, str],
+    workspace: Path,
+    settings: KnowledgeSettings,
+    built_in: Collection[str],
+) -> OwnCommands:
+    """As they are now. None takes the place of one of `built_in`, nor a project's that of a
+    person's. Raises ConfigError when it can't be known what is trusted."""
+    folder = user_file(environ).parent
+    notices: list[str] = []
+    found = fingerprint(workspace)
+    contents = found.contents.items()
+    files = {name: data for name, data in contents if str(Path(name).parent) == COMMAND_FOLDER}
+    trusted = bool(files) and trust_store(environ).state_of(found).trusted
+    commands: dict[str, OwnCommand] = {}
+    for command in (
+        *commands_of_user(folder / "commands", notices),
+        *commands_of_project(files if trusted else {}, notices),
+    ):
+        if command.name in built_in:
+            notices.append(f"{command.shown} is left out: /{command.name} is built in")
+        elif command.name in commands:
+            before = commands[command.name].shown
+            notices.append(f"{command.shown} is left out: /{command.name} is {before}")
+        else:
+            commands[command.name] = command
+    untrusted = () if trusted else tuple(Path(name).stem for name in files)
+    skills = read_skills(workspace, settings, folder, lambda place: is_trusted(environ, place))
+    return OwnCommands(commands, skills, untrusted, tuple(notices))

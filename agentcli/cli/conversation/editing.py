@@ -1,0 +1,35 @@
+"""A file in the person's own editor, while the prompt gives way."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+from agentcli.errors import UsageError
+from agentcli.system.programs import find_program, person_environ
+from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+
+_USUAL = ("editor", "nano", "vi")
+_HINT = "export EDITOR=nano, or whatever you like"
+
+
+def edit(path: Path, prompt: ConversationPrompt) -> None:
+    """Open it by $VISUAL, else $EDITOR, else what is usual; returns at once, whatever thread it is
+    called on. Raises UsageError where there is no editor."""
+    command = [*_editor(), str(path)]
+    prompt.give_way_to(lambda: subprocess.run(command, env=dict(person_environ()), check=False))
+
+
+def _editor() -> list[str]:
+    environ = person_environ()
+    named = environ.get("VISUAL") or environ.get("EDITOR")
+    try:
+        words = shlex.split(named) if named else []
+    except ValueError as error:
+        raise UsageError(f"$EDITOR can't be read: {error}", hint=_HINT) from error
+    for name in words[:1] or _USUAL:
+        program = find_program(name)
+        if program is not None:
+            return [program, *words[1:]]
+    raise UsageError(f"there is no editor {words[0]}" if words else "no editor found", hint=_HINT)

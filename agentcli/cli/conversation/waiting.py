@@ -1,0 +1,117 @@
+"""What the person said while the agent works, until it is heard or done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from threading import RLock
+from typing import Protocol
+
+from agentcli.ui.prompt.control import Submission, Waiting
+
+
+class Mailbox(Protocol):
+    """The messages that wait for the session to hear them."""
+
+    def put(self, submission: Submission) -> str:
+        """Returns its id. Raises AgentError."""
+
+    def remove(self, message_id: str) -> None: ...
+    def texts(self) -> dict[str, str]:
+        """Of all that wait, by id, oldest first."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A message in the inbox, which has an id there, a command that runs after the turn, or, while
+    it is `held`, either of them."""
+
+    submission: Submission
+    message_id: str = ""
+    held: bool = False
+
+
+class WaitingInputs:
+    """Both threads of a conversation use it. `mailbox` is None where there is no session."""
+
+    def __init__(self) -> None:
+        self.mailbox: Mailbox | None = None
+        self._entries: list[_Entry] = []
+        self._lock = RLock()
+
+    def add_message(self, submission: Submission) -> None:
+        """For the session that works. Raises AgentError."""
+        assert self.mailbox is not None
+        with self._lock:
+            self._entries.append(_Entry(submission, self.mailbox.put(submission)))
+
+    def add_command(self, submission: Submission) -> None:
+        with self._lock:
+            self._entries.append(_Entry(submission))
+
+    def all(self) -> list[Waiting]:
+        """In their order: messages from other terminals, then one's own, what is held at the
+        end."""
+        return [Waiting(entry.submission.text, entry.held) for entry in self._current()]
+
+    def take(self, number: int) -> Submission | None:
+        """The one at `number` of `all`, -1 for the newest, which then waits no more; None if there
+        is none."""
+        with self._lock:
+            current = self._current()
+            if not -len(current) <= number < len(current):
+                return None
+            taken = current[number]
+            self._remove(taken)
+            return taken.submission
+
+    def take_back(self) -> Submission | None:
+        """The newest of one's own."""
+        with self._lock:
+            own = [number for number, e in enumerate(self._current()) if e in self._entries]
+            return self.take(own[-1]) if own else None
+
+    def hold(self) -> bool:
+        """Keep back all that waits; False if nothing does."""
+        with self._lock:
+            for entry in self._current():
+                self._remove(entry)
+                self._entries.append(replace(entry, message_id="", held=True))
+            return bool(self._entries)
+
+    def release(self) -> bool:
+        """Have what is held wait as before; False if nothing is. Raises AgentError."""
+        with self._lock:
+            held = [entry for entry in self._entries if entry.held]
+            for entry in held:
+                if not entry.submission.is_command and self.mailbox is None:
+                    continue
+                self._entries.remove(entry)
+                if entry.submission.is_command:
+                    self.add_command(entry.submission)
+                else:
+                    self.add_message(entry.submission)
+            return bool(held)
+
+    def next_command(self) -> Submission | None:
+        """The oldest command, which then waits no more."""
+        with self._lock:
+            for entry in self._entries:
+                if not entry.message_id and not entry.held:
+                    self._entries.remove(entry)
+                    return entry.submission
+        return None
+
+    def _current(self) -> list[_Entry]:
+        """What waits still: that which was heard is forgotten."""
+        with self._lock:
+            texts = self.mailbox.texts() if self.mailbox is not None else {}
+            self._entries = [e for e in self._entries if not e.message_id or e.message_id in texts]
+            own = {entry.message_id for entry in self._entries}
+            others = [_Entry(Submission(texts[name]), name) for name in texts if name not in own]
+            return [*others, *sorted(self._entries, key=lambda entry: entry.held)]
+
+    def _remove(self, entry: _Entry) -> None:
+        if entry.message_id and self.mailbox is not None:
+            self.mailbox.remove(entry.message_id)
+        if entry in self._entries:
+            self._entries.remove(entry)

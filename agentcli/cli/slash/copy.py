@@ -1,0 +1,95 @@
+"""Copy the last answer; a code block of it by its number, or the last command.
+
+It goes into the clipboard by wl-copy, xclip, xsel or pbcopy where one is there, by tmux within
+tmux, else by the terminal itself (OSC 52), on the other side of ssh too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentcli.cli.conversation.clipboard import copy_text
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand, first_line
+from agentcli.errors import UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import AgentFinishAction, CmdRunAction, MessageAction
+from agentcli.events.live import newest_first
+from agentcli.ui.prompt.control import Completion
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Span
+from agentcli.ui.summary import count
+
+_COMMAND = "command"
+_FENCE = re.compile(
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)(?:^[ \t]*(?P=fence)[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def copy(conversation: Conversation, argument: str) -> None:
+    what, text = _meant(conversation.session.events, argument)
+    by = copy_text(text, conversation.prompt)
+    lines = text.count("\n") + 1
+    size = count(lines, "line") if lines > 1 else count(len(text), "character")
+    shown = printable(first_line(text), multiline=False)
+    conversation.print([Span(f"copied {what} by {by} ({size}): {shown}", "dim")])
+
+
+def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
+    """What it is called, and its text. Raises UsageError."""
+    if argument == _COMMAND:
+        command = _last_command(events)
+        if not command:
+            raise UsageError("no command ran yet")
+        return "the last command", command
+    answer = _last_answer(events)
+    if not answer:
+        raise UsageError("there is no answer yet")
+    if not argument:
+        return "the last answer", answer
+    blocks = code_blocks(answer)
+    if not (argument.isascii() and argument.isdigit() and 0 < int(argument) <= len(blocks)):
+        has = count(len(blocks), "code block") if blocks else "no code block"
+        raise UsageError(
+            f"there is no {argument!r} to copy: the last answer has {has}",
+            hint="/copy, /copy 1, /copy command",
+        )
+    return f"code block {argument}", blocks[int(argument) - 1]
+
+
+def _last_answer(events: Sequence[Event]) -> str:
+    """What the agent said last, in whatever turn."""
+    for event in newest_first(events):
+        if isinstance(event, AgentFinishAction) and event.final_thought.strip():
+            return event.final_thought.strip()
+        if isinstance(event, MessageAction) and event.source is Source.AGENT and event.content:
+            return event.content.strip()
+    return ""
+
+
+def _last_command(events: Sequence[Event]) -> str:
+    for event in newest_first(events):
+        if isinstance(event, CmdRunAction) and not (event.is_input or event.job):
+            return event.command
+    return ""
+
+
+def code_blocks(text: str) -> list[str]:
+    """The fenced ones, without their fences."""
+    return [match["code"].rstrip("\n") for match in _FENCE.finditer(text)]
+
+
+def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    if conversation.opened is None:
+        return []
+    events = conversation.opened.session.events
+    blocks = enumerate(code_blocks(_last_answer(events)), 1)
+    found = [Completion(str(number), first_line(block)) for number, block in blocks]
+    if command := _last_command(events):
+        found.append(Completion(_COMMAND, first_line(command)))
+    return [each for each in found if each.text.startswith(typed)]
+
+
+SLASH_COMMAND = SlashCommand(copy, takes="[N|command]", complete=_complete, at_once=True)

@@ -1,0 +1,72 @@
+"""Write this session to a file, secrets masked: as Markdown, or in another format.
+
+`/export talk.md` writes Markdown; `.json` and `.jsonl` write those, and a format that an outside
+package brings is named in front: `/export calls talk.txt`. Without a file it is named after the
+session. A file that is there already is not replaced, but for one that is so named.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.whole_file import write_whole
+from agentcli.errors import UsageError
+from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.session import read_session
+from agentcli.sessions.transfer.export import EXPORTERS, exporter
+from agentcli.sessions.transfer.export.base import trajectory_of
+from agentcli.ui.prompt.control import Completion
+from agentcli.ui.style import Span
+
+_ENDINGS = {"markdown": "md"}
+"""Of formats whose files don't end as the format is named."""
+_DEFAULT = "markdown"
+
+
+def export(conversation: Conversation, argument: str) -> None:
+    session = conversation.session
+    form, name = _meant(argument)
+    own_name = f"{session.id}.{_ENDINGS.get(form, form)}"
+    path = conversation.builder.workspace / Path(name or own_name).expanduser()
+    if path.is_dir():
+        path /= own_name
+    if path.name != own_name and path.exists():
+        raise UsageError(f"{shown_folder(path)} is there already", hint="choose another name")
+    builder = conversation.builder
+    redact = Redactor({*masked_values(builder.environ), *builder.registry().keys()})
+    write_whole(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
+    conversation.print([Span(f"written as {form}: {shown_folder(path)}", "dim")])
+
+
+def _meant(argument: str) -> tuple[str, str]:
+    """Format and file; no file is "". Raises UsageError."""
+    try:
+        words = shlex.split(argument)
+    except ValueError:
+        words = [argument]
+    formats = EXPORTERS.all()
+    match words:
+        case []:
+            return _DEFAULT, ""
+        case [form] if form in formats:
+            return form, ""
+        case [name]:
+            ending = Path(name).suffix.removeprefix(".")
+            return (ending if ending in formats else _DEFAULT), name
+        case [form, name]:
+            exporter(form)
+            return form, name
+    raise UsageError("one file, please", hint="/export [FORMAT] [FILE], quoted where it has blanks")
+
+
+def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    return [Completion(f"{name} ", "format") for name in EXPORTERS.all() if name.startswith(typed)]
+
+
+SLASH_COMMAND = SlashCommand(export, takes="[FORMAT] [FILE]", complete=_complete)

@@ -1,0 +1,67 @@
+"""Notes that outlive a session, on this project and on you; `edit` opens them.
+
+`/memory edit` opens those on the project in $EDITOR, `/memory edit user` those on you. Sessions
+are told of them when they begin, so that a change counts from the next one on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agentcli.app.knowledge import notes_on
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.conversation.editing import edit
+from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.errors import UsageError
+from agentcli.knowledge.notes import FILES, Notes, Target
+from agentcli.system.homes import user_home
+from agentcli.ui.prompt.control import Completion
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import count
+
+_WHOSE: dict[Target, str] = {"memory": "on this project", "user": "on you"}
+_WAYS: dict[str, tuple[Target, str]] = {
+    "edit": ("memory", "the notes on this project, in $EDITOR"),
+    "edit user": ("user", "the notes on you, in $EDITOR"),
+}
+
+
+def memory(conversation: Conversation, argument: str) -> None:
+    builder = conversation.builder
+    notes = notes_on(builder.workspace, builder.home, user_home(builder.environ))
+    if argument:
+        _edit(conversation, notes, argument)
+        return
+    for target in FILES:
+        conversation.print(*_shown(notes, target))
+    notes.recalled()
+    conversation.print(*([Span(printable(notice), "yellow")] for notice in notes.notices))
+
+
+def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
+    """Raises UsageError."""
+    if way not in _WAYS:
+        raise UsageError(f"/memory {way} means nothing", hint="/memory, /memory edit [user]")
+    path = notes.path(_WAYS[way][0])
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    edit(path, conversation.prompt)
+
+
+def _shown(notes: Notes, target: Target) -> Iterator[Line]:
+    entries = notes.entries(target)
+    size = count(len(entries), "note") if entries else "no notes"
+    path = shown_folder(notes.path(target))
+    yield [Span(f"{size} {_WHOSE[target]}", "bold"), Span(f"  {path}", "dim")]
+    for entry in entries:
+        first, *more = printable(entry).split("\n")
+        yield [Span(f"- {first}")]
+        yield from ([Span(f"  {row}")] for row in more)
+
+
+def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    return [Completion(way, about) for way, (_, about) in _WAYS.items() if way.startswith(typed)]
+
+
+SLASH_COMMAND = SlashCommand(memory, takes="[edit [user]]", complete=_complete, at_once=True)

@@ -1,0 +1,100 @@
+"""What waits to be heard or done; drop N, edit N, hold it back, release it.
+
+What is typed while the agent works waits until it is heard: at the next step (Enter), or after the
+turn (Tab, and commands). `hold` keeps all of it back until `release`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcli.cli.conversation.control import GoOn
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.errors import UsageError
+from agentcli.ui.prompt.control import Completion, Submission
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import count
+
+_HINT = "/queue, /queue drop N, /queue edit N, /queue hold, /queue release"
+
+
+def queue(conversation: Conversation, argument: str) -> None:
+    match argument.split():
+        case []:
+            _show(conversation)
+        case ["drop", number]:
+            taken = _take(conversation, number)
+            conversation.print([Span(f"dropped: {printable(taken.text, multiline=False)}", "dim")])
+        case ["edit", number]:
+            taken = _take(conversation, number)
+            conversation.prompt.put(taken.text)
+            if taken.images:
+                said = f"its {count(len(taken.images), 'image')} must be added again"
+                conversation.print([Span(said, "yellow")])
+        case ["hold"]:
+            held = conversation.control.waiting.hold()
+            said = "what waits is held back until /queue release" if held else "nothing waits"
+            conversation.print([Span(said, "dim")])
+        case ["release"]:
+            _release(conversation)
+        case _:
+            raise UsageError(f"/queue {argument} means nothing", hint=_HINT)
+
+
+def _show(conversation: Conversation) -> None:
+    control = conversation.control
+    waiting = control.queued()
+    lines: list[Line] = []
+    for number, each in enumerate(waiting, 1):
+        head, *more = printable(each.text.strip()).split("\n")
+        held = [Span("held  ", "yellow")] if each.held or control.held else []
+        lines.append([Span(f"{number:>3}  ", "bold"), *held, Span(head)])
+        lines += [[Span(f"     {row}")] for row in more]
+    conversation.print(*(lines or [[Span("nothing waits", "dim")]]))
+
+
+def _take(conversation: Conversation, number: str) -> Submission:
+    """Raises UsageError."""
+    waiting = conversation.control.waiting
+    index = int(number) - 1 if number.isascii() and number.isdigit() else -1
+    taken = waiting.take(index) if index >= 0 else None
+    if taken is None:
+        raise UsageError(f"there is no {number} among what waits", hint="/queue lists it")
+    return taken
+
+
+def _release(conversation: Conversation) -> None:
+    control = conversation.control
+    before, control.held = control.held, False
+    released = control.waiting.release()
+    if (before or released) and not control.is_working:
+        control.inputs.put(GoOn())
+    said = "what waits is heard now" if before or released else "nothing is held back"
+    conversation.print([Span(said, "dim")])
+
+
+def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    verb, space, rest = typed.partition(" ")
+    if not space:
+        verbs = {
+            "drop ": "N: forget it",
+            "edit ": "N: back into the line",
+            "hold": "keep all of it back",
+            "release": "have it heard as before",
+        }
+        return [Completion(each, verbs[each]) for each in verbs if each.startswith(verb)]
+    if verb not in ("drop", "edit"):
+        return []
+    waiting = enumerate(conversation.control.queued(), 1)
+    return [
+        Completion(f"{verb} {number}", each.text)
+        for number, each in waiting
+        if str(number).startswith(rest)
+    ]
+
+
+SLASH_COMMAND = SlashCommand(
+    queue, takes="[drop N|edit N|hold|release]", complete=_complete, at_once=True
+)
