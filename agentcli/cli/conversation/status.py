@@ -57,7 +57,8 @@ class ConversationStatus:
             facts.append(Span(f"{full}% context", "yellow" if full >= _NEARLY_FULL else "dim"))
         session = self._session
         if session is not None and session.state.iteration:
-            facts.append(Span(money(session.state.cost_usd), "dim"))
+            cost = session.state.cost_usd
+            facts.append(Span("$?" if cost is None else money(cost), "dim"))
         if self._prompt_tokens:
             share = 100 * self._cached_tokens // self._prompt_tokens
             facts.append(Span(f"{share}% cached", "dim"))

@@ -16,7 +16,6 @@ from contextvars import Context, copy_context
 from pathlib import Path
 from threading import Event, Thread
 
-from prompt_toolkit import Application
 from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.enums import EditingMode
@@ -41,6 +40,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
+from agentcli.ui.prompt.reflow import PromptApplication, reflows
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
@@ -92,7 +92,7 @@ class ConversationPrompt:
             tempfile_suffix=".md",
             on_text_changed=lambda buffer: self._typed(),
         )
-        self._application: Application[None]
+        self._application: PromptApplication
 
     # --- for the main thread
 
@@ -259,6 +259,7 @@ class ConversationPrompt:
         if not application.is_running or application._running_in_terminal or self._closing:
             return
         above = self.region.take_above()
+        application.notice_size()
         self._output.held = True
         try:
             if above:
@@ -281,7 +282,7 @@ class ConversationPrompt:
 
     # --- how it looks
 
-    def _make_application(self) -> Application[None]:
+    def _make_application(self) -> PromptApplication:
         search = SearchToolbar()
         line = Window(
             BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
@@ -311,7 +312,7 @@ class ConversationPrompt:
                 rows(self._status_rows),
             ]
         )
-        application: Application[None] = Application(
+        application = PromptApplication(
             layout=Layout(layout, focused_element=line),
             key_bindings=merge_key_bindings([load_open_in_editor_bindings(), bindings(self)]),
             erase_when_done=True,
@@ -319,6 +320,7 @@ class ConversationPrompt:
             input=create_input(sys.stdin),
             output=self._output,
         )
+        application.reflows = reflows(os.environ)
         application.ttimeoutlen = _ESCAPE_S
         application.timeoutlen = 0.2
         return application
