@@ -5,13 +5,14 @@ The key goes into a file of its own, the model into the person's settings.
 
 from __future__ import annotations
 
+import re
 import termios
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import user_file
+from agentcli.app.config import key_path, user_file
 from agentcli.app.keys import store_key
 from agentcli.app.settings_file import set_in_file
 from agentcli.cli.reach import ProviderAnswer, ask
@@ -19,8 +20,10 @@ from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers
 from agentcli.llm.short_names import resolve
+from agentcli.settings import ProviderSettings
 from agentcli.ui.questions import Questions
 
+_ANOTHER = "another"
 _LIMIT_S = 10.0
 _MOST_LISTED = 40
 
@@ -40,10 +43,12 @@ def set_up(builder: AgentBuilder, missing: SetupNeeded | None = None) -> bool:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Setup:
     terminal: Questions
     builder: AgentBuilder
+    own: dict[str, str] = field(default_factory=dict)
+    """Settings of a server of the person's own, by key, to be kept with its model."""
 
     @property
     def _registry(self) -> Providers:
@@ -53,8 +58,12 @@ class _Setup:
     def run(self) -> bool:
         """Whether there is a model now."""
         while (provider := self._ask_provider()) is not None:
-            local = known_providers()[provider].local
-            answer = self._running(provider) if local else self.with_key(provider)
+            if provider == _ANOTHER:
+                provider = self._ask_server()
+            if provider is None:
+                continue
+            wants_key = self._registry.key_variable(provider) or self._registry.has_key(provider)
+            answer = self.with_key(provider) if wants_key else self._running(provider)
             model = None if answer is None else self._ask_model(provider, answer.models)
             if model is not None:
                 self._keep(model)
@@ -65,6 +74,7 @@ class _Setup:
         say = self.terminal.tell
         found = self._local_models()
         offered = {name: kind for name, kind in known_providers().items() if kind.title}
+        offered[_ANOTHER] = Provider("chat_completions", title="another")
         say("\nagent needs a model to work with. Whose?\n")
         for number, (name, kind) in enumerate(offered.items(), 1):
             say(f"  {number}  {kind.title:<14} {self._standing(name, kind, found)}")
@@ -86,20 +96,46 @@ class _Setup:
         return found
 
     def _standing(self, name: str, kind: Provider, found: Mapping[str, Sequence[str]]) -> str:
+        if name == _ANOTHER:
+            return "server with an API like OpenAI's: a proxy, a gateway"
         if name in found:
             return f"runs on this machine, {_models(len(found[name]))}"
         if kind.local:
-            return f"on this machine; to start it: {kind.start}"
+            return f"not running; start it: {kind.start}"
         if self._registry.has_key(name):
             return "its key is there already"
         return f"a key from {kind.keys_page}"
 
+    def _ask_server(self) -> str | None:
+        """The name of a server of the person's own, which is known from then on."""
+        address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
+        if not address:
+            return None
+        usual = re.sub(r"[^a-z0-9-]", "", (urlsplit(address).hostname or "").split(".")[0])
+        name = self.terminal.ask(f"A name for it [{usual or 'own'}]: ")
+        if name is None or "/" in name or name in known_providers():
+            self.terminal.tell("  a name of its own, without /, please")
+            return None
+        name = name or usual or "own"
+        variable = re.sub(r"\W", "_", name).upper() + "_API_KEY"
+        self.own = {f"providers.{name}.base_url": address}
+        if self.terminal.agrees("Does it want a key?"):
+            self.own[f"providers.{name}.api_key_env"] = variable
+        options = {key.rpartition(".")[2]: value for key, value in self.own.items()}
+        providers = {
+            **self.builder.settings.providers,
+            name: ProviderSettings.model_validate(options),
+        }
+        settings = self.builder.settings.model_copy(update={"providers": providers})
+        self.builder = replace(self.builder, settings=settings)
+        return name
+
     def _running(self, provider: str) -> ProviderAnswer | None:
         answer = ask(self._registry, provider)
         if answer.error or not answer.models:
-            kind = known_providers()[provider]
-            self.terminal.tell(f"  {answer.error or f'{kind.title} has no model yet'}")
-            self.terminal.tell(f"  start it in another terminal ({kind.start}), then choose again")
+            self.terminal.tell(f"  {answer.error or f'{_title(provider)} has no model yet'}")
+            if start := _kind(provider).start:
+                self.terminal.tell(f"  start it in another terminal ({start}), then choose again")
             return None
         return answer
 
@@ -115,43 +151,44 @@ class _Setup:
             variable = self._registry.key_variable(provider) or ""
             environ = {**self.builder.environ, variable: key}
             try:
-                self._registry.usable_key(provider, key)
+                answer = self._try(provider, replace(self._registry, environ=environ))
             except ConfigError as error:
-                self.terminal.tell(f"  {error.message}; {error.hint}")
+                self.terminal.tell(f"  {error.message}; {error.hint}".rstrip("; "))
                 continue
-            answer = self._try(provider, replace(self._registry, environ=environ))
             if answer.standing == "refused":
                 continue
             if answer.error and not self.terminal.agrees("  Keep the key all the same?"):
                 continue
             path = store_key(self.builder.environ, variable, key)
             self.terminal.tell(f"  kept in {path}, for you alone to read")
+            if self.builder.environ.get(variable):
+                self.terminal.tell(f"  {variable} in your shell goes before it: unset {variable}")
             return answer
         return None
 
     def _try(self, provider: str, registry: Providers) -> ProviderAnswer:
-        address = urlsplit(registry.endpoint(f"{provider}/any").base_url).hostname
-        self.terminal.tell(f"  asking {address} …")
+        """Raises ConfigError for what can be no key or no address."""
+        endpoint = registry.endpoint(f"{provider}/any")
+        self.terminal.tell(f"  asking {urlsplit(endpoint.base_url).hostname} …")
         answer = ask(registry, provider)
         # What a provider says of a key may have the key in it.
-        key = registry.endpoint(f"{provider}/any").api_key or " "
-        error = answer.error.replace(key, "…")
+        error = answer.error.replace(endpoint.api_key or "\n", "…")
         self.terminal.tell(f"  {error or f'the key works: {_models(len(answer.models))}'}")
         return answer
 
     def _ask_model(self, provider: str, models: Sequence[str]) -> str | None:
         """The full name of the one that the person chooses; None: the person went back."""
         say = self.terminal.tell
-        kind = known_providers()[provider]
+        usual = _kind(provider).default_model
         names = [f"{provider}/{model.removeprefix('models/')}" for model in models]
-        default = f"{provider}/{kind.default_model}" if kind.default_model else names[0]
-        if kind.local:
+        default = f"{provider}/{usual}" if usual else next(iter(names), "")
+        if not usual:
             self._list(names)
-        how = "number or name" if kind.local else "? lists them"
+        how = "? lists them" if usual else "number or name"
         short = default.partition("/")[2]
         while (answer := self.terminal.ask(f"Model [{short}] ({how}): ")) is not None:
             if not answer:
-                return default
+                return default or None
             if answer == "?":
                 self._list(names)
             elif answer.isdecimal() and 0 < int(answer) <= len(names):
@@ -174,16 +211,22 @@ class _Setup:
 
     def _keep(self, model: str) -> None:
         path = user_file(self.builder.environ)
-        set_in_file(path, "model.name", model)
+        for key, value in {**self.own, "model.name": model}.items():
+            if key == "model.name" or model.startswith(f"{key_path(key)[1]}/"):
+                set_in_file(path, key, value)
         self.terminal.tell(f"  model.name = {model!r} is set in {path}")
         if shell := self.builder.environ.get("AGENT_MODEL"):
             self.terminal.tell(f"  AGENT_MODEL={shell} in your shell goes before it")
         self.terminal.tell(f"Ready, with {model}.\n")
 
 
+def _kind(provider: str) -> Provider:
+    """What is known of it; of a server of the person's own, nothing."""
+    return known_providers().get(provider) or Provider("chat_completions")
+
+
 def _title(provider: str) -> str:
-    known = known_providers().get(provider)
-    return (known and known.title) or provider
+    return _kind(provider).title or provider
 
 
 def _models(count: int) -> str:

@@ -97,6 +97,22 @@ def test_a_local_server_is_found_and_the_person_chooses_its_model(agent, serve, 
     assert tomllib.loads(settings.read_text())["model"]["name"] == "ollama/gemma3:12b"
 
 
+def test_a_server_of_ones_own_is_set_up_too(agent, serve, asked):
+    server = serve([Reply("Hello.")], keys=[GOOD], models=["house-model", "other"])
+    child = asked("run", "hi")
+    answer(child, "leave: ", "another")
+    answer(child, "/v1: ", f"{server.url}/v1")
+    answer(child, "A name for it", "house")
+    answer(child, "want a key?", "y")
+    answer(child, "house key", GOOD)
+    answer(child, "number or name): ", "house")
+    child.expect_exact("Hello.")
+    assert ended(child) == 0
+    settings = tomllib.loads((agent.home / ".config" / "agent" / "config.toml").read_text())
+    assert settings["model"]["name"] == "house/house-model"
+    assert settings["providers"]["house"]["api_key_env"] == "HOUSE_API_KEY"
+
+
 def test_only_the_key_is_asked_for_where_the_model_is_named(agent, serve, asked):
     server = serve([Reply("Hello.")], keys=[GOOD], models=["gpt-5.5"])
     agent.env["OPENAI_BASE_URL"] = f"{server.url}/v1"
