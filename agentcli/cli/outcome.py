@@ -64,6 +64,10 @@ class OutcomeReporter:
             told.append(self._notifier)
         return [*told, self._counter]
 
+    def count_time(self) -> None:
+        """From now on: what a person took to choose a session or to trust a folder is no work."""
+        self._started = time.monotonic()
+
     def notify_by(self, settings: UISettings) -> None:
         """Tell a person who looks elsewhere what comes of the session, unless all is quiet."""
         self._notifies = None if self._flags.quiet else settings

@@ -71,6 +71,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         person_environ(), workspace, {**assigned, **flags.settings()}, ask_trust if asks else None
     )
     settings = loaded.settings.values
+    outcome.count_time()
     outcome.notify_by(settings.ui)
 
     def ask_person(

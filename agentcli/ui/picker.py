@@ -61,7 +61,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Picked(Generic[ValueT]):
-    """What was chosen, and what is to be done next if the person said so."""
+    """What was chosen, and what is to be done next if the person said so; the draft of that where
+    they were not asked."""
 
     value: ValueT
     message: str = ""
@@ -105,7 +106,9 @@ def _pick_by_number(
         if answer.isdecimal() and 1 <= int(answer) <= len(shown):
             break
     chosen = shown[int(answer) - 1]
-    message = _asked("next message: ", out, typed) if question.sending else ""
+    if not question.sending:
+        return Picked(chosen.value, chosen.draft)
+    message = _asked("next message: ", out, typed)
     return None if chosen.needs_message and not message else Picked(chosen.value, message)
 
 
@@ -237,7 +240,7 @@ class _Picker(Generic[ValueT]):
         if marked is None:
             return
         if not self._question.sending:
-            event.app.exit(result=Picked(marked.value))
+            event.app.exit(result=Picked(marked.value, marked.draft))
             return
         self._message.text = marked.draft
         self._message.cursor_position = len(marked.draft)

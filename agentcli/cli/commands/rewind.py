@@ -64,7 +64,7 @@ def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
     sending = "" if only_files else "goes back and sends this"
     question = Question("back to before which message? ", "goes back", sending)
     picked = choose_message(record.events, question)
-    return picked.value, picked.message
+    return picked.value, "" if only_files else picked.message
 
 
 def _list_events(record: SessionRecord, as_json: bool) -> None:
