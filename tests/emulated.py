@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import struct
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -47,8 +48,11 @@ class Emulated:
     def until(self, seen: str | Callable[[list[str]], bool]) -> list[str]:
         """The screen as soon as `seen` is on it, or holds of it."""
         there = seen if callable(seen) else lambda rows: any(seen in row for row in rows)
+        deadline = time.monotonic() + LIMIT_S
         while not there(self.rows):
             try:
+                if time.monotonic() > deadline:
+                    raise pexpect.TIMEOUT("the program goes on writing")
                 self._feed(self.child.read_nonblocking(65_536, LIMIT_S))
             except (pexpect.EOF, pexpect.TIMEOUT) as error:
                 screen = "\n".join(self.rows)

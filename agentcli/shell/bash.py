@@ -112,6 +112,7 @@ class Bash:
     def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
         """Starts `script`; its commands see the status of the last one as `$?`."""
         self.terminal.reset_modes()
+        self.terminal.forget_wakes()
         path = write_private(self.terminal.folder / "script", script)
         self._lists_jobs = b"jobs" in script
         exchange = self._exchange(capture)
@@ -131,7 +132,9 @@ class Bash:
     def follow(
         self, exchange: Exchange, seconds: float, *, live: LiveOutput, stdin: bool
     ) -> Outcome:
-        return exchange.wait(seconds, live=live, watch=self._watch(exchange, stdin=stdin))
+        """WOKEN if the terminal is woken meanwhile."""
+        watch = self._watch(exchange, stdin=stdin)
+        return exchange.wait(seconds, live=live, watch=watch, wakeable=True)
 
     def stop(self, exchange: Exchange) -> Outcome:
         """Ends what runs, within 5 s."""

@@ -44,6 +44,8 @@ class Outcome(Enum):
     """Something waits for someone to type."""
     LOST = "lost"
     """The process waits for our next line but has not reported: it is no longer itself."""
+    WOKEN = "woken"
+    """Someone asked for attention; what was requested goes on."""
 
 
 Watch = Callable[[float], Outcome | None]
@@ -121,8 +123,10 @@ class Exchange:
         *,
         live: LiveOutput = _SILENT,
         watch: Watch | None = None,
+        wakeable: bool = False,
     ) -> Outcome:
-        """Follows the request until it ends, but at most `seconds`."""
+        """Follows the request until it ends, but at most `seconds`; if `wakeable`, until the
+        terminal is woken."""
         deadline = time.monotonic() + seconds
         looks = _Looks(watch)
         while not self.finished:
@@ -135,6 +139,10 @@ class Exchange:
             if now >= deadline:
                 live.flush()
                 return Outcome.TIMEOUT
+            if wakeable and self.terminal.woken and self.report is None:
+                self.terminal.woken = False
+                live.flush()
+                return Outcome.WOKEN
             if self.report:
                 looks = _Looks(None)
             elif (seen := looks.look(now, self._last_activity)) is not None:

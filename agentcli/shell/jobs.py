@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from agentcli.files.private import read_private, write_private
@@ -22,43 +22,37 @@ _STRUCK = {128 + signum for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIG
 _CHUNK = 1 << 20
 
 
-@dataclass
-class Job:
-    """The kernel says whether the job runs, by its subshell `process`. That is None if the number
-    reported by the shell is not one of the shell's processes; such a job ends with the shell.
+class Job(ABC):
+    """What runs in the background, with the `log` of its output. `started` is on the monotonic
+    clock."""
 
-    The job itself can write to `status` and `log`, so neither proves anything.
-    """
-
-    job_id: str
-    process: ProcessStat | None
-    log: Path
-    status: Path
-    cwd: str
-    started: float
-    """On the monotonic clock."""
-    exit_code: int | None = None
-    """Once it has ended, if it left one."""
-    over: bool = False
-    _handle: ProcessHandle | None = field(init=False, default=None)
-    _log: int = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, job_id: str, log: Path, cwd: str, started: float) -> None:
+        self.job_id = job_id
+        self.log = log
+        self.cwd = cwd
+        self.started = started
+        self.exit_code: int | None = None
+        """Once it has ended, if it left one."""
+        self.over = False
         # Opened while nobody else has written there: the job may take away the right to read it.
-        self._log = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        if self.process is not None:
-            self._handle = ProcessHandle(self.process)
+        self._log = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     @property
-    def pid(self) -> int | None:
-        return self.process.pid if self.process else None
+    @abstractmethod
+    def pid(self) -> int | None: ...
 
+    @abstractmethod
     def look(self) -> bool:
         """Whether it has ended by now."""
-        if not self.over and not (self._handle is not None and self._handle.alive):
-            self.exit_code = self._told()
-            self.over = self._handle is not None or self.exit_code is not None
-        return self.over
+
+    @abstractmethod
+    def stop(self) -> bool:
+        """Ends everything it started. False for a job that can't be told from the other processes
+        of its shell."""
+
+    @abstractmethod
+    def end_with_shell(self) -> bool:
+        """The shell has ended; whether the job had to end with it."""
 
     def output(self, max_chars: int) -> RenderedOutput:
         """The beginning and the end of the first 50 MB of the log."""
@@ -67,11 +61,44 @@ class Job:
             file.seek(0)
             while file.tell() < DISK_BYTES and (data := file.read(_CHUNK)):
                 capture.feed(data)
-        return capture.render(max_chars)
+        return capture.render(max_chars, self._readable)
+
+    def close(self) -> None:
+        os.close(self._log)
+
+    def _readable(self, text: str) -> str:
+        """Without what only we need to know."""
+        return text
+
+
+class SubshellJob(Job):
+    """Begun in the background. The kernel says whether it runs, by its subshell `process`. That is
+    None if the number reported by the shell is not one of the shell's processes; such a job ends
+    with the shell.
+
+    The job itself can write to `status` and `log`, so neither proves anything.
+    """
+
+    def __init__(
+        self, job_id: str, process: ProcessStat | None, log: Path, status: Path, cwd: str
+    ) -> None:
+        super().__init__(job_id, log, cwd, time.monotonic())
+        self.process = process
+        self._status = status
+        self._handle = ProcessHandle(process) if process is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    def look(self) -> bool:
+        if not self.over and not (self._handle is not None and self._handle.alive):
+            self.exit_code = self._told()
+            self.over = self._handle is not None or self.exit_code is not None
+        return self.over
 
     def stop(self) -> bool:
-        """TERM, after 2 s KILL, to everything it started. False for a job that can't be told from
-        the other processes of its shell."""
+        """By TERM, after 2 s by KILL."""
         if self.look():
             return True
         if self.process is None:
@@ -82,7 +109,6 @@ class Job:
         return True
 
     def end_with_shell(self) -> bool:
-        """The shell has ended; whether the job had to end with it."""
         if self.over:
             return False
         if self.process is not None:
@@ -93,19 +119,19 @@ class Job:
         return self.exit_code is None
 
     def close(self) -> None:
-        os.close(self._log)
+        super().close()
         if self._handle is not None:
             self._handle.close()
 
     def _told(self) -> int | None:
         """The exit code that it left."""
-        text = read_private(self.status) or b""
+        text = read_private(self._status) or b""
         return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None
 
 
 def begin_job(
     bash: Bash, base: Path, script: bytes, log: Path, log_bytes: int, capture: Capture
-) -> Job:
+) -> SubshellJob:
     """Starts `script` in the background of `bash`, with its folder and variables. Files beside
     `base`, whose name is the job's id, are for the shell; of its output `log` keeps `log_bytes`.
 
@@ -124,7 +150,7 @@ def begin_job(
     if outcome is not Outcome.DONE:
         raise OSError(f"the shell could not start a background job ({outcome.value})")
     process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
-    job = Job(base.name, process, log, status, bash.cwd, time.monotonic())
+    job = SubshellJob(base.name, process, log, status, bash.cwd)
     if process is None and not job.look():
         # It was killed by now, or the number was no word of truth.
         job.over = not processes.children(bash.leader, since=since)

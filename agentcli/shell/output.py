@@ -258,11 +258,15 @@ class Capture:
         self._newlines = 0
         self._unended = False
         self._file: int | None = None
+        self._is_log = False
         self._written = 0
         self.problem: str | None = None
         """Why the full output could not be kept, if so."""
 
     def feed(self, data: bytes) -> None:
+        if self._is_log:
+            self._spool(data)
+            return
         if not data:
             return
         self._total += len(data)
@@ -281,6 +285,20 @@ class Capture:
         self._tail_size += len(data)
         while self._tail_size - len(self._tail[0]) >= self._keep:
             self._tail_size -= len(self._tail.popleft())
+
+    def become_log(self) -> Path:
+        """From now on all of it, from its beginning, is at once in this file, and none in memory.
+        Raises OSError if there can be no such file."""
+        if self._file is None:
+            self._file = self._new_file()
+            self._spool(bytes(self._head) + b"".join(self._tail))
+        self._head.clear()
+        self._tail.clear()
+        self._is_log = True
+        return self._path
+
+    def close_log(self) -> None:
+        self._close()
 
     def end(self) -> str:
         """The last of it, a few hundred characters."""
@@ -338,13 +356,16 @@ class Capture:
                 return
         try:
             if self._file is None:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                self._file = self._new_file()
             while data:
                 count = os.write(self._file, data)
                 self._written += count
                 data = data[count:]
         except OSError as error:
             self.problem = str(error)
+
+    def _new_file(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 MOST_BYTES = 1_000_000_000
 """Of all outputs of a session, where nothing else is set."""
@@ -21,6 +22,8 @@ class OutputFolder:
         self._most = most_bytes
         self._used: int | None = None
         self._logs: list[Path] = []
+        self._lock = Lock()
+        """Commands in the background have a thread each that writes."""
 
     @property
     def full(self) -> str:
@@ -37,13 +40,15 @@ class OutputFolder:
 
     def take(self, wanted: int) -> int:
         """How many of the `wanted` bytes may be written; they count as used from now on."""
-        taken = min(wanted, self.room)
-        self._used = (self._used or 0) + taken
+        with self._lock:
+            taken = min(wanted, self.room)
+            self._used = (self._used or 0) + taken
         return taken
 
     def give_back(self, count: int) -> None:
         """Undoes `take` for bytes that were removed."""
-        self._used = (self._used or 0) - count
+        with self._lock:
+            self._used = (self._used or 0) - count
 
     def add_log(self, path: Path) -> None:
         """A new file that others write to: it counts with its size at the time of each question."""

@@ -15,12 +15,14 @@ from agentcli.sandbox.hints import WithheldEnvironment, differences
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult
+from agentcli.shell.detached import NEW_SHELL, SENT, DetachedJob
 from agentcli.shell.exchange import Outcome
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
-from agentcli.shell.output import LiveOutput, replace_surrogates
+from agentcli.shell.output import LiveOutput
 from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 from agentcli.shell.parts import head_share, marked, parts_of
+from agentcli.shell.terminal import Terminal, typed
 from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
@@ -93,6 +95,8 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._jobs: dict[str, Job] = {}
         self._used = False
         """It may hold functions and variables of commands."""
+        self._foreground: Terminal | None = None
+        """That of the command which is waited for."""
 
     @property
     def cwd(self) -> str:
@@ -185,8 +189,10 @@ class Shell(Interpreter[_Running, CommandResult]):
             running = _Running(exchange, notes, bash=bash, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
-            if made:
+            if made and not self._is_job(made[-1]):
                 ended = _end(made[-1])
+        if result.job_id is not None:
+            return result
         self.last_result = result = replace(result, notes=(*result.notes, *ended))
         after = self._own_exports()
         changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
@@ -205,7 +211,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         if running is None:
             raise ValueError("no command is waiting for input")
         terminal = running.bash.terminal
-        data = _typed(text)
+        data = typed(text)
         if terminal.canonical() and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
             raise ValueError(f"a terminal takes at most {_LONGEST_TYPED_LINE} bytes in one line")
         self.last_result = None
@@ -231,6 +237,14 @@ class Shell(Interpreter[_Running, CommandResult]):
             notes.append(f"{_NOT_TOLD_APART}, and can't be stopped before")
         return self._job_result(job, notes)
 
+    def send_to_background(self) -> bool:
+        """Has the command that is waited for go on as a job: `run` returns at once then. False if
+        none is waited for. For any thread."""
+        foreground = self._foreground
+        if foreground is not None:
+            foreground.wake()
+        return foreground is not None
+
     def job_status(self, job_id: str) -> CommandResult:
         """What the job has written so far, and its exit code once it has ended.
 
@@ -241,7 +255,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         return self._job_result(job)
 
     def stop_job(self, job_id: str) -> CommandResult:
-        """Ends the job and all it started: TERM, then KILL; at most 3 s."""
+        """Ends the job and all it started."""
         job = self._job(job_id)
         notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
         return self._job_result(job, notes)
@@ -351,7 +365,11 @@ class Shell(Interpreter[_Running, CommandResult]):
     def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
         self._running = None
-        outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
+        self._foreground = bash.terminal
+        try:
+            outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
+        finally:
+            self._foreground = None
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:
             outcome, note = stop_at_limit(bash, exchange, timeout, running.parts, running.apart)
@@ -365,6 +383,12 @@ class Shell(Interpreter[_Running, CommandResult]):
         return running.bash.stop(running.exchange)
 
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
+        if outcome is Outcome.WOKEN:
+            try:
+                return self._detach(running)
+            except OSError as error:
+                running.notes.append(f"stopped: it could not go to the background: {error}")
+                outcome = self._stop(running)
         bash, exchange = running.bash, running.exchange
         rendered = exchange.capture.render(self._max_chars, bash.script_text)
         waiting = outcome is Outcome.WAITING
@@ -420,14 +444,38 @@ class Shell(Interpreter[_Running, CommandResult]):
             running.notes.append(self._replace(reason))
         return code
 
+    def _detach(self, running: _Running) -> CommandResult:
+        """The command goes on as a job, with its bash; the next one gets another."""
+        with shield():
+            job = DetachedJob(
+                f"job-{len(self._jobs) + 1}",
+                running.bash,
+                running.exchange,
+                cwd=self._cwd,
+                started=running.started,
+                apart=running.apart,
+            )
+            self._jobs[job.job_id] = job
+            if not running.apart:
+                self._bash, self._used = None, False
+            notes = [*running.notes, f"{SENT} {job.job_id}"]
+            notes += [] if running.apart else [f"{NEW_SHELL} {self._existing_folder()}"]
+            self.last_result = self._job_result(job, notes, self._max_chars)
+        return self.last_result
+
+    def _is_job(self, bash: Bash) -> bool:
+        return any(isinstance(job, DetachedJob) and job.bash is bash for job in self._jobs.values())
+
     def _job(self, job_id: str) -> Job:
         if job_id not in self._jobs:
             known = ", ".join(self._jobs) or "none"
             raise ValueError(f"unknown job {job_id!r}; known: {known}")
         return self._jobs[job_id]
 
-    def _job_result(self, job: Job, notes: Sequence[str] = ()) -> CommandResult:
-        rendered = job.output(min(self._max_chars, _JOB_CHARS))
+    def _job_result(
+        self, job: Job, notes: Sequence[str] = (), max_chars: int = _JOB_CHARS
+    ) -> CommandResult:
+        rendered = job.output(min(self._max_chars, max_chars))
         return CommandResult(
             output=rendered.text,
             exit_code=job.exit_code,
@@ -449,10 +497,3 @@ def _end(bash: Bash) -> list[str]:
     if going_on:
         return [f"{going_on} processes that it left run as another user and could not be ended"]
     return [f"{left} processes that it left running were ended with it"] if left else []
-
-
-def _typed(text: str) -> bytes:
-    """What a person's keys would send: Enter after text, nothing after a control character."""
-    data = replace_surrogates(text).encode()
-    lone_control = len(data) == 1 and data < b" "
-    return data if lone_control or data.endswith(b"\n") else data + b"\n"

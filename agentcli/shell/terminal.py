@@ -22,6 +22,7 @@ from typing import Any
 
 from agentcli.files.private import remove_tree
 from agentcli.sandbox.choosing import SpawnOptions
+from agentcli.shell.output import replace_surrogates
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
@@ -36,6 +37,8 @@ _NO_PIDFD_POLL_S = 0.05
 _DRAIN_S = 1.0
 _LINE_PATIENCE_S = 2.0
 _END_PATIENCE_S = 1.0
+_KILL, _WAKE = b"x", b"w"
+"""What other threads ask of the one that waits."""
 
 
 class Terminal:
@@ -87,8 +90,11 @@ class Terminal:
         os.set_blocking(self._master, False)
         self._modes = _plain_modes(self._master)
         self._poll = select.poll()
-        self._kill_request, self._kill_sender = os.pipe()
-        for descriptor in (self._output, self._master, self._reports, self._kill_request):
+        self.woken = False
+        """Someone asked by `wake` for the attention of whoever waits for the process."""
+        self._requests, self._requester = os.pipe()
+        os.set_blocking(self._requests, False)
+        for descriptor in (self._output, self._master, self._reports, self._requests):
             self._poll.register(descriptor, select.POLLIN)
         self._pidfd = processes.open_pidfd(self.pid)
         if self._pidfd is not None:
@@ -181,9 +187,8 @@ class Terminal:
                 on_terminal = self._drain(descriptor)
             elif descriptor == self._reports:
                 reports = _read_most(self._reports, _MOST_REPORTS)
-            elif descriptor == self._kill_request:
-                self._poll.unregister(self._kill_request)
-                self.kill()
+            elif descriptor == self._requests:
+                self._heed_requests()
             else:
                 self.ended = True
         self._flush_typed()
@@ -231,16 +236,35 @@ class Terminal:
 
     def kill_soon(self) -> None:
         """Has whoever waits for the process kill it. For any thread."""
+        self._request(_KILL)
+
+    def wake(self) -> None:
+        """Ends the next wait, or the one that goes on, of those that heed it. For any thread."""
+        self._request(_WAKE)
+
+    def forget_wakes(self) -> None:
+        """Those that came too late for what they were meant for."""
+        self._heed_requests()
+        self.woken = False
+
+    def _request(self, what: bytes) -> None:
         with contextlib.suppress(OSError):
-            os.write(self._kill_sender, b"x")
+            os.write(self._requester, what)
+
+    def _heed_requests(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            asked = os.read(self._requests, _READ_SIZE)
+            self.woken = self.woken or _WAKE in asked
+            if _KILL in asked:
+                self.kill()
 
     def close(self) -> None:
         """Kills the process and removes its folder."""
         self.kill()
         self.reap()
         self._let_go()
-        sender, self._kill_sender = self._kill_sender, -1
-        own = (self._reports, self._lines, self._output, self._pidfd, self._kill_request, sender)
+        requester, self._requester = self._requester, -1
+        own = (self._reports, self._lines, self._output, self._pidfd, self._requests, requester)
         for descriptor in own:
             if descriptor is not None:
                 os.close(descriptor)
@@ -310,6 +334,13 @@ class Terminal:
             del self._typed[:sent]
         wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
         self._poll.modify(self._master, wanted)
+
+
+def typed(text: str) -> bytes:
+    """What a person's keys would send: Enter after text, nothing after a control character."""
+    data = replace_surrogates(text).encode()
+    lone_control = len(data) == 1 and data < b" "
+    return data if lone_control or data.endswith(b"\n") else data + b"\n"
 
 
 def _spawn(

@@ -15,7 +15,7 @@ from tests.server.samples import PNG
 
 READY = "Shift-Tab"
 """In the line of facts once all is loaded."""
-ESC, CTRL_C, CTRL_D, CTRL_O, SHIFT_TAB = "\x1b", "\x03", "\x04", "\x0f", "\x1b[Z"
+ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_O, SHIFT_TAB = "\x1b", "\x02", "\x03", "\x04", "\x0f", "\x1b[Z"
 
 
 @pytest.fixture
@@ -141,6 +141,35 @@ def test_interrupting_a_reply_that_streams(agent, serve, talk):
     terminal.type(ESC).until("interrupted after")
     hold.set()
     terminal.type("again\r").until("Again.")
+
+
+def test_ctrl_b_sends_the_running_command_to_the_background(agent, serve, talk):
+    replies = [
+        running("echo begun; while [ ! -e go ]; do sleep 0.02; done; echo all built"),
+        running("touch go; while ! grep built $AGENT_OUT/*; do sleep 0.02; done"),
+        running("true"),
+        Reply("It is built."),
+    ]
+    server = serve(replies)
+    agent.use(server)
+    terminal = talk("build it", "--yolo")
+    terminal.until(lambda rows: "begun" in map(str.strip, rows))
+    terminal.type(CTRL_B).until("in the background as job-1")
+    terminal.until("It is built.")
+    told = [str(m["content"]) for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert "begun\n[job job-1 runs" in told[0]
+    assert "the user sent this command to the background" in told[0]
+    assert "all built" in told[1]
+
+
+def test_ctrl_b_is_for_commands(agent, serve, talk):
+    hold = threading.Event()
+    agent.use(serve([Paused(hold, Reply("One two three four five."), after=2)]))
+    terminal = talk("say it")
+    terminal.until("One")
+    terminal.type(CTRL_B).until("no command is running")
+    hold.set()
+    terminal.until("five.")
 
 
 def test_ctrl_c_clears_the_line_then_leaves(agent, serve, talk):

@@ -76,6 +76,7 @@ class Conversation:
         self._follower = _OneAtATime(renderer, Lock())
         control.on_tick = self._follower.tick
         control.on_next_mode = self._next_mode
+        control.on_background = self._to_background
         control.status_line = lambda: self.status.line(self.builder.settings)
 
     # --- what the person does
@@ -272,6 +273,14 @@ class Conversation:
 
     def on_progress(self, progress: Progress) -> None:
         """Nothing that passes counts."""
+
+    def _to_background(self) -> None:
+        """On the prompt's thread."""
+        opened = self.opened
+        if opened is not None and opened.context.shell.send_to_background():
+            self.prompt.say("the command goes on in the background")
+        else:
+            self.prompt.say("no command is running; nothing else can go to the background")
 
     def _next_mode(self) -> None:
         """On the prompt's thread. Between plan and another mode the sandbox changes, so that the

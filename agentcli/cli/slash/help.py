@@ -27,6 +27,7 @@ _KEYS = (
     ("Ctrl-R", "search earlier lines"),
     ("Ctrl-G", "write in $EDITOR"),
     ("Ctrl-O", "all that was done, in full"),
+    ("Ctrl-B", "the running command goes on in the background"),
     ("Ctrl-V", "the image in the clipboard"),
     ("Shift-Tab", "what runs unasked: ask, auto-edit, plan"),
     ("@", "a file or a session; !cmd runs a command, !!cmd unseen by the model"),
