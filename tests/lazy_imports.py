@@ -19,6 +19,7 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.llm.provider"): "for models only",
     ("cli/completion/words.py", "agentcli.llm.registry"): "60 ms; for models only",
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
+    ("shell/interpreter.py", "agentcli.sandbox.loopback"): "only for rules that open a port",
     ("cli/conversation/opening.py", "agentcli.cli.first_setup"): "where there is no key yet",
     ("cli/commands/rewind.py", "agentcli.cli.choose_message"): "60 ms, with prompt_toolkit",
     ("cli/commands/rewind.py", "agentcli.cli.going_on"): "300 ms; only for a message to go on with",

@@ -461,6 +461,7 @@ class AgentBuilder:
             sealed=ready.containment.sealed,
             network=ready.containment.sandbox.network,
             writable=tuple(map(str, ready.containment.scope.writable)),
+            host_ports=ready.containment.reached_ports,
         )
 
 

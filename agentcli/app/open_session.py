@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
@@ -23,6 +24,9 @@ from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
+if TYPE_CHECKING:
+    from agentcli.sandbox.loopback import OpenPort
+
 
 @dataclass
 class OpenSession:
@@ -37,6 +41,8 @@ class OpenSession:
     hooks: SessionHooks | None = None
     notices: Sequence[str] = ()
     fresh: bool = False
+    open_ports: dict[int, OpenPort] = field(default_factory=dict)
+    """Of servers that its commands have started, which the person reaches."""
     _begun: bool = field(default=False, init=False)
     """The hooks know of the session, so they must hear of its end."""
 
@@ -80,6 +86,8 @@ class OpenSession:
             stack.callback(git_watch.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)
+            for opened in self.open_ports.values():
+                stack.callback(opened.close)
             if self.hooks is not None and self._begun:
                 self._begun = False
                 self.hooks.ended(self.session, reason)

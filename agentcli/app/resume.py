@@ -94,8 +94,8 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
     layer, sealed = (now.layer, now.sealed) if now else ("none", False)
     if before is None:
         return ""
-    others = now is not None and before.writable not in (None, now.writable) and not sealed
-    if (before.sandbox, before.sealed) == (layer, sealed) and not others:
+    same = (before.sandbox, before.sealed) == (layer, sealed)
+    if same and (now is None or _reaches_as(before, now)):
         return ""
     if now is None:
         return (
@@ -105,10 +105,20 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
     where = f"write to {', '.join(now.writable)} only" if now.writable else "write nowhere"
     where = "write to $TMPDIR only (plan mode: nothing is changed)" if sealed else where
     network = "can reach the network" if now.network else "have no network"
+    if now.host_ports:
+        ports = ", ".join(map(str, now.host_ports))
+        network += f" but a loopback of their own, at which {ports} of the host can be reached"
     return (
         f"[Commands now run in a sandbox ({layer}): they {where} and {network}; what is said above "
         "of where they run no longer holds.]"
     )
+
+
+def _reaches_as(before: SessionStartedObservation, now: SandboxFacts) -> bool:
+    """Whether commands may write to the same folders and reach the same ports, so far as it was
+    noted."""
+    same_ports = before.host_ports in (None, now.host_ports)
+    return same_ports and (now.sealed or before.writable in (None, now.writable))
 
 
 def last_writable(past: Sequence[Event], workspace: str) -> Sequence[str] | None:

@@ -17,6 +17,7 @@ from agentcli.files.access_scope import TMP, AccessScope
 from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.security.policy.host_ports import host_ports
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, user_home
@@ -64,6 +65,8 @@ class Containment:
         """Raises ConfigError when none works here and nobody said that it may be without."""
         wanted = self.settings.sandbox
         chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
+        security = self.settings.security
+        chosen = replace(chosen, host_ports=host_ports(security.allow, security.deny))
         if chosen.contains or self.attended or wanted.layer == NO_LAYER:
             return chosen
         raise ConfigError(
@@ -94,8 +97,27 @@ class Containment:
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
             )
+        if (
+            self.sandbox.layer == "landlock"
+            and self.sandbox.host_ports
+            and not self.sandbox.network
+        ):
+            yield (
+                "the rules for ports of this machine take no effect: under Landlock commands have "
+                "no network at all, and bubblewrap does not work here"
+            )
         if exposed := self._exposed():
             yield exposed
+
+    @property
+    def reached_ports(self) -> tuple[int, ...]:
+        """Ports of the machine that commands find on a loopback of their own."""
+        return self.sandbox.host_ports if self.sandbox.own_loopback else ()
+
+    @property
+    def _has_useless_ports(self) -> bool:
+        sandbox = self.sandbox
+        return sandbox.layer == "landlock" and bool(sandbox.host_ports) and not sandbox.network
 
     def _exposed(self) -> str:
         """What commands can change of the agent itself; else empty."""
@@ -141,6 +163,7 @@ class Containment:
             layer=sandbox.layer,
             network=sandbox.network,
             loopback=whole,
+            host_ports=self.reached_ports,
             writable=() if view.sealed else tuple(map(str, self.scope.writable)),
             protected=tuple(_protected(view)) if whole and not view.sealed else (),
             private_tmp=whole and not view.sealed and TMP in view.mounts,

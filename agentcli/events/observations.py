@@ -193,6 +193,8 @@ class SessionStartedObservation(Observation):
     """Every command has the network, without being asked about."""
     writable: tuple[str, ...] | None = None
     """The folders that commands can write to; None: nobody noted it."""
+    host_ports: tuple[int, ...] | None = None
+    """Of the machine's loopback, that commands reach at their own; None: nobody noted it."""
 
     @property
     def message(self) -> str:

@@ -88,7 +88,8 @@ class Sandbox:
 
     `once`: for one command, whose processes end with it; in a sandbox, it can make no sockets that
     pass descriptors to other processes. `new_privileges`: programs may gain rights, as sudo does;
-    for a command that a person allowed to run with all of theirs."""
+    for a command that a person allowed to run with all of theirs. `host_ports`: of the machine's
+    loopback, which commands reach at their own where they have one."""
 
     layer: str
     scope: AccessScope
@@ -97,6 +98,12 @@ class Sandbox:
     program: str = ""
     once: bool = False
     new_privileges: bool = False
+    host_ports: tuple[int, ...] = ()
+
+    @property
+    def own_loopback(self) -> bool:
+        """Whether 127.0.0.1 is not that of the machine."""
+        return self.layer == BUBBLEWRAP and not self.network
 
     @property
     def contains(self) -> bool:

@@ -19,6 +19,10 @@ _NETWORK_FAILURES = re.compile(
 )
 """What programs say when a name or a network is not to be reached, as they say it: not the names of
 functions and classes, which stand in many a traceback."""
+_REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|Couldn't connect to server")
+_LOOPBACK_PORT = re.compile(
+    r"(?:localhost|127\.0\.0\.1|::1)[\]\"']?(?:(?: \(.{1,20}\))?,? port |:)(\d{1,5})"
+)
 _FILE_FAILURES = re.compile(
     r"Read-only file system|EROFS|\[Errno 30\]|(?:Device or resource busy|EBUSY).*\.git"
     r"|Could not open a connection to your authentication agent"
@@ -45,6 +49,11 @@ def refused_by_sandbox(
             "the sandbox has no network; if the command needs it, "
             f"{_again(from_python)} with network: true and a reason"
         )
+    if sandbox.own_loopback and (port := _refused_port(end)) not in (None, *sandbox.host_ports):
+        return (
+            "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
+            f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
+        )
     refused = [line for line in end.splitlines() if _RIGHTS_FAILURES.search(line)]
     if refused and sandbox.out_of_reach:
         return (
@@ -64,6 +73,14 @@ def refused_by_sandbox(
             f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
         )
     return ""
+
+
+def _refused_port(output: str) -> int | None:
+    """The port of loopback where nothing listened, if a program said so."""
+    for line in output.splitlines():
+        if _REFUSED.search(line) and (found := _LOOPBACK_PORT.search(line)):
+            return int(found[1])
+    return None
 
 
 def _again(from_python: bool) -> str:

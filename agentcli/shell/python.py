@@ -126,7 +126,8 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         if self._terminal is not None and not self._terminal.report_path.exists():
             self.restart()
             notes.append("the interpreter had lost its files and was restarted")
-        return self._answering(), notes
+        terminal = self._answering()
+        return terminal, [*notes, *self._open_ports(self._leader.pid if self._leader else 0)]
 
     def _answering(self, starts: int = STARTS) -> Terminal:
         self.start()
@@ -159,6 +160,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
 
     def _drop(self) -> None:
         terminal, self._terminal = self._terminal, None
+        self._close_ports()
         leader, self._leader = self._leader, None
         self._is_ready = False
         self._late = (b"", b"")

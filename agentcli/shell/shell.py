@@ -316,6 +316,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _drop(self) -> None:
         bash, self._bash, self._running = self._bash, None, None
+        self._close_ports()
         if bash is not None:
             bash.close()
 
@@ -332,7 +333,8 @@ class Shell(Interpreter[_Running, CommandResult]):
         if self._bash is not None and not self._bash.reachable:
             notes.append(self._replace("the shell had lost its files"))
         try:
-            return self._answering(), notes
+            bash = self._answering()
+            return bash, [*notes, *self._open_ports(bash.leader)]
         except OSError:
             self._drop()
             raise

@@ -22,6 +22,9 @@ class SandboxFacts:
     layer: str
     network: bool = False
     loopback: bool = False
+    """One of its own."""
+    host_ports: tuple[int, ...] = ()
+    """Of the machine's loopback, to be reached at that one."""
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     private_tmp: bool = False

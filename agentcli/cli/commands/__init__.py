@@ -2,17 +2,6 @@
 
 ORDER = (
     *("chat", "run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff"),
-    *(
-        "demo",
-        "setup",
-        "init",
-        "models",
-        "notes",
-        "doctor",
-        "trust",
-        "schema",
-        "sessions",
-        "config",
-    ),
-    "policy",
+    *("open", "demo", "setup", "init", "models", "notes", "doctor", "trust", "schema"),
+    *("sessions", "config", "policy"),
 )

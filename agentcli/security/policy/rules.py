@@ -19,6 +19,7 @@ from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, path_of, tool_name
 from agentcli.security.policy.command_rules import pattern_words
 from agentcli.security.policy.file_patterns import pattern_matches
+from agentcli.security.policy.host_ports import NETWORK, port_of
 from agentcli.security.policy.rule import Decision, Pattern, Rule
 
 UNSANDBOXED = "unsandboxed"
@@ -62,6 +63,8 @@ def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False
 def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
     """Raises ConfigError, with a hint, for a rule that could never match: `tools` says by name
     what the patterns of rules for a tool are."""
+    if rule.tool == NETWORK:
+        return _checked_port(rule)
     known = {**_PLANNED, **tools, UNSANDBOXED: "command"}
     if rule.tool not in known and not rule.tool.startswith("mcp__"):
         near = difflib.get_close_matches(rule.tool.casefold(), known, n=1, cutoff=0.75)
@@ -78,6 +81,21 @@ def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
     if rule.pattern and not kind:
         told = f"{rule.origin}: {rule.tool} takes no pattern"
         raise ConfigError(told, hint=f"write it as {rule.tool}")
+    return rule
+
+
+def _checked_port(rule: Rule) -> Rule:
+    """Raises ConfigError for a rule that names no port, or asks: a port is open or it is not."""
+    if rule.decision == "ask" or (not rule.pattern and rule.decision == "allow"):
+        raise ConfigError(
+            f"{rule.origin}: {str(rule)!r} is to name a port of this machine, and to allow or deny",
+            hint="write it as network(127.0.0.1:5432); [sandbox] network = true opens all networks",
+        )
+    if rule.pattern and port_of(rule.pattern) is None:
+        raise ConfigError(
+            f"{rule.origin}: {str(rule)!r} names no port of this machine's loopback",
+            hint="write it as network(127.0.0.1:5432)",
+        )
     return rule
 
 

@@ -1,0 +1,27 @@
+"""A server that a session's commands have started, made reachable for the person's browser."""
+
+from __future__ import annotations
+
+from agentcli.errors import SessionError, os_error_text
+from agentcli.sandbox.loopback import OpenPort, has_own_network, listening_process
+
+ITS_PAGES = "what its pages do, your browser does, with your network"
+"""To be said with it: commands have none."""
+
+
+def open_port(agent_pid: int, port: int) -> OpenPort | None:
+    """Reach what listens on `port` in a sandbox of the agent `agent_pid`, until it is closed; None:
+    it can be reached as it is, for want of a network of its own. Raises SessionError where nothing
+    listens there."""
+    process = listening_process(agent_pid, port)
+    if process is None:
+        raise SessionError(
+            f"nothing that the session has started listens on 127.0.0.1:{port}",
+            hint="ask for the server to be started in the background, and for its port",
+        )
+    if not has_own_network(process):
+        return None
+    try:
+        return OpenPort(process, port)
+    except OSError as error:
+        raise SessionError(f"port {port} can't be opened: {os_error_text(error)}") from error

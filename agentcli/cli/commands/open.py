@@ -1,0 +1,54 @@
+"""Reach a server that a session has started, from your browser.
+
+For as long as this runs and the session is open elsewhere, the server's port in the sandbox is one
+of 127.0.0.1 here: the same where that is free. Ctrl-C closes it.
+
+  agent open 9123
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from agentcli.app.open_port import ITS_PAGES, open_port
+from agentcli.cli.session_selector import SessionOption, selected
+from agentcli.errors import SessionError, TurnInterrupted
+from agentcli.sessions.search.finder import in_use_by
+from agentcli.system.processes import open_pidfd
+
+
+def open_(
+    port: Annotated[int, typer.Argument(metavar="PORT", min=1, max=65_535, help="Of the server.")],
+    session: SessionOption = None,
+) -> None:
+    folder = selected(option=session)
+    agent = in_use_by(folder)
+    if agent is None:
+        raise SessionError(
+            f"{folder.name} is not open anywhere, so nothing of it runs",
+            hint=f"agent resume {folder.name}, and ask for the server",
+        )
+    opened = open_port(agent, port)
+    if opened is None:
+        print(f"http://127.0.0.1:{port}/", flush=True)
+        return
+    print(opened.url, flush=True)
+    print(f"{ITS_PAGES}; Ctrl-C closes it", file=sys.stderr)
+    with suppress(KeyboardInterrupt, TurnInterrupted):
+        _await_end(agent)
+    opened.close()
+
+
+def _await_end(pid: int) -> None:
+    """Returns when that process has ended."""
+    handle = open_pidfd(pid)
+    if handle is not None:
+        select.select([handle], [], [])
+
+
+COMMAND = open_

@@ -1,0 +1,41 @@
+"""Reach a server that was started here, from your browser: /open 9123.
+
+Until the session is closed, the server's port in the sandbox is one of 127.0.0.1 here: the same
+where that is free. /open alone lists what is open, /open 9123 again closes it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agentcli.app.open_port import ITS_PAGES, open_port
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.errors import UsageError
+from agentcli.ui.style import Span
+
+
+def open_(conversation: Conversation, argument: str) -> None:
+    if conversation.opened is None:
+        raise UsageError("nothing was started yet", hint="say what is to be done")
+    ports = conversation.opened.open_ports
+    if not argument:
+        lines = [[Span(opened.url)] for opened in ports.values()]
+        conversation.print(*(lines or [[Span("no port is open: /open PORT", "dim")]]))
+        return
+    if not (argument.isascii() and argument.isdigit() and 0 < int(argument) <= 65_535):
+        raise UsageError(f"{argument} is no port", hint="e.g. /open 9123")
+    port = int(argument)
+    if before := ports.pop(port, None):
+        before.close()
+        conversation.print([Span(f"port {port} is closed", "dim")])
+        return
+    opened = open_port(os.getpid(), port)
+    if opened is None:
+        conversation.print([Span(f"http://127.0.0.1:{port}/")])
+        return
+    ports[port] = opened
+    conversation.print([Span(opened.url), Span(f"  {ITS_PAGES}", "dim")])
+
+
+SLASH_COMMAND = SlashCommand(open_, takes="PORT", at_once=True)

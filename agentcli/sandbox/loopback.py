@@ -1,0 +1,197 @@
+"""Ways between the loopback of a sandbox and that of the machine, a port at a time.
+
+A socket belongs to the network namespace that it was made in, whoever holds it. So agent holds a
+socket of the sandbox and one of the machine and passes the bytes on; commands get nothing but the
+one port, and can ask for no other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from agentcli.system.processes import ProcessStat, descendants, is_running, process_stat
+from agentcli.system.relay import Relay
+
+_DRIVER = Path(__file__).with_name("netns_driver.py")
+_PATIENCE_S = 10.0
+_LISTENS = "0A"
+_LOOPBACK = {
+    *("0100007F", "00000000", "0" * 32, "00000000000000000000000001000000"),
+    "0000000000000000FFFF00000100007F",
+}
+"""Addresses at which a program answers on loopback, as /proc/PID/net/tcp has them."""
+
+
+class NamespaceSockets:
+    """Makes sockets in the network namespace of `process`, which one of our sandboxes holds."""
+
+    def __init__(self, process: ProcessStat) -> None:
+        """Raises OSError where that namespace can't be joined."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_PATIENCE_S)
+        network = os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not is_running(process):
+                raise ProcessLookupError(f"process {process.pid} has ended")
+            self._driver = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_DRIVER), str(theirs.fileno()), str(network)],
+                pass_fds=(theirs.fileno(), network),
+                env={k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(network)
+            theirs.close()
+        self._wishes = ours
+        self._lock = Lock()
+        if ours.recv(8) != b"0":
+            self.close()
+            raise OSError("the sandbox's network can't be joined")
+
+    def listen(self, port: int) -> socket.socket:
+        """One that listens on 127.0.0.1 there. Raises OSError."""
+        return self._made(f"listen {port}")
+
+    def connect(self, port: int) -> socket.socket:
+        """One that is connected to what listens there. Raises OSError."""
+        return self._made(f"connect {port}")
+
+    def _made(self, wish: str) -> socket.socket:
+        with self._lock:
+            self._wishes.send(wish.encode())
+            answer, descriptors, _, _ = socket.recv_fds(self._wishes, 8, 1)
+        if not descriptors:
+            number = int(answer or b"32")
+            raise OSError(number, os.strerror(number))
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        self._wishes.close()
+        self._driver.kill()
+        self._driver.wait()
+
+
+class HostPorts:
+    """Ports of the machine's loopback that the commands of one sandbox reach at their own."""
+
+    def __init__(self, pid: int, ports: Sequence[int]) -> None:
+        """`pid` is a process in the sandbox; it must have a network of its own."""
+        self._relays: list[Relay] = []
+        self.failures: list[str] = []
+        """Those that could not be reached, in words for the model."""
+        process = process_stat(pid)
+        if process is None or not ports:
+            return
+        try:
+            namespace = NamespaceSockets(process)
+        except OSError as error:
+            self.failures.append(f"ports of the host can't be reached: {error}")
+            return
+        try:
+            for port in ports:
+                self._open(namespace, port)
+        finally:
+            namespace.close()
+
+    def _open(self, namespace: NamespaceSockets, port: int) -> None:
+        try:
+            listener = namespace.listen(port)
+        except OSError as error:
+            self.failures.append(f"port {port} of the host can't be reached: {error.strerror}")
+            return
+        self._relays.append(Relay(listener, lambda: _connected_here(port)))
+
+    def close(self) -> None:
+        for relay in self._relays:
+            relay.close()
+
+
+class OpenPort:
+    """A port of a sandbox, to be reached at `url` from the machine until it is closed."""
+
+    def __init__(self, process: ProcessStat, port: int) -> None:
+        """`process` is in the sandbox. The machine's port is the same where that is free. Raises
+        OSError."""
+        self._namespace = NamespaceSockets(process)
+        try:
+            listener = _listening_here(port)
+        except OSError:
+            self._namespace.close()
+            raise
+        self.port: int = listener.getsockname()[1]
+        self._relay = Relay(listener, lambda: self._namespace.connect(port))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def close(self) -> None:
+        self._relay.close()
+        self._namespace.close()
+
+
+def listening_process(root: int, port: int) -> ProcessStat | None:
+    """Below the process `root`, one in whose network something listens on `port` of loopback; one
+    that has a network of its own first."""
+    here = _network_of(os.getpid())
+    found = {
+        network: process
+        for process in descendants(root)
+        if not process.over and (network := _network_of(process.pid)) is not None
+    }
+    for network in sorted(found, key=lambda network: network == here):
+        if port in _listening_ports(found[network].pid):
+            return found[network]
+    return None
+
+
+def has_own_network(process: ProcessStat) -> bool:
+    return _network_of(process.pid) != _network_of(os.getpid())
+
+
+def _network_of(pid: int) -> str | None:
+    with suppress(OSError):
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    return None
+
+
+def _listening_ports(pid: int) -> Iterator[int]:
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                _, local, _, state, *_ = line.split()
+                address, _, number = local.partition(":")
+                if state == _LISTENS and address in _LOOPBACK:
+                    yield int(number, 16)
+
+
+def _connected_here(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
+
+
+def _listening_here(wanted: int) -> socket.socket:
+    for port in (wanted, 0):
+        listener = socket.socket(socket.AF_INET)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except OSError:
+            listener.close()
+            if port == 0:
+                raise
+            continue
+        return listener
+    raise AssertionError("a free port is found or an error raised")

@@ -1,0 +1,76 @@
+"""Makes sockets in the network namespace of a sandbox: a program of its own, as whoever joins a
+user namespace must have one thread only. Standard library alone; it loads nothing of agent's.
+
+Arguments: the descriptor of a socket of packets, and that of the namespace. Each packet is `listen
+PORT` or `connect PORT`; the answer is `0` with the socket, or the number of the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import sys
+
+_USER_NAMESPACE_OF = 0xB701
+"""NS_GET_USERNS: the user namespace that owns another namespace; who made that may do all in it."""
+_NEW_USER, _NEW_NET = 0x10000000, 0x40000000
+_PARENT_DEATH_SIGNAL = 1
+_CONNECT_S = 5.0
+_WAITING = 64
+_BOTH = ("127.0.0.1", "::1")
+
+
+def main() -> None:
+    """Until the other side hangs up. Raises OSError where the namespace can't be joined."""
+    wishes = socket.socket(fileno=int(sys.argv[1]))
+    _join(int(sys.argv[2]))
+    wishes.send(b"0")
+    while wish := wishes.recv(64):
+        kind, port = wish.decode("ascii").split()
+        try:
+            made = _listening(int(port)) if kind == "listen" else _connected(int(port))
+        except OSError as error:
+            wishes.send(str(error.errno or 1).encode())
+            continue
+        with made:
+            socket.send_fds(wishes, [b"0"], [made.fileno()])
+
+
+def _join(network: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    owner = fcntl.ioctl(network, _USER_NAMESPACE_OF)
+    for namespace, kind in ((owner, _NEW_USER), (network, _NEW_NET)):
+        if libc.setns(namespace, kind):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        os.close(namespace)
+    # The kernel forgets it with a change of rights.
+    libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_WAITING)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _connected(port: int) -> socket.socket:
+    for host in _BOTH:
+        try:
+            return socket.create_connection((host, port), _CONNECT_S)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Rules for ports of the machine's own loopback: network(127.0.0.1:5432)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+NETWORK = "network"
+_HOST_PORT = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
+_RULE = re.compile(rf"\s*{NETWORK}\((.*)\)\s*", re.ASCII)
+_LARGEST = 65_535
+
+
+def port_of(pattern: str) -> int | None:
+    """Of what stands in the brackets of such a rule; None for what is no port of loopback."""
+    found = _HOST_PORT.fullmatch(pattern.strip())
+    port = int(found[1]) if found else 0
+    return port if 0 < port <= _LARGEST else None
+
+
+def host_ports(allowed: Iterable[str], denied: Iterable[str]) -> tuple[int, ...]:
+    """The ports that rules allow and none denies."""
+    wanted, unwanted = set(_ports(allowed)), set(_ports(denied))
+    return () if NETWORK in map(str.strip, denied) else tuple(sorted(wanted - unwanted))
+
+
+def _ports(rules: Iterable[str]) -> Iterable[int]:
+    for rule in rules:
+        if (found := _RULE.fullmatch(rule)) and (port := port_of(found[1])) is not None:
+            yield port
