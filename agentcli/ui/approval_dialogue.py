@@ -22,7 +22,7 @@ _MEANINGS = {
     "s": "yes, and what the rule allows until this session ends",
     "a": "yes, and what the rule allows in this workspace from now on",
     "e": "change the rule first",
-    "n": "no",
+    "n": "no (or Esc)",
     "t": "no; type what the model should know or do instead",
 }
 _SCROLL = "PgUp PgDn, j k scroll"

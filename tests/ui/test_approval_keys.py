@@ -141,6 +141,10 @@ def terminal(monkeypatch):
         ([(ASKED, ENTER), ("one key", b"n")], Approval(False)),
         ([(ASKED, b"x"), ("one key", b"n")], Approval(False)),
         (
+            [(ASKED, b"t"), ("Enter sends", b"ab"), ("│ ab", b"\x1b[Dx\r")],
+            Approval(False, reason="axb"),
+        ),
+        (
             [(ASKED, b"t"), ("Enter sends", b"use the mirror\r")],
             Approval(False, reason="use the mirror"),
         ),
@@ -182,7 +186,7 @@ Allow this command? (1 of 3)
   a  yes, and what the rule allows in this workspace from
      now on
   e  change the rule first
-  n  no
+  n  no (or Esc)
   t  no; type what the model should know or do instead""",
     80: """
 before
@@ -205,7 +209,7 @@ Allow this command? (1 of 3)
   s  yes, and what the rule allows until this session ends
   a  yes, and what the rule allows in this workspace from now on
   e  change the rule first
-  n  no
+  n  no (or Esc)
   t  no; type what the model should know or do instead""",
 }
 SCREENS[120] = SCREENS[80]

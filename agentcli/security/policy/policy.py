@@ -46,6 +46,7 @@ from agentcli.security.policy.rules import (
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
 Confirm = Literal["always", "confirm_risky", "reach", "never"]
 _Verdict = Literal["allow", "ask", "deny"]
+_Grants = Callable[[Action, Callable[[str], Path], CommandContext], str | list[str]]
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Policy:
     def grant_for(self, action: Action) -> str:
         """The rule worth saving for `action` that is offered first; several joined by "; " for a
         compound command, "" when none would be safe."""
-        return next(iter(self._grants(action, lambda *where: [grant_for(*where)])), "")
+        return next(iter(self._grants(action, grant_for)), "")
 
     def grant_choices(self, action: Action) -> list[str]:
         """Rules worth saving for `action`, from the exact one to the broadest; `grant_for` is one
@@ -146,13 +147,14 @@ class Policy:
         unasked; "" when they can."""
         return grant_objection(text, lambda grant: self._covers(action, grant))
 
-    def _grants(self, action: Action, found_by: Callable[..., list[str]]) -> list[str]:
+    def _grants(self, action: Action, made_by: _Grants) -> list[str]:
         """Those that cover `action`: else a rule would be saved, and asked about all the same."""
         try:
             setting = self._setting(action, self._git_doubt_of(action))
-            grants = found_by(action, self.locate, setting)
+            made = made_by(action, self.locate, setting)
         except (ToolError, OSError):
             return []
+        grants = [made] if isinstance(made, str) else made
         if self._leaves_sandbox(action):
             grants = ["; ".join(map(_out_of_sandbox, split_grants(grant))) for grant in grants]
         return [grant for grant in grants if grant and self._covers(action, grant)]
