@@ -32,9 +32,10 @@ _OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
 """States in which there is nothing to go on with but what the person says."""
 
 
-def choose_session(workspace: Path | None) -> Picked[Path]:
-    """The folder of the session that the person picks, and what is to be done next in it. Raises
-    UsageError when there is no person, nothing to choose from, or nothing chosen."""
+def choose_session(workspace: Path | None, *, can_wait: bool = False) -> Picked[Path]:
+    """The folder of the session that the person picks, and what is to be done next in it; that can
+    be nothing where nothing is left to do only if it `can_wait`. Raises UsageError when there is no
+    person, nothing to choose from, or nothing chosen."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
@@ -44,14 +45,15 @@ def choose_session(workspace: Path | None) -> Picked[Path]:
         raise no_session(workspace)
 
     question = Question("resume which session? ", "resumes it", "sends that and resumes it")
-    picked = pick(question, session_choices(found, with_place=workspace is None), preview)
+    choices = session_choices(found, with_place=workspace is None, can_wait=can_wait)
+    picked = pick(question, choices, preview)
     if picked is None:
         raise UsageError("nothing chosen")
     return Picked(picked.value.folder, picked.message)
 
 
 def session_choices(
-    found: Sequence[FoundSession], *, with_place: bool
+    found: Sequence[FoundSession], *, with_place: bool, can_wait: bool
 ) -> list[Choice[FoundSession]]:
     """A row for each session, with the folder it works in where they are of several."""
     facts = aligned([_facts(each) for each in found], right=(0, 2, 3))
@@ -63,7 +65,7 @@ def session_choices(
             name=each.state.name or "",
             place=_place(each) if with_place else "",
             hidden=each.folder.name,
-            needs_message=each.state.agent_state in _OVER and not inbox.waiting(each.folder),
+            needs_message=not can_wait and _is_over(each),
         )
         for each, line in zip(found, facts, strict=True)
     ]
@@ -97,6 +99,10 @@ def _newest_first(events: Sequence[Event]) -> Iterator[Event]:
             last = event.to_event
         else:
             yield event
+
+
+def _is_over(found: FoundSession) -> bool:
+    return found.state.agent_state in _OVER and not inbox.waiting(found.folder)
 
 
 def _facts(found: FoundSession) -> list[Span]:

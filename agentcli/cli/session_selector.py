@@ -37,11 +37,12 @@ class Chosen(NamedTuple):
 @dataclass(frozen=True)
 class SessionSelector:
     """Which session: the one named, the one used last, or one that the person at the terminal
-    chooses; of this folder or of all."""
+    chooses; of this folder or of all. With `can_wait` nothing has to be said to it at once."""
 
     session: str | None = None
     newest: bool = False
     everywhere: bool = False
+    can_wait: bool = False
 
     def find(self, folder: str | None = None) -> Chosen:
         """The session, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
@@ -55,7 +56,7 @@ class SessionSelector:
             return Chosen(newest(home(), workspace))
         from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
 
-        picked = choose_session(workspace)
+        picked = choose_session(workspace, can_wait=self.can_wait)
         return Chosen(picked.value, picked.message)
 
 

@@ -88,6 +88,6 @@ def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable
         from agentcli.cli.session_selector import SessionSelector
 
         named = None if session in (None, "-") else session
-        return SessionSelector(named, newest=newest).find(folder)
+        return SessionSelector(named, newest=newest, can_wait=True).find(folder)
 
     return find
