@@ -202,7 +202,8 @@ def test_each_danger_has_its_reason_and_its_source():
     programs = {"git", "npm", "pip", "docker", "kubectl", "gh", "cargo", "curl"}
     assert {row.words[0] for row in rows} >= programs
     for row in rows:
-        assert row.source.startswith("https://"), row.words
+        assert row.sources, row.words
+        assert all(source.startswith("https://") for source in row.sources), row.words
         assert re.fullmatch(r"[a-z].*[^.]", row.why), row.words
         assert row.whole or row.options or row.operands.pattern != "(?!)", row.words
 

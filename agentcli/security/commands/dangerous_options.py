@@ -48,7 +48,7 @@ class Danger:
     whole: bool
     before: bool
     why: str
-    source: str
+    sources: tuple[str, ...]
 
     def is_meant(self, word: str) -> bool:
         if not word.startswith("-") or word == "-":
@@ -159,7 +159,7 @@ def _table() -> Mapping[str, tuple[Danger, ...]]:
                 whole=entry.get("whole", False),
                 before=entry.get("before", False),
                 why=entry["why"],
-                source=entry["source"],
+                sources=tuple(entry["source"].split()),
             )
             rows.setdefault(row.words[0], []).append(row)
     return {name: tuple(found) for name, found in rows.items()}
