@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TextIO
 
 from agentcli.ui import links
 from agentcli.ui.live import LiveRegion
-from agentcli.ui.style import Colors, Line, clip, paint
+from agentcli.ui.style import Colors, Line, clip, paint, wrap
 
 Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
 
@@ -80,6 +80,13 @@ class Screen:
             width = self.width
             lines = [clip(line, width) for line in lines]
         self.put_rows(kind, [paint(line, self.colors) for line in lines])
+
+    def put_words(self, kind: Kind, lines: Sequence[Line]) -> None:
+        """Lines of prose that stay, broken at words."""
+        if self.rich:
+            width = self.width
+            lines = [row for line in lines for row in wrap(line, width)]
+        self.put(kind, lines)
 
     def put_rows(self, kind: Kind, rows: Sequence[str], *, joined: bool = False) -> None:
         """Rows that stay and are painted already; `joined` ones go on with those put last."""

@@ -30,6 +30,9 @@ _EMOJI_SELECTOR = "\ufe0f"
 _PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*?\x1b\\")
 
 
+_WORD = re.compile(r" +|[^ ]+ *")
+
+
 class Span(NamedTuple):
     """`link` is where the text leads on terminals that have links, as `ui.links` makes it."""
 
@@ -87,6 +90,40 @@ def clip(line: Line, width: int) -> Line:
             break
         room -= cells(taken)
     return [*kept, Span("…", "dim")]
+
+
+def wrap(line: Line, width: int) -> list[Line]:
+    """The line in rows that are broken at blanks, but for those that begin with one: what is
+    indented is something to copy. A word that is wider than `width` stays whole."""
+    rows: list[list[Span]] = [[]]
+    used = 0
+    for span in line:
+        for number, text in enumerate(span.text.split("\n")):
+            if number:
+                rows.append([])
+                used = 0
+            as_it_is = text.startswith(" ") and not used
+            for word in [text] if as_it_is else _WORD.findall(text):
+                size = cells(word.rstrip(" "))
+                if used and size and used + size > width:
+                    rows.append([])
+                    used = 0
+                rows[-1].append(span._replace(text=word))
+                used += cells(word)
+    return [_joined(row) for row in rows]
+
+
+def _joined(words: Iterable[Span]) -> Line:
+    """Spans of the same look as one, without blanks at the end."""
+    spans: list[Span] = []
+    for word in words:
+        if spans and spans[-1][1:] == word[1:]:
+            spans[-1] = word._replace(text=spans[-1].text + word.text)
+        else:
+            spans.append(word)
+    if spans:
+        spans[-1] = spans[-1]._replace(text=spans[-1].text.rstrip(" "))
+    return spans
 
 
 def bare(text: str) -> str:

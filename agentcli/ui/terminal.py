@@ -28,7 +28,7 @@ from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Region, Screen
-from agentcli.ui.style import Colors, Line, Span, cells
+from agentcli.ui.style import Colors, Line, Span, cells, wrap
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, left_in_tmp, whole_seconds
 from agentcli.ui.tool_calls import ToolCalls
 
@@ -143,7 +143,7 @@ class TerminalRenderer:
         lines: list[Line] = []
         told = summary.error == self._error_shown or summary.exit_code in SIGNALLED
         if failed and summary.error and not told:
-            lines.append(error_line(summary.error))
+            lines += wrap(error_line(summary.error), self._screen.width)
         if failed and summary.hint:
             lines.append([Span(printable(summary.hint), "")])
         if (where := left_in_tmp(summary)) and not self._quiet:
@@ -210,7 +210,7 @@ class TerminalRenderer:
                 said = "> " + printable(message.content.strip()).replace("\n", "\n  ")
                 self._screen.put("user", [[Span(row, "bold")] for row in said.split("\n")])
         elif self._verbose:
-            self._screen.put("note", [[Span(printable(message.message), "dim")]])
+            self._screen.put_words("note", [[Span(printable(message.message), "dim")]])
 
     def _other(self, event: Event) -> None:
         if isinstance(event, SessionStartedObservation):
@@ -229,7 +229,7 @@ class TerminalRenderer:
             return
         if isinstance(event, ErrorObservation | AgentStateChangedObservation):
             self._error_shown = event.content
-        self._screen.put("note", [line])
+        self._screen.put_words("note", [line])
 
     def _take_progress(self, progress: Progress) -> None:
         match progress:
@@ -252,14 +252,14 @@ class TerminalRenderer:
             case Status():
                 self._set_status(progress)
             case Notice(text=text):
-                self._screen.put("note", [[Span(printable(text), "dim")]])
+                self._screen.put_words("note", [[Span(printable(text), "dim")]])
 
     def _abandoned(self, reason: str) -> None:
         self._starting.clear()
         if self._reply.abandon():
             why = printable(reason, multiline=False)
             said = f"reply broken off: {why}; the text above does not count"
-            self._screen.put("note", [[Span(said, "dim")]])
+            self._screen.put_words("note", [[Span(said, "dim")]])
 
     def _set_status(self, status: Status | None) -> None:
         before, self._status = self._status, status
@@ -271,7 +271,7 @@ class TerminalRenderer:
         if status.until_s is not None or not again:
             self._since = self._clock()
         if status.phase == "retrying" and not again and not self._screen.live:
-            self._screen.put("note", [[Span(waiting(status, 0), "dim")]])
+            self._screen.put_words("note", [[Span(waiting(status, 0), "dim")]])
 
     def _draw(self) -> None:
         rows: list[str] = []

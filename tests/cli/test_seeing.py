@@ -9,9 +9,7 @@ import pytest
 from tests.emulated import Emulated
 from tests.server import Call, Paused, Reply
 
-LOOP = (
-    "n=0; until [ -e go ]; do n=$((n+1)); echo line $n of some output; sleep 0.02; done; echo end"
-)
+LOOP = "n=0; until [ -e go ]; do n=$((n+1)); echo line $n of some output; sleep .1; done; echo end"
 
 
 @pytest.fixture

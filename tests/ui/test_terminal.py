@@ -453,6 +453,23 @@ def test_live_rows_never_wrap(fake_terminal, terminal, clock, columns):
     renderer.close()
 
 
+def test_notes_and_errors_are_broken_between_words(fake_terminal, terminal):
+    narrow = fake_terminal(30)
+    renderer = TerminalRenderer(narrow, width=30)
+    renderer.on_progress(
+        Notice("this folder is in no git repository\n  agent run --a-long-option here")
+    )
+    renderer.on_event(ErrorObservation(error_id="x", content="the provider did not answer in time"))
+    assert narrow.text.split("\n") == [
+        "this folder is in no git",
+        "repository",
+        "  agent run --a-long-option he",
+        "re",
+        "error: the provider did not",
+        "answer in time",
+    ]
+
+
 def test_no_color_keeps_weight_only(terminal, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     renderer = TerminalRenderer(terminal)
