@@ -79,6 +79,8 @@ def call_text(action: Action) -> str:
     match action:
         case CmdRunAction(restart=True):
             return "restart the shell"
+        case CmdRunAction(job=str() as job, command=command):
+            return f"{command.strip()} {job}"
         case CmdRunAction(command=command, is_input=is_input, background=background):
             return ("< " if is_input else "$ ") + command + (" &" if background else "")
         case IPythonRunCellAction(code=text):

@@ -143,7 +143,8 @@ class TerminalRenderer:
         lines: list[Line] = []
         told = summary.error == self._error_shown or summary.exit_code in SIGNALLED
         if failed and summary.error and not told:
-            lines += wrap(error_line(summary.error), self._screen.width)
+            line = error_line(summary.error)
+            lines += wrap(line, self._screen.width) if self._screen.rich else [line]
         if failed and summary.hint:
             lines.append([Span(printable(summary.hint), "")])
         if (where := left_in_tmp(summary)) and not self._quiet:

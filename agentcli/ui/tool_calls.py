@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction, path_of
-from agentcli.events.observations import DecisionObservation, SessionStartedObservation
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    DecisionObservation,
+    IPythonRunCellObservation,
+    SessionStartedObservation,
+)
 from agentcli.ui.calls import (
     Code,
     Outcome,
@@ -32,6 +37,7 @@ from agentcli.ui.unfolded import asked_lines
 
 _SHOW_ELAPSED_S = 1.0
 _OUTPUT_KEPT = 8_000
+_NO_SANDBOX = "no sandbox"
 _MOST_ROWS = 8
 """Of one line of a call that is not to be shown whole."""
 
@@ -86,7 +92,7 @@ class ToolCalls:
     def begin_session(self, started: SessionStartedObservation) -> None:
         """Where the session works, and what its commands may do, is known from now on."""
         self._workspace = started.workspace.rstrip("/")
-        self._reach = "no sandbox" if started.sandbox == "none" else ""
+        self._reach = _NO_SANDBOX if started.sandbox == "none" else ""
         if started.network and not self._reach:
             self._reach = "with network"
 
@@ -153,9 +159,8 @@ class ToolCalls:
         if self._folding.code is None:
             asked = asked_lines(call.action, observation)
             result = replace(result, lines=[*asked, *result.lines], wraps=True)
-        refused = call.decided is not None and call.decided.decision == "deny"
-        if not refused and isinstance(call.action, CmdRunAction | IPythonRunCellAction):
-            own = reach_of(call.action)
+        if isinstance(observation, CmdOutputObservation | IPythonRunCellObservation):
+            own = "" if self._reach == _NO_SANDBOX else reach_of(call.action)
             if own or self._reach:
                 mark = Span(own or self._reach, "yellow" if own else "dim")
                 separator = [Span(" · ", "dim")] if result.status else []

@@ -1,4 +1,5 @@
 import io
+import socket
 import subprocess
 import sys
 from textwrap import dedent
@@ -41,6 +42,7 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
+from agentcli.ui import links
 from agentcli.ui.style import bare
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
@@ -468,6 +470,39 @@ def test_notes_and_errors_are_broken_between_words(fake_terminal, terminal):
         "error: the provider did not",
         "answer in time",
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "known"),
+    [
+        ({"TERM": "xterm-kitty"}, True),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, True),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7400"}, True),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "4200"}, False),
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM": "xterm-kitty", "TMUX": "/tmp/x"}, False),
+        ({"TERM_PROGRAM": "tmux", "TERM_PROGRAM_VERSION": "3.4", "TMUX": "x"}, True),
+        ({"TERM_PROGRAM": "tmux", "TERM_PROGRAM_VERSION": "3.3a", "TMUX": "x"}, False),
+        ({"TERM": "xterm-kitty", "FORCE_HYPERLINK": "0"}, False),
+        ({"TERM": "vt100", "FORCE_HYPERLINK": "1"}, True),
+    ],
+)
+def test_links_are_for_terminals_that_are_known_to_have_them(environ, known):
+    assert links.supported(environ) is known
+
+
+def test_paths_are_links_to_files_of_this_machine(monkeypatch):
+    class Linking(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_HYPERLINK", "1")
+    stream = Linking()
+    render_conversation([HISTORY[0], read(1, "a b\x07.py"), was_read(1)], stream)
+    host = socket.gethostname()
+    link = f"\x1b]8;;file://{host}/home/me/proj/a%20b%07.py\x1b\\a b␇.py\x1b]8;;\x1b\\"
+    assert link in stream.getvalue()
 
 
 def test_no_color_keeps_weight_only(terminal, monkeypatch):
