@@ -73,9 +73,8 @@ def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
     names = ", ".join(map(display_path, shown))
     session.notify(Notice(f"the session may read {names}"))
     later = "; commands find it once the jobs have ended and bash is restarted" * kept_closed
-    told = (
-        f"[{names}: shown to you where it is, read-only; all else in /tmp is yours alone{later}.]"
-    )
+    rest = "; all else in /tmp is yours alone" * (TMP in scope.mounts)
+    told = f"[{names}: shown to you where it is, read-only{rest}{later}.]"
     session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
 
 

@@ -68,8 +68,11 @@ def refused_by_sandbox(
         )
     rights = sandbox.layer != "bubblewrap" and refused
     if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.scope):
+        scope = sandbox.scope
+        whole = any(map(scope.workspace.is_relative_to, scope.writable))
+        places = "the workspace" if whole else "the folders that the user named"
         return (
-            "the sandbox lets commands write only in the workspace and /tmp, and hides secrets; "
+            f"the sandbox lets commands write only in {places} and /tmp, and hides secrets; "
             f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
         )
     return ""

@@ -186,6 +186,8 @@ def _listening_here(wanted: int) -> socket.socket:
     for port in (wanted, 0):
         listener = socket.socket(socket.AF_INET)
         try:
+            # What was closed a moment ago is free.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen()
         except OSError:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import OUTPUTS_VARIABLE
@@ -20,9 +20,6 @@ from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
-
-if TYPE_CHECKING:
-    from agentcli.sandbox.loopback import HostPorts
 
 STARTS = 3
 """How often a start is tried: places that the sandbox covers come and go."""
@@ -78,7 +75,6 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         self._max_chars = max_chars
         self._counter = 0
         self._followed: Terminal | None = None
-        self._ports: HostPorts | None = None
 
     def kill_soon(self) -> None:
         """Ends what runs, with its interpreter. For any thread."""
@@ -121,19 +117,16 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         """What was written between the one before and this one."""
         return clean(running.exchange.take_before()) if running.exchange.begun else ""
 
-    def _open_ports(self, pid: int) -> list[str]:
-        """Let the sandbox around the process reach the ports it may; notes for the model."""
-        if self._ports is not None or not (self.sandbox.host_ports and self.sandbox.own_loopback):
+    def _open_ports(self, terminal: Terminal, pid: int) -> list[str]:
+        """Let the sandbox around the process `pid` of a terminal reach the ports it may, for as
+        long as the terminal is open; notes for the model."""
+        wanted = self.sandbox.host_ports if self.sandbox.own_loopback else ()
+        if not wanted or terminal.ports is not None:
             return []
         from agentcli.sandbox.loopback import HostPorts
 
-        self._ports = HostPorts(pid, self.sandbox.host_ports)
-        return self._ports.failures
-
-    def _close_ports(self) -> None:
-        ports, self._ports = self._ports, None
-        if ports is not None:
-            ports.close()
+        terminal.ports = HostPorts(pid, wanted)
+        return terminal.ports.failures
 
     def _next(self) -> int:
         self._counter += 1

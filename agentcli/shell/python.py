@@ -127,7 +127,10 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
             self.restart()
             notes.append("the interpreter had lost its files and was restarted")
         terminal = self._answering()
-        return terminal, [*notes, *self._open_ports(self._leader.pid if self._leader else 0)]
+        return terminal, [
+            *notes,
+            *self._open_ports(terminal, self._leader.pid if self._leader else 0),
+        ]
 
     def _answering(self, starts: int = STARTS) -> Terminal:
         self.start()
@@ -160,7 +163,6 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
 
     def _drop(self) -> None:
         terminal, self._terminal = self._terminal, None
-        self._close_ports()
         leader, self._leader = self._leader, None
         self._is_ready = False
         self._late = (b"", b"")

@@ -316,7 +316,6 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _drop(self) -> None:
         bash, self._bash, self._running = self._bash, None, None
-        self._close_ports()
         if bash is not None:
             bash.close()
 
@@ -334,7 +333,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             notes.append(self._replace("the shell had lost its files"))
         try:
             bash = self._answering()
-            return bash, [*notes, *self._open_ports(bash.leader)]
+            return bash, [*notes, *self._open_ports(bash.terminal, bash.leader)]
         except OSError:
             self._drop()
             raise

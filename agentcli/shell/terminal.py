@@ -18,7 +18,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.files.private import remove_tree
 from agentcli.sandbox.choosing import SpawnOptions
@@ -27,6 +27,9 @@ from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
 from agentcli.system.reaper import reaper_installer
+
+if TYPE_CHECKING:
+    from agentcli.sandbox.loopback import HostPorts
 
 ROWS, COLUMNS = 50, 100
 _READ_SIZE = 65_536
@@ -49,6 +52,8 @@ class Terminal:
     ) -> None:
         """Starts `command` as `options` say. Raises OSError if it can't be started."""
         self.folder = folder
+        self.ports: HostPorts | None = None
+        """What its process reaches of the machine's loopback; closed with it."""
         self.report_path = folder / "report"
         self.output_path = folder / "output"
         lines_path = folder / "lines"
@@ -260,6 +265,8 @@ class Terminal:
 
     def close(self) -> None:
         """Kills the process and removes its folder."""
+        if self.ports is not None:
+            self.ports.close()
         self.kill()
         self.reap()
         self._let_go()
