@@ -108,8 +108,13 @@ class _Listed(TyperCommand):
         if spec is None:
             app.command(self.name)(_with_exits(function))
         else:
-            app.command(self.name, help=import_module(spec.name).__doc__)(function)
+            app.command(self.name, help=_with_rows(import_module(spec.name).__doc__))(function)
         return get_command(app)
+
+
+def _with_rows(help_text: str | None) -> str:
+    """The examples as they are, which the library would fill as a paragraph."""
+    return (help_text or "").replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
 
 
 def _with_exits(function: FunctionType) -> Callable[..., Any]:

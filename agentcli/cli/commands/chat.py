@@ -2,6 +2,12 @@
 
 Type what is to be done; / shows the commands, @ names files, ! runs a command of yours.
 What you type while the agent works reaches it at its next step.
+
+Examples:
+  agent
+  agent "the login test fails, find out why"
+  agent -c                            # the newest session here
+  agent -r parser -m sonnet           # this one, with another model
 """
 
 from __future__ import annotations

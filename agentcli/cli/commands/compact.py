@@ -2,6 +2,11 @@
 
 All but the newest two steps. Nothing is deleted: the session shows everything as before, and
 the model can recall it.
+
+Examples:
+  agent compact                       # the newest session here
+  agent compact parser --focus "the decisions about the file format"
+  agent compact parser --preview
 """
 
 from __future__ import annotations

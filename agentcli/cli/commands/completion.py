@@ -1,5 +1,10 @@
 """Complete commands, options, sessions, models and settings in your shell. Prints the script for
-it: source <(agent completion bash); with --install it is put where the shell finds it."""
+it: source <(agent completion bash); with --install it is put where the shell finds it.
+
+Examples:
+  source <(agent completion bash)
+  agent completion --install
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,10 @@
 
 Each sign of the picture is a share of the window; tokens are estimated by what the provider
 last counted.
+
+Examples:
+  agent context
+  agent context parser --json
 """
 
 from __future__ import annotations

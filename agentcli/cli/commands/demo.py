@@ -1,4 +1,8 @@
-"""See agent at work, without a key. A scripted model fixes a failing test."""
+"""See agent at work, without a key. A scripted model fixes a failing test.
+
+Examples:
+  agent demo
+"""
 
 from __future__ import annotations
 

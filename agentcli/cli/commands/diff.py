@@ -1,4 +1,9 @@
-"""What a session changed in files, as a patch."""
+"""What a session changed in files, as a patch.
+
+Examples:
+  agent diff
+  agent diff parser --step 1 | git apply --check --reverse
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 """Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
-missing. Whether an account has credit only --ask tells for sure."""
+missing. Whether an account has credit only --ask tells for sure.
+
+Examples:
+  agent doctor
+  agent doctor --ask
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 The copy is a new session, with a new folder that holds the files as they were. The session
 itself and its workspace stay untouched; another process may be using them. Without --at, at a
 terminal, you choose the message of yours to go on from, and may say it in other words.
+
+Examples:
+  agent fork                          # choose where from
+  agent fork parser --at 5 --dir ../try
 """
 
 from __future__ import annotations

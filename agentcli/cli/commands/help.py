@@ -1,4 +1,8 @@
-"""What a command does, and its options: as COMMAND --help."""
+"""What a command does, and its options: as COMMAND --help.
+
+Examples:
+  agent help run
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Have the model look at this project and write AGENTS.md, which each session here begins with. One
-that is there is brought up to date."""
+that is there is brought up to date.
+
+Examples:
+  agent init
+"""
 
 from __future__ import annotations
 

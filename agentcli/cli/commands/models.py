@@ -1,5 +1,10 @@
 """Models that can be reached, with context window and USD per million tokens where known. Asks
-each provider with a key and each local server. In a pipe: names only."""
+each provider with a key and each local server. In a pipe: names only.
+
+Examples:
+  agent models
+  agent models | grep gpt
+"""
 
 from __future__ import annotations
 

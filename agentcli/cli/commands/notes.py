@@ -1,5 +1,9 @@
 """The model's notes on this project and on you. They are yours to edit:
-$EDITOR "$(agent notes --path)"."""
+$EDITOR "$(agent notes --path)".
+
+Examples:
+  agent notes
+"""
 
 from __future__ import annotations
 

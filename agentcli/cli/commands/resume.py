@@ -1,4 +1,10 @@
-"""Go on with a session where it stopped."""
+"""Go on with a session where it stopped.
+
+Examples:
+  agent resume                        # choose a session of this folder
+  agent resume --last "now the docs"
+  agent resume parser
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,10 @@ other words. Elsewhere the events to go back to are listed.
 
 Files and the state of git that others changed go back too. Nothing is lost: the way it was
 before can be gone back to like any other event.
+
+Examples:
+  agent rewind                        # choose a message of yours
+  agent rewind parser --to 5 --files
 """
 
 from __future__ import annotations

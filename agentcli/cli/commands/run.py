@@ -1,4 +1,11 @@
-"""Do a task. Piped input is added to it: git diff | agent run "review this"."""
+"""Do a task. Piped input is added to it.
+
+Examples:
+  agent run "fix the failing test"
+  git diff | agent run "review this" > review.txt
+  agent run -m sonnet --approval plan "how would you split this module?"
+  agent run --json --max-time 10m "fix the bug" < /dev/null
+"""
 
 from __future__ import annotations
 

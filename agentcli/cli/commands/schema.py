@@ -1,4 +1,8 @@
-"""Print the JSON Schema of the lines that --json writes."""
+"""Print the JSON Schema of the lines that --json writes.
+
+Examples:
+  agent schema > lines.schema.json
+"""
 
 from __future__ import annotations
 

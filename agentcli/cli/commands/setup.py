@@ -1,5 +1,9 @@
 """Choose a model to work with: whose, with which key, which one. Asks at the terminal; keeps the
-key in a file that only you can read, the model in your settings."""
+key in a file that only you can read, the model in your settings.
+
+Examples:
+  agent setup
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Say something to a session that works elsewhere: the newest one here, if none is named.
 
 It gets the message at the latest when it is resumed.
+
+Examples:
+  agent tell "and the docs"
+  agent tell --session parser --steer "not the tests"
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Let settings, hooks, tool servers and skills of a folder take effect.
 
 As they are now: when one of these files changes, the folder is trusted no longer.
+
+Examples:
+  agent trust
+  agent trust --list
 """
 
 from __future__ import annotations

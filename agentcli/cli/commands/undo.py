@@ -2,6 +2,11 @@
 
 Of the last N steps that changed files, or git's branches, index or stash. What the agent did
 not change stays as it is.
+
+Examples:
+  agent undo
+  agent undo 2                        # the last two steps that changed files
+  agent undo -s parser --force
 """
 
 from __future__ import annotations

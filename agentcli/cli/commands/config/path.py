@@ -1,4 +1,8 @@
-"""Where the user's settings are read from."""
+"""Where the user's settings are read from.
+
+Examples:
+  $EDITOR "$(agent config path)"
+"""
 
 from __future__ import annotations
 

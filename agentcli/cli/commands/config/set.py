@@ -1,5 +1,10 @@
 """Set a value in your settings, or in those of this folder, its comments kept. VALUE is TOML; what
-is none is taken as text: agent config set agent.max_turns 50"""
+is none is taken as text: agent config set agent.max_turns 50
+
+Examples:
+  agent config set model.name anthropic/claude-sonnet-5-5
+  agent config set agent.max_turns 50 --project
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Every setting with the value in force."""
+"""Every setting with the value in force.
+
+Examples:
+  agent config show
+  agent config show --origin
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The fewest safe rules for what you approved in past sessions, and nothing you refused."""
+"""The fewest safe rules for what you approved in past sessions, and nothing you refused.
+
+Examples:
+  agent policy suggest
+"""
 
 from __future__ import annotations
 

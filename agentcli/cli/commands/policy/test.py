@@ -1,4 +1,8 @@
-"""What past commands and edits would have been, without a sandbox: allowed, asked, denied."""
+"""What past commands and edits would have been, without a sandbox: allowed, asked, denied.
+
+Examples:
+  agent policy test "bash(npm test:*)"
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Write a session to stdout or a file, its secrets masked.
 
 Exits 1 when the session is damaged; what is intact is written all the same.
+
+Examples:
+  agent sessions export parser --format markdown -o parser.md
+  agent sessions export parser > parser.json
 """
 
 from __future__ import annotations

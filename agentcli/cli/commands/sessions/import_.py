@@ -1,6 +1,9 @@
 """Take over a session from elsewhere, as a new one.
 
 It gets an id of its own. What it allowed has no force here, and none of its files is believed.
+
+Examples:
+  agent sessions import parser.json
 """
 
 from __future__ import annotations

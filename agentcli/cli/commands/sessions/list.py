@@ -1,4 +1,9 @@
-"""Sessions of this folder, the one used last first."""
+"""Sessions of this folder, the one used last first.
+
+Examples:
+  agent sessions list
+  agent sessions list --all -n 20
+"""
 
 from __future__ import annotations
 

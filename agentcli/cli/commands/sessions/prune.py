@@ -2,6 +2,9 @@
 
 What is asked for must hold together. Sessions that have a name or are in use stay. Exits 1
 when one can't be removed.
+
+Examples:
+  agent sessions prune --older-than 30d --dry-run
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Give a session a name.
 
 Every command that takes the id of a session takes its name too.
+
+Examples:
+  agent sessions rename parser reader
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 What a page of its cache holds is restored. From the first event that is lost on, the rest is
 moved to events.bad/ in the session's folder.
+
+Examples:
+  agent sessions repair parser
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Remove sessions for good.
 
 All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
+
+Examples:
+  agent sessions rm parser --yes
 """
 
 from __future__ import annotations

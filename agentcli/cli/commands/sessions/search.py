@@ -1,6 +1,9 @@
 """Search what was said, run, read and printed.
 
 The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
+
+Examples:
+  agent sessions search "connection reset"
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The conversation of a session as it looked, its cost and state.
 
 Long outputs, code and changes are folded; the number that stands there shows all of a call with
---event. --full folds nothing. At a terminal what is longer than the screen goes through $PAGER:
+--event. --full folds nothing. At a terminal what is longer than the screen goes through $PAGER.
 
-\b
-  agent sessions show parser --event 14
+Examples:
+  agent sessions show                 # the newest one here
+  agent sessions show parser --event 5
   agent sessions show parser --full
 """
 

@@ -1,0 +1,149 @@
+"""Every example in --help, the README and the docs is run, in a workspace with a session or two."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LIMIT_S, Agent
+from tests.emulated import Emulated
+from tests.server import Call, ModelServer, Reply
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ROOT / "agentcli" / "cli" / "commands"
+FENCE = re.compile(r"^```(?:sh|console)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+IS_EXAMPLE = re.compile(r"(?:^|[|(;]\s*|do )agent(?:\s|$|\))")
+
+AT_TERMINAL = {
+    "agent": "Shift-Tab",
+    "agent -c": "Shift-Tab",
+    'agent "the login test fails, find out why"': "Shift-Tab",
+    "agent -r parser -m sonnet": "Shift-Tab",
+    "agent resume": "Esc",
+    "agent rewind": "Esc",
+    "agent fork": "Esc",
+    "agent setup": "Whose",
+}
+"""Those that ask, with what is shown when they do."""
+EXIT_CODES = {"agent sessions search": (0, 1), "agent doctor": (0, 3), "agent trust": (0, 2, 3)}
+"""Besides 0, by how the example begins: nothing found, something missing, nothing to trust."""
+LEFT_OUT = {
+    "agent run -m ollama": "a local server of that name",
+    "agent completion --install": "tried in tests/cli/test_completion.py, with each shell",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    place: str
+    line: str
+
+    @property
+    def command(self) -> str:
+        """Without the words beside it."""
+        return re.sub(r"\s+#.*", "", self.line).strip()
+
+
+def examples() -> Iterator[Example]:
+    for path in sorted(COMMANDS.rglob("*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        _, _, shown = text.partition("\n\nExamples:\n")
+        for line in shown.splitlines():
+            yield Example(f"help of {path.relative_to(COMMANDS)}", line.strip())
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for block in FENCE.findall(path.read_text()):
+            for line in block.replace("\\\n", " ").splitlines():
+                if IS_EXAMPLE.search(line.strip()) and "<!--" not in line:
+                    yield Example(path.name, line.strip())
+
+
+EXAMPLES = sorted(
+    {example.command: example for example in examples()}.values(), key=lambda each: each.command
+)
+
+
+def test_every_command_has_examples():
+    without = [
+        str(path.relative_to(COMMANDS))
+        for path in sorted(COMMANDS.rglob("*.py"))
+        if path.name != "__init__.py" and "\n\nExamples:\n  " not in path.read_text()
+    ]
+    assert not without
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Iterator[tuple[Agent, Path]]:
+    """A workspace under git with a session called parser, and a copy of it all."""
+    base = tmp_path_factory.mktemp("examples")
+    home, workspace = base / "in" / "home", base / "in" / "work"
+    home.mkdir(parents=True)
+    shutil.copytree(ROOT / "agentcli" / "demo" / "repository", workspace)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "start"]):
+        identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        subprocess.run(["git", *identity, *command], cwd=workspace, check=True)
+    agent = Agent(home, workspace)
+    with _model() as server:
+        agent.use(server)
+        script = [
+            Reply("I write it.", [Call("write", {"path": "new.py", "content": "x = 1\n"})]),
+            Reply("", [Call("bash", {"command": "echo y = 2 > other.py"})]),
+            Reply("Done."),
+        ]
+        with ModelServer(script) as first:
+            made = Agent(home, workspace).use(first)
+            assert made("run", "--name", "parser", "--yolo", "connection reset").returncode == 0
+        bin_folder = base / "bin"
+        bin_folder.mkdir()
+        program = bin_folder / "agent"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m agentcli "$@"\n')
+        program.chmod(0o755)
+        agent.env |= {"PATH": f"{bin_folder}:{os.environ['PATH']}", "EDITOR": "cat"}
+        agent("sessions", "export", "parser", "-o", "parser.json")
+        (workspace / "shot.png").write_bytes(b"")
+        shutil.copytree(base / "in", base / "kept", symlinks=True)
+        yield agent, base
+
+
+def _model() -> ModelServer:
+    return ModelServer([Reply("Done.")], loop=True, strict=False)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.command[:60])
+def test_an_example_does_what_it_says(world, example):
+    agent, base = world
+    if reason := next((why for c, why in LEFT_OUT.items() if example.command.startswith(c)), None):
+        pytest.skip(reason)
+    shutil.rmtree(base / "in")
+    shutil.copytree(base / "kept", base / "in", symlinks=True)
+    parser = next(path.name for path in agent.sessions)
+    line = re.sub(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b", parser, example.command)
+    if line in AT_TERMINAL:
+        terminal = Emulated(
+            [*agent.command, *shlex.split(line)[1:]], agent.workspace, agent.environment
+        )
+        terminal.until(AT_TERMINAL[line])
+        terminal.close()
+        return
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=agent.workspace,
+        env=agent.environment,
+        input=b"",
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
+    allowed = next((codes for c, codes in EXIT_CODES.items() if line.startswith(c)), (0,))
+    told = done.stderr.decode()
+    assert done.returncode in allowed, f"{example.place}: {line}\n{told}{done.stdout.decode()}"
+    assert "Traceback" not in told
