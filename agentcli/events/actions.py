@@ -146,7 +146,7 @@ class SearchAction(Action):
 
     @property
     def message(self) -> str:
-        return f"grep {self.pattern!r} in {self.path}"
+        return f"grep {_first_line(self.pattern)} in {self.path}"
 
 
 class GlobAction(Action):

@@ -307,6 +307,8 @@ def _told(error: ErrorObservation) -> str:
     match error.error_id:
         case "invalid_tool_call":
             return "not run: the model made a mistake in this call, and was told"
+        case "bad_pattern":
+            return "not run: the model's pattern makes no sense, and it was told"
         case "not_run":
             return "not run: the call before it was refused"
         case "interrupted" if error.content.startswith("Not started"):
