@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from agentcli.events import Action, Event, Observation, Progress, Source
@@ -27,7 +27,7 @@ from agentcli.ui.folding import DETAILED, FOLDED, Folding
 from agentcli.ui.notices import error_line, metrics_line, note, waiting
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import SPINNER, Region, Screen
+from agentcli.ui.screen import SPINNER, Kind, Region, Screen
 from agentcli.ui.style import Colors, Line, Span, cells, wrap
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, left_in_tmp, whole_seconds
 from agentcli.ui.tool_calls import ToolCalls
@@ -95,6 +95,11 @@ class TerminalRenderer:
     def expect(self, calls: Iterable[Action]) -> None:
         """Calls that an earlier process left waiting: each gets its line when it comes up again."""
         self._expected = list(calls)
+
+    def show(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
+        """Lines that stay, which no event tells of; without `whole` cut to the width."""
+        self._screen.put(kind, lines, whole=whole)
+        self._draw()
 
     def on_event(self, event: Event) -> None:
         if self._quiet:

@@ -33,7 +33,7 @@ from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.prompt.control import Submission
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import Kind
 from agentcli.ui.style import Line, Span
 from agentcli.ui.terminal import TerminalRenderer
 
@@ -52,7 +52,6 @@ class Conversation:
         control: ConversationControl,
         prompt: ConversationPrompt,
         renderer: TerminalRenderer,
-        screen: Screen,
         command: Callable[[Conversation, Submission], None],
         name: str | None,
         ready: Prepared,
@@ -64,7 +63,6 @@ class Conversation:
         self.own_commands = OwnCommands()
         self.status = ConversationStatus(ready.models.chain("main").model)
         self._renderer = renderer
-        self._screen = screen
         self._command = command
         self.name = name
         """Of the session that is begun next."""
@@ -301,13 +299,11 @@ class Conversation:
 
     def print(self, *lines: Line) -> None:
         """Lines that stay, above the prompt."""
-        self._screen.put("note", lines, whole=False)
-        self._screen.flush(self.prompt.region.rows)
+        self._follower.show("note", lines, whole=False)
 
     def show_said(self, text: str) -> None:
         said = printable(text.strip()).replace("\n", "\n  ")
-        self._screen.put("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
-        self._screen.flush(self.prompt.region.rows)
+        self._follower.show("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
 
     def show_error(self, error: AgentError | OSError) -> None:
         message = error.message if isinstance(error, AgentError) else os_error_text(error)
@@ -350,6 +346,10 @@ class _OneAtATime:
     def on_progress(self, progress: Progress) -> None:
         with self._lock:
             self._renderer.on_progress(progress)
+
+    def show(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
+        with self._lock:
+            self._renderer.show(kind, lines, whole=whole)
 
     def tick(self) -> None:
         if self._lock.acquire(blocking=False):

@@ -35,6 +35,7 @@ from agentcli.cli.slash_command import (
 from agentcli.cli.stored_session import workspace_of
 from agentcli.errors import SetupNeeded
 from agentcli.events import Action
+from agentcli.events.progress import Notice
 from agentcli.files.walking import walk
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import offered
@@ -48,7 +49,6 @@ from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.resume_summary import one_line, summarise
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import Screen
 from agentcli.ui.style import Span
 from agentcli.ui.terminal import TerminalRenderer
 from agentcli.ui.transcript import transcript
@@ -65,7 +65,6 @@ def open_conversation(
     prompt: ConversationPrompt,
 ) -> int:
     """See `converse`."""
-    screen = Screen(sys.stderr, region=prompt.region)
     renderer = TerminalRenderer(
         sys.stderr,
         verbose=int(flags.verbose),
@@ -82,7 +81,7 @@ def open_conversation(
     finish_interrupted_work()
     if builder.settings.ui.editing == "vi":
         prompt.use_vi_keys()
-    conversation = Conversation(builder, control, prompt, renderer, screen, carry_out, name, ready)
+    conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
@@ -157,9 +156,7 @@ def _builder(
         return _SuspendingApprover(approver, prompt)
 
     for notice in loaded.settings.notices:
-        screen = Screen(sys.stderr, region=prompt.region)
-        screen.put("note", [[Span(notice, "dim")]])
-        screen.flush()
+        renderer.on_progress(Notice(notice))
     return AgentBuilder(
         settings,
         environ,
