@@ -191,6 +191,8 @@ class _Setup:
                 return default or None
             if answer == "?":
                 self._list(names)
+            elif len(answer.split()) > 1:
+                say("  no model has a blank in its name")
             elif answer.isdecimal() and 0 < int(answer) <= len(names):
                 return names[int(answer) - 1]
             else:
