@@ -26,7 +26,7 @@ def main() -> NoReturn:
     if sys.argv[1:2] == ["__complete"]:
         from agentcli.cli.completion.complete import main as complete
 
-        sys.exit(complete(sys.argv[2:]))
+        os._exit(complete(sys.argv[2:]))
     from agentcli.cli.entry import run_program
 
     code = run_program(sys.argv[1:])

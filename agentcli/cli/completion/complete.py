@@ -9,8 +9,8 @@ description after it.
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from agentcli.cli.completion.tree import kept_tree
@@ -45,7 +45,8 @@ def main(arguments: list[str]) -> int:
         _told(shell, place.before + word, description, words[-1], "".join(breaks))
         for word, description in found
     ]
-    sys.stdout.write("\n".join(told) + "\n")
+    with suppress(BrokenPipeError):
+        print("\n".join(told), flush=True)
     return 0
 
 
