@@ -59,6 +59,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
     if _waiting is not None and not isinstance(_waiting, OutOfTime):
         # Asked twice while something does not come to an end; what is on disk is whole.
+        for leave, _ in reversed(_around_stops):
+            leave()
         os._exit(code)
     interrupt(reason)
 
@@ -110,7 +112,8 @@ def unshielded() -> Iterator[None]:
 @contextmanager
 def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
     """Within it Ctrl-Z calls `leave` before the process stops, and `come_back` when it goes on.
-    Both are called in a signal handler. Main thread only."""
+    `leave` is also called before a second signal ends the process at once. Both are called in a
+    signal handler. Main thread only."""
     before = signal.getsignal(signal.SIGTSTP)
     if before is signal.SIG_IGN:
         yield

@@ -109,7 +109,9 @@ class Flags:
     no_stdin: Annotated[
         bool,
         typer.Option(
-            "--no-stdin", help="Never read stdin; needed in loops that read lines from a file."
+            "--no-stdin",
+            help="Never read stdin, nor what is typed while it works; needed in loops that read "
+            "lines from a file.",
         ),
     ] = False
     assignments: Annotated[

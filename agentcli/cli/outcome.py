@@ -43,7 +43,7 @@ class OutcomeReporter:
             sys.stderr,
             quiet=flags.quiet,
             verbose=int(flags.verbose),
-            show_text=sys.stderr.isatty() and not _is_pipe(sys.stdout),
+            show_text=sys.stderr.isatty() and not is_pipe(sys.stdout),
             sums_up=True,
         )
         self._json: JsonLinesWriter | None = None
@@ -172,7 +172,7 @@ def _code_of(failure: BrokenPipeError | OutputError | None) -> int:
     return failure.exit_code if isinstance(failure, OutputError) else 141
 
 
-def _is_pipe(stream: TextIO) -> bool:
+def is_pipe(stream: TextIO) -> bool:
     """Whether a program reads it: what that makes of an answer may be shown on the same screen."""
     try:
         mode = os.fstat(stream.fileno()).st_mode

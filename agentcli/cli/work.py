@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,8 @@ from agentcli.cli.complaints import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import finish_interrupted_work
+from agentcli.cli.stdin import tell_on_stderr
+from agentcli.cli.typed_ahead import TypedAhead, is_typed_at
 from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
@@ -107,17 +110,20 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     gc.freeze()
     gc.set_threshold(_OBJECTS_OF_STEPS, *gc.get_threshold()[1:])
     how = "failed"
-    try:
+    typed = TypedAhead(
+        opened.session, lambda text: outcome.renderer.on_progress(Notice(text)), tell_on_stderr
+    )
+    with ExitStack() as ending:
+        ending.callback(typed.end)
+        ending.callback(outcome.close)
+        ending.callback(lambda: opened.close(how))
+        if not flags.no_stdin and is_typed_at():
+            typed.begin()
         outcome.begin()
         with interrupts.around_stop(outcome.renderer.suspend, outcome.renderer.resume):
             result = run_turn(opened.agent, opened.session)
         how = result.ending.reason
         return outcome.finish(result)
-    finally:
-        try:
-            opened.close(how)
-        finally:
-            outcome.close()
 
 
 def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:

@@ -1,0 +1,165 @@
+"""What a person types at the terminal while a one-shot run works: messages for its session."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from types import FrameType
+from typing import Any
+
+from agentcli import interrupts
+from agentcli.cli.outcome import is_pipe
+from agentcli.errors import SessionError
+from agentcli.events import Event, Progress
+from agentcli.interrupts import shield
+from agentcli.sessions import inbox
+from agentcli.sessions.session import Session
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import count
+
+_STDIN = 0
+_LOOK_S = 0.05
+_CHUNK = 65_536
+_MOST_BYTES = 1_000_000
+_MOST_SHOWN = 60
+
+
+def is_typed_at() -> bool:
+    """Whether what is typed at the controlling terminal is meant for this process, as far as can be
+    told: in a pipe the program behind it may have the keys, as a pager has."""
+    with suppress(OSError, ValueError):
+        os.tcgetpgrp(_STDIN)
+        return sys.stderr.isatty() and not is_pipe(sys.stdout)
+    return False
+
+
+class TypedAhead:
+    """From `begin` to `end` the terminal shows nothing of what is typed, and whole lines become a
+    message that the session hears at its next step. Nothing of it reaches the shell: what is left
+    at the end is dropped. `show` and `tell` are given a sentence, during the work and at its end.
+
+    A subscriber: it reads only when something happens, so never beside a question to the person,
+    which has the terminal for itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
+    """
+
+    def __init__(
+        self, session: Session, show: Callable[[str], None], tell: Callable[[str], None]
+    ) -> None:
+        self._session = session
+        self._show = show
+        self._tell = tell
+        self._before: list[Any] | None = None
+        """The modes of the terminal to go back to; None while they are in force."""
+        self._ids: set[str] = set()
+        self._looked = 0.0
+        self._signals = ExitStack()
+
+    def begin(self) -> None:
+        with shield():
+            self._signals.enter_context(interrupts.around_stop(self._leave, self._come_back))
+            before = signal.signal(signal.SIGQUIT, self._quit)
+            self._signals.callback(signal.signal, signal.SIGQUIT, before)
+            self._come_back()
+        self._session.subscribe(self)
+
+    def end(self) -> None:
+        """It need not have begun."""
+        with shield():
+            dropped = self._read_rest()
+            self._leave()
+            self._signals.close()
+        if self._ids:
+            self._tell_of_unheard()
+        if dropped:
+            self._tell(f"{count(dropped, 'character')} typed at the end went to nobody")
+
+    def _tell_of_unheard(self) -> None:
+        waiting = {message.id for message in inbox.waiting(self._session.folder)}
+        if waiting & self._ids:
+            when = f"when the session goes on: agent resume {self._session.id}"
+            self._tell(f"what you typed is heard {when}")
+
+    def on_event(self, event: Event) -> None:
+        self._look()
+
+    def on_progress(self, progress: Progress) -> None:
+        if time.monotonic() - self._looked >= _LOOK_S:
+            self._look()
+
+    def _leave(self) -> None:
+        """Put the terminal back as it was; what is unread is dropped. For signal handlers too."""
+        before, self._before = self._before, None
+        if before is not None and _is_in_front():
+            with suppress(termios.error):
+                termios.tcsetattr(_STDIN, termios.TCSAFLUSH, before)
+
+    def _come_back(self) -> None:
+        """Show nothing of what is typed, if this process has the terminal."""
+        if self._before is not None or not _is_in_front():
+            return
+        with suppress(termios.error):
+            before, modes = termios.tcgetattr(_STDIN), termios.tcgetattr(_STDIN)
+            modes[3] = modes[3] & ~(termios.ECHO | termios.ECHONL) | termios.ICANON | termios.ISIG
+            self._before = before
+            termios.tcsetattr(_STDIN, termios.TCSADRAIN, modes)
+
+    def _quit(self, number: int, frame: FrameType | None) -> None:
+        self._leave()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        # It may have been in the background, or started there.
+        self._come_back()
+        if not _is_in_front():
+            return
+        text = printable(_read().decode("utf-8", "replace")).strip()
+        if not text:
+            return
+        try:
+            self._ids.add(inbox.put(self._session.folder, text, "steer"))
+        except SessionError as error:
+            self._show(f"what you typed is lost: {error}")
+            return
+        line = text.partition("\n")[0]
+        shown = line if len(text) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
+        self._show(f"heard at its next step: {shown}")
+
+    def _read_rest(self) -> int:
+        """How many characters nobody has read, the beginning of a line among them."""
+        if self._before is None or not _is_in_front():
+            return 0
+        with suppress(termios.error):
+            modes = termios.tcgetattr(_STDIN)
+            modes[3] &= ~termios.ICANON
+            modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0
+            termios.tcsetattr(_STDIN, termios.TCSANOW, modes)
+        return len(_read().decode("utf-8", "replace").strip())
+
+
+def _is_in_front() -> bool:
+    """Whether the terminal can be used without being stopped for it."""
+    with suppress(OSError):
+        return os.tcgetpgrp(_STDIN) == os.getpgrp()
+    return False
+
+
+def _read() -> bytes:
+    """What can be read at once."""
+    data, poll = b"", select.poll()
+    poll.register(_STDIN, select.POLLIN)
+    with suppress(OSError):
+        while len(data) < _MOST_BYTES and any(event & select.POLLIN for _, event in poll.poll(0)):
+            chunk = os.read(_STDIN, _CHUNK)
+            if not chunk:
+                # The end of input was typed, or the terminal is gone.
+                break
+            data += chunk
+    return data
