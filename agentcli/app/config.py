@@ -149,8 +149,8 @@ def _tightening(
     values = {key: value for key, value in values.items() if key not in ignored}
     notices = []
     if ignored:
-        what = "not for a project to set until you trust it (agent trust); ignored:"
-        notices.append(f"{origin}: {what} {', '.join(ignored)}")
+        what = f"so its {', '.join(ignored)} {'take' if len(ignored) > 1 else 'takes'} no effect"
+        notices.append(f"{origin} is not trusted, {what}; see agent trust")
     for key in _RULES:
         faults = {rule: rule_fault(rule) for rule in values.get(key, ())}
         if any(faults.values()):

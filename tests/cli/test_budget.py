@@ -101,7 +101,7 @@ def test_a_project_may_lower_the_budget_only(agent, serve, project, code):
     (agent.workspace / ".agent" / "config.toml").write_text(f"[agent]\nmax_budget_usd = {project}")
     done = agent("run", "x")
     assert done.returncode == code, done.stderr
-    assert ("not for a project to set" in done.stderr) == (project == 50)
+    assert ("is not trusted" in done.stderr) == (project == 50)
 
 
 def test_cost_by_model_and_part(agent, serve):
