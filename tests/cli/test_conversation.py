@@ -355,3 +355,16 @@ def test_an_image_dropped_on_the_terminal_goes_with_the_message(agent, serve, ta
     terminal.type(f"what is \x1b[200~{dropped}\x1b[201~?").until("[image #1: a dot.png]?")
     terminal.type("\r").until("A dot.")
     assert PNG in str(server.requests[0].body["messages"])
+
+
+def test_a_mentioned_session_is_told_with_the_message(agent, serve, talk):
+    server = serve([Reply("It was the lock."), Reply("As before.")], sessions=2)
+    agent.use(server)
+    agent("run", "--name", "earlier", "why does it hang?")
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("again, see @hang").until("@session:")
+    terminal.type("\t").until("> again, see @session:2")
+    terminal.type("\r").until("As before.")
+    assert "was about: why does it hang?" in said(server)
+    assert "It was the lock." in said(server)

@@ -15,6 +15,7 @@ from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
+from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
 from agentcli.cli.notifying import notifier_of
@@ -139,15 +140,16 @@ class Conversation:
         """A message of the person, worked on; `typed` is the command that it came of."""
         try:
             images = attached(given.images)
+            said = with_mentioned(given.text, self.builder.home)
             opened = self.open_session()
             if typed is None:
                 self.show_said(given.text)
             if inbox.waiting(opened.session.folder):
                 # What was said before comes first.
-                text, urls = with_images(given.text, images, opened.session.state.model)
+                text, urls = with_images(said, images, opened.session.state.model)
                 inbox.put(opened.session.folder, text, "steer", urls)
             else:
-                opened.say(given.text, images, typed or given.text)
+                opened.say(said, images, typed or given.text)
         except (AgentError, OSError):
             self.prompt.put(typed or given.text)
             raise

@@ -19,6 +19,7 @@ from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.conversation.mentions import MENTION
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
@@ -210,7 +211,7 @@ def _completer(conversation: Conversation) -> Completer:
         with suppress(OSError):
             for each in islice(offered(conversation.builder.home, None), _MOST_SESSIONS):
                 label = each.state.name or each.state.title
-                found.append(Completion(f"@session:{each.folder.name} ", label))
+                found.append(Completion(f"{MENTION}{each.folder.name} ", label))
         return found
 
     return Completer(

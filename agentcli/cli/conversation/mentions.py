@@ -1,0 +1,32 @@
+"""Earlier sessions that a message mentions, told to the model with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agentcli.agent.replies import last_answer
+from agentcli.sessions.search.finder import find
+from agentcli.sessions.session import read_session
+
+MENTION = "@session:"
+_MENTION = re.compile(rf"(?<!\S){MENTION}([\w.-]+)")
+_MOST_CHARS = 6_000
+
+
+def with_mentioned(text: str, home: Path) -> str:
+    """The text, and below it how each session it mentions ended. Raises UsageError for one that
+    there is not."""
+    names = dict.fromkeys(_MENTION.findall(text))
+    return "\n\n".join([text, *(_told(find(home, name), name) for name in names)])
+
+
+def _told(folder: Path, name: str) -> str:
+    record = read_session(folder)
+    state, answer = record.state, last_answer(record.events)
+    if len(answer) > _MOST_CHARS:
+        answer = f"{answer[:_MOST_CHARS]}\n[… cut]"
+    return (
+        f"[{MENTION}{name} was about: {state.title}\nIt worked in {state.workspace} and is "
+        f"{state.agent_state}. What it answered last:\n{answer or 'nothing'}]"
+    )
