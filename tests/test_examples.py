@@ -35,8 +35,14 @@ AT_TERMINAL = {
     "agent setup": "Whose",
 }
 """Those that ask, with what is shown when they do."""
-EXIT_CODES = {"agent models | grep": (0, 1), "agent doctor": (0, 3), "agent trust": (0, 2, 3)}
-"""Besides 0, by how the example begins: no such model, something missing, nothing to trust."""
+EXIT_CODES = {
+    "agent models | grep": (0, 1),
+    "agent doctor": (0, 3),
+    "agent trust": (0, 2, 3),
+    "agent open": (1,),
+}
+"""Where 0 is not all, by how the example begins: no such model, something missing, nothing to
+trust, no session that is open."""
 AN_EVENT = re.compile(r"(?<=--(?:at|to) )\d+|(?<=--event )\d+")
 AN_ID = re.compile(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b")
 LEFT_OUT = {
