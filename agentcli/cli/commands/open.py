@@ -3,8 +3,6 @@
 For as long as this runs and the session is open elsewhere, the server's port in the sandbox is one
 of 127.0.0.1 here: the same where that is free. Ctrl-C closes it.
 
-  agent open 9123
-
 Examples:
   agent open 9123                     # what a session started, in your browser
 """
