@@ -2,6 +2,7 @@
 
 AgentError                      what a person is told in one message, never a traceback
 ├── UsageError           (2)    wrong arguments, unknown or locked session
+│   └── NothingChosen    (2)    the person left a list without choosing
 ├── ConfigError          (3)    configuration or credentials
 │   └── SetupNeeded      (3)    no model, or no key for it
 ├── SessionError         (1)    a session that can't be read or written
@@ -30,6 +31,11 @@ class AgentError(Exception):
 
 class UsageError(AgentError):
     exit_code = 2
+
+
+class NothingChosen(UsageError):
+    def __init__(self) -> None:
+        super().__init__("nothing chosen")
 
 
 class ConfigError(AgentError):

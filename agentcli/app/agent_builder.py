@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,8 @@ class AgentBuilder:
     interactive: bool = False
     name_folders: NameFolders | None = None
     """None: what nobody named is not written to."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting that is not at its default was set."""
 
     def __post_init__(self) -> None:
         """No program of ours is taken from where commands of a session may write."""

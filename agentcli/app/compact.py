@@ -1,12 +1,15 @@
-"""Condenses a stored session on request."""
+"""Condenses a session on request, a stored one or one that is open."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agentcli.app.memory import memory
+from agentcli.agent.agent import Hooks
+from agentcli.app import memory as session_memory
+from agentcli.app.open_session import OpenSession
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, SystemMessageAction
@@ -48,16 +51,28 @@ def compact(
     with Session.open(folder) as session:
         session.redact = redactor
         hooks = None if preview else builder.compacting_hooks(session, registry)
-        if hooks is not None and (why := hooks.compacting(session, "asked_for")):
-            raise SessionError(f"a hook puts it off: {why}")
-        action = _stored(builder, registry, session).compact(session.events, focus)
-        done = _told(action, redactor)
-        if done.action is not None and not preview:
-            session.emit(done.action)
-        elif done.action is not None and done.action.llm_metrics is not None:
-            paid = {"llm_metrics": done.action.llm_metrics}
-            session.emit(failed_condensation("it was a preview").model_copy(update=paid))
-        return done
+        memory = _stored(builder, registry, session)
+        return _compact(session, memory, hooks, focus, preview=preview)
+
+
+def compact_open(opened: OpenSession, focus: str = "") -> Compaction:
+    """Condense a session that is open, as `compact` does. Raises SessionError when a hook puts it
+    off, TurnInterrupted."""
+    return _compact(opened.session, opened.agent.memory, opened.hooks, focus)
+
+
+def _compact(
+    session: Session, memory: Memory, hooks: Hooks | None, focus: str, *, preview: bool = False
+) -> Compaction:
+    if hooks is not None and (why := hooks.compacting(session, "asked_for")):
+        raise SessionError(f"a hook puts it off: {why}")
+    done = _told(memory.compact(session.events, focus), session.redact)
+    if done.action is not None and not preview:
+        session.emit(done.action)
+    elif done.action is not None and done.action.llm_metrics is not None:
+        paid = {"llm_metrics": done.action.llm_metrics}
+        session.emit(failed_condensation("it was a preview").model_copy(update=paid))
+    return done
 
 
 def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
@@ -65,14 +80,15 @@ def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Mem
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
     models = builder.models(registry, session.state.model)
-    return memory(builder.settings, models, schemas, session, builder.limits(session.state))
+    limits = builder.limits(session.state)
+    return session_memory.memory(builder.settings, models, schemas, session, limits)
 
 
-def _told(action: CondensationAction | None, redactor: Redactor) -> Compaction:
+def _told(action: CondensationAction | None, redact: Callable[[Any], Any]) -> Compaction:
     if action is None:
         return Compaction(None)
     paid = action.llm_metrics
-    summary = redactor.text(action.summary) if action.summary else action.summary
+    summary = redact(action.summary) if action.summary else action.summary
     return Compaction(
         action.model_copy(update={"source": Source.USER, "summary": summary}),
         int(action.numbers.get(TOKENS_BEFORE, 0)),

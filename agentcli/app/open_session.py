@@ -22,6 +22,7 @@ from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.image_limits import image_limits
 from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
+from agentcli.shell.jobs import Job
 from agentcli.tools.base import ToolContext
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class OpenSession:
         if self.hooks is not None:
             self._begun = True
             self.hooks.started(self.session, resumed=resumed)
+
+    def running_jobs(self) -> list[Job]:
+        """Commands in the background, which `close` would end."""
+        return [job for job in self.context.shell.jobs if not job.look()]
 
     def close(self, reason: str = "ended") -> None:
         """`reason` is for the hooks: how the turn ended."""

@@ -60,6 +60,10 @@ class SessionPolicy:
         settings = self._parts.settings
         agent = settings.agent.model_copy(update={"approval": mode})
         self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))
+        self.reload()
+
+    def reload(self) -> None:
+        """Saved rules have changed."""
         self.__dict__.pop("_full", None)
 
     def to_keep(self, action: Action) -> list[Path]:

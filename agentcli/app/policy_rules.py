@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentcli.app.config import rules_file
+from agentcli.errors import UsageError
 from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 from agentcli.security.policy.saved_rules import SavedRules
@@ -20,6 +21,21 @@ def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Pat
     saved = SavedRules(rules_file(environ))
     saved.load(workspace, rule_patterns())
     return saved.notices
+
+
+def rules_in_force(
+    settings: Settings, environ: Mapping[str, str], workspace: Path
+) -> tuple[list[Rule], list[Rule]]:
+    """Those of the settings, and those saved for this workspace."""
+    saved = SavedRules(rules_file(environ)).load(workspace, rule_patterns())
+    return settings_rules(settings), list(saved)
+
+
+def forget_rule(environ: Mapping[str, str], workspace: Path, text: str) -> None:
+    """Remove the saved rule `text` of this workspace. Raises UsageError when there is none so,
+    ConfigError when its file can't be written."""
+    if not SavedRules(rules_file(environ)).remove(workspace, text):
+        raise UsageError(f"no rule {text!r} is saved for this folder", hint="see /permissions")
 
 
 def settings_rules(settings: Settings) -> list[Rule]:

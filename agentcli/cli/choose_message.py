@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentcli.cli.session_common import age
-from agentcli.errors import UsageError
+from agentcli.errors import NothingChosen, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import live
@@ -35,6 +35,14 @@ def choose_message(
     """The last event to keep, and what is to be said then; at first that is the message itself, to
     be sent again in other words. `with_end` offers to keep all. Raises UsageError when nothing is
     chosen."""
+    picked = choose_place(events, question, with_end=with_end)
+    return Picked(picked.value.event_id, picked.message)
+
+
+def choose_place(
+    events: Sequence[Event], question: Question, *, with_end: bool = False
+) -> Picked[Place]:
+    """As `choose_message`, with the message that was chosen."""
     found = places(events)
     if not found:
         raise UsageError("nothing was said in this session yet")
@@ -42,8 +50,8 @@ def choose_message(
         found.insert(0, Place(events[-1].id, None, found[0].answer, 0))
     picked = pick(question, _choices(found), _preview)
     if picked is None:
-        raise UsageError("nothing chosen")
-    return Picked(picked.value.event_id, picked.message)
+        raise NothingChosen
+    return picked
 
 
 def places(events: Sequence[Event]) -> list[Place]:

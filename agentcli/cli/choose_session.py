@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentcli.cli.session_common import home
-from agentcli.errors import SessionError, UsageError
+from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.sessions import inbox
@@ -32,15 +32,19 @@ _OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
 """States in which there is nothing to go on with but what the person says."""
 
 
-def choose_session(workspace: Path | None, *, can_wait: bool = False) -> Picked[Path]:
-    """The folder of the session that the person picks, and what is to be done next in it; that can
-    be nothing where nothing is left to do only if it `can_wait`. Raises UsageError when there is no
-    person, nothing to choose from, or nothing chosen."""
+def choose_session(
+    workspace: Path | None, *, can_wait: bool = False, besides: Path | None = None
+) -> Picked[Path]:
+    """The folder of the session that the person picks, none of which is `besides`, and what is to
+    be done next in it; that can be nothing where nothing is left to do only if it `can_wait`.
+    Raises UsageError when there is no person, nothing to choose from, or nothing chosen."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
         )
-    found = list(offered(home(), workspace))
+    found = [each for each in offered(home(), workspace) if each.folder != besides]
+    if not found and besides is not None:
+        raise UsageError("there is no other session here", hint="those of all folders: --all")
     if not found:
         raise no_session(workspace)
 
@@ -48,7 +52,7 @@ def choose_session(workspace: Path | None, *, can_wait: bool = False) -> Picked[
     choices = session_choices(found, with_place=workspace is None, can_wait=can_wait)
     picked = pick(question, choices, preview)
     if picked is None:
-        raise UsageError("nothing chosen")
+        raise NothingChosen
     return Picked(picked.value.folder, picked.message)
 
 

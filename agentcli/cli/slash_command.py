@@ -119,5 +119,17 @@ def carry_out(conversation: Conversation, given: Submission) -> None:
         run_slash(conversation, given)
 
 
+def number(text: str, example: str) -> int:
+    """Raises UsageError for what is no number from 1."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise UsageError(f"{text!r} is no number", hint=f"such as {example}")
+    return int(text)
+
+
+def beginning(typed: str, words: Mapping[str, str]) -> list[Completion]:
+    """Of `words`, by their help, those that begin with what is typed."""
+    return [Completion(f"{word} ", told) for word, told in words.items() if word.startswith(typed)]
+
+
 def first_line(text: str) -> str:
     return text.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What `agent undo`, `rewind`, `fork` and `diff` share."""
+"""What the commands that bring files back tell, `agent undo` and `/undo` alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcli.app.undo import UndoResult
 from agentcli.checkpoints.snapshots import Change
 from agentcli.ui.sanitize import printable
 
-_MOST_SHOWN = 40
+MOST_SHOWN = 40
 """Changed files at a terminal; a pipe gets all of them."""
 
 
@@ -20,21 +20,32 @@ def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str) ->
         changes = list(map(change_as_dict, done.changes))
         print(json.dumps({"session_id": session_id, **asdict(done), "changes": changes}))
         return
-    most = _MOST_SHOWN if sys.stdout.isatty() else len(done.changes)
-    for change in done.changes[:most]:
-        print(change_line(change))
-    if len(done.changes) > most:
-        print(f"… and {len(done.changes) - most} more")
-    told = [f"now as at event {done.to_event}"]
+    for row in changed(done, MOST_SHOWN if sys.stdout.isatty() else len(done.changes)):
+        print(row)
+    for row in notes(done, f"agent rewind {session_id} {flags}--to {done.kept_at}"):
+        print(row, file=sys.stderr)
+
+
+def changed(done: UndoResult, most: int = MOST_SHOWN) -> list[str]:
+    """What was brought back, a file a row."""
+    rows = [change_line(change) for change in done.changes[:most]]
+    more = len(done.changes) - most
+    return [*rows, f"… and {more} more"] if more > 0 else rows
+
+
+def notes(done: UndoResult, way_back: str) -> list[str]:
+    """Where the session is now, the command that leads back, and what was left as it was."""
+    told = f"now as at event {done.to_event}"
     if done.kept_at is not None:
-        told.append(f"to take that back: agent rewind {session_id} {flags}--to {done.kept_at}")
-    print("; ".join(told), file=sys.stderr)
+        told += f"; to take that back: {way_back}"
+    rows = [told]
     if done.left_out:
         kept = printable(", ".join(done.left_out), multiline=False)
-        print(f"not in the checkpoints, so as it was: {kept}", file=sys.stderr)
+        rows.append(f"not in the checkpoints, so as it was: {kept}")
     if done.held:
         held = printable(", ".join(done.held), multiline=False)
-        print(f"not brought back, as commands may have made it: {held}", file=sys.stderr)
+        rows.append(f"not brought back, as commands may have made it: {held}")
+    return rows
 
 
 def change_as_dict(change: Change) -> dict[str, str]:

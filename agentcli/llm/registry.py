@@ -100,6 +100,13 @@ class Providers:
                 return found
         return None
 
+    def usual_names(self) -> list[str]:
+        """Models to choose from without asking a provider: what the catalogue has of those with a
+        key, and those of local servers."""
+        usable = [name for name in _with_default() if self.has_key(name)]
+        names = (*map(_default, usable), *_catalogued(usable), *self.local_models())
+        return list(dict.fromkeys(names))
+
     def has_key(self, provider: str) -> bool:
         """Whether there is a key for it, or a command that prints one."""
         options = self.configured.get(provider)

@@ -9,34 +9,12 @@ import threading
 
 import pytest
 
-from tests.emulated import Emulated
 from tests.server import Call, Paused, Reply
 from tests.server.samples import PNG
 
 READY = "Shift-Tab"
 """In the line of facts once all is loaded."""
 ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_O, SHIFT_TAB = "\x1b", "\x02", "\x03", "\x04", "\x0f", "\x1b[Z"
-
-
-@pytest.fixture
-def talk(agent):
-    """Opens a conversation in a terminal of so many columns."""
-    opened = []
-
-    def start(*arguments: str, columns: int = 80, rows: int = 24, **env: str) -> Emulated:
-        terminal = Emulated(
-            [*agent.command, *arguments],
-            agent.workspace,
-            {**agent.environment, **env},
-            columns=columns,
-            rows=rows,
-        )
-        opened.append(terminal)
-        return terminal
-
-    yield start
-    for terminal in opened:
-        terminal.close()
 
 
 def said(server) -> str:

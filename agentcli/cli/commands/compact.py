@@ -24,7 +24,7 @@ from agentcli.cli.session_common import Json, here, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable
-from agentcli.ui.summary import money, quantity
+from agentcli.ui.summary import count, money, quantity
 
 
 def compact(
@@ -66,21 +66,22 @@ def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]
 
 
 def _tell(done: Compaction, preview: bool) -> None:
-    if done.action is None:
-        print("there is nothing to condense: the newest two steps always stay", file=sys.stderr)
-        return
-    forgotten = list(done.action.forgotten_ids())
-    if done.action.summary:
+    if done.action is not None and done.action.summary:
         print(printable(done.action.summary))
-    if done.action.summariser_error:
+    if done.action is not None and done.action.summariser_error:
         reason = printable(done.action.summariser_error, multiline=False)
         print(f"agent: summed up without a model: {reason}", file=sys.stderr)
+    print(what_was_saved(done, preview=preview), file=sys.stderr)
+
+
+def what_was_saved(done: Compaction, *, preview: bool = False) -> str:
+    if done.action is None:
+        return "there is nothing to condense: the newest two steps always stay"
     would = "would be " if preview else ""
-    print(
-        f"{len(forgotten)} events {would}out of the model's sight, "
-        f"{quantity(done.tokens_before)} → {quantity(done.tokens_after)} tokens; "
-        f"the summary cost {money(done.cost_usd)}",
-        file=sys.stderr,
+    return (
+        f"{count(len(list(done.action.forgotten_ids())), 'event')} {would}out of the model's "
+        f"sight, {quantity(done.tokens_before)} → {quantity(done.tokens_after)} tokens; "
+        f"the summary cost {money(done.cost_usd)}"
     )
 
 

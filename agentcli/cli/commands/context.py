@@ -24,6 +24,7 @@ from agentcli.cli.session_common import (
     here,
 )
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
+from agentcli.events import Event
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.sessions.session import SessionRecord, read_session
@@ -66,7 +67,7 @@ def context(
     as_json: Json = False,
 ) -> None:
     record = read_session(selected(named, session, last=last))
-    use = use_of(record, _settings(record))
+    use = use_of(record.events, record.state.model, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))
         return
@@ -78,12 +79,11 @@ def context(
     screen.flush()
 
 
-def use_of(record: SessionRecord, settings: Settings) -> ContextUse:
-    """What the next request of a session would hold, under these settings."""
-    model = record.state.model
+def use_of(events: Sequence[Event], model: str, settings: Settings) -> ContextUse:
+    """What the next request of a session to `model` would hold, under these settings."""
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     output = settings.model.output_tokens
-    return context_use(record.events, window, output, model.partition("/")[0])
+    return context_use(events, window, output, model.partition("/")[0])
 
 
 def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:

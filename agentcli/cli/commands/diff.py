@@ -22,7 +22,7 @@ from agentcli.errors import UsageError
 from agentcli.files.names import is_generated
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Span, Style
+from agentcli.ui.style import Line, Span, Style
 
 
 def diff(
@@ -53,12 +53,19 @@ def _print_patch(patch: str) -> None:
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
         return
-    styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
     screen = Screen(sys.stdout, live=False)
+    screen.put("note", patch_lines(patch))
+    screen.flush()
+
+
+def patch_lines(patch: str) -> list[Line]:
+    """For people: whole, with its colours."""
+    styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
+    lines: list[Line] = []
     for line in printable(patch).splitlines():
         bold = line.startswith(("diff ", "+++", "---"))
-        screen.put("note", [[Span(line, "bold" if bold else styles.get(line[:1], ""))]])
-    screen.flush()
+        lines.append([Span(line, "bold" if bold else styles.get(line[:1], ""))])
+    return lines
 
 
 COMMAND = diff

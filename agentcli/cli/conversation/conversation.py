@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -20,8 +20,18 @@ from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
 from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
-from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
+from agentcli.errors import (
+    AgentError,
+    ConfigError,
+    NothingChosen,
+    SessionError,
+    TurnInterrupted,
+    UsageError,
+    os_error_text,
+)
 from agentcli.events import Event, Progress
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.events.progress import Notice
 from agentcli.interrupts import shield, unshielded
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
@@ -36,6 +46,7 @@ from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Kind
 from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import count
 from agentcli.ui.terminal import TerminalRenderer
 
 MODES = ("ask", "auto-edit", "plan")
@@ -73,6 +84,12 @@ class Conversation:
         self._stale = False
         """The session must be opened again for the settings to take effect."""
         self._follower = _OneAtATime(renderer, Lock())
+        self._last: Path | None = None
+        """The session that was open last."""
+        self.builder_in: Callable[[Path], AgentBuilder] = lambda workspace: replace(
+            builder, workspace=workspace
+        )
+        """Under the settings in force in another folder. Raises ConfigError."""
         control.on_tick = self._follower.tick
         control.on_next_mode = self._next_mode
         control.on_background = self._to_background
@@ -129,6 +146,8 @@ class Conversation:
                     self._command(self, given)
             else:
                 self.say(given)
+        except NothingChosen:
+            self.print([Span("nothing chosen", "dim")])
         except (AgentError, OSError) as error:
             self.show_error(error)
         except TurnInterrupted as interrupt:
@@ -188,22 +207,57 @@ class Conversation:
         assert self.opened is not None
         return self.opened
 
-    def open(self, folder: Path, model: str | None = None) -> None:
-        """Go on with the session in `folder`, in place of the one there is. Raises AgentError."""
+    def open(
+        self, folder: Path, model: str | None = None, builder: AgentBuilder | None = None
+    ) -> None:
+        """Go on with the session in `folder`, in place of the one there is, with `builder` where it
+        works elsewhere. Raises AgentError; then the one before is open again."""
         before = self.opened.session.folder if self.opened is not None else None
+        builder_before = self.builder
         self.close_session()
         try:
-            self._begin(self.builder.reopen(folder, self._subscribers, model, has_message=True))
+            self._use(builder or builder_before)
+            self._reopen(folder, model)
         except AgentError:
-            if before is not None and before != folder:
-                self._begin(self.builder.reopen(before, self._subscribers, has_message=True))
+            self._use(builder_before)
+            if before is not None and before != folder and before.exists():
+                self._reopen(before)
             raise
+
+    def _use(self, builder: AgentBuilder) -> None:
+        if builder is not self.builder:
+            self.builder, self._ready = builder, None
+
+    def _reopen(self, folder: Path, model: str | None = None) -> None:
+        self._follower.has_begun = folder == self._last
+        opened = self.builder.reopen(folder, self._subscribers, model, has_message=True)
+        self._begin(opened)
 
     def _begin(self, opened: OpenSession) -> None:
         self.opened = opened
+        self._last = opened.session.folder
+        self._follower.has_begun = False
         self._stale = False
-        self.status.follow(opened.session, Catalog(self.builder.settings.prices))
+        self._follow(opened)
         self.control.waiting.mailbox = SessionMailbox(opened.session)
+
+    def _follow(self, opened: OpenSession) -> None:
+        self.status.follow(opened.session, Catalog(self.settings.prices))
+
+    @contextmanager
+    def session_at_rest(self) -> Iterator[Session]:
+        """The session with nothing at work on it, so that its files and its past can be changed;
+        it is opened again after. Raises UsageError while there is none."""
+        folder = self.session.folder
+        if self.opened is not None and (jobs := self.opened.running_jobs()):
+            ended = f"{count(len(jobs), 'command')} in the background ended for that"
+            self.print([Span(ended, "dim")])
+        self.close_session()
+        try:
+            with Session.open(folder) as session:
+                yield session
+        finally:
+            self.open(folder)
 
     def close_session(self, reason: str = "ended") -> None:
         """There is none then; the next message begins a new one."""
@@ -223,6 +277,30 @@ class Conversation:
         )
         self._ready = None
         self._stale = self._stale or (reopen and self.opened is not None)
+
+    def use_model(self, name: str) -> None:
+        """From the next request on. Raises ConfigError when it can't be asked; then all stays."""
+        before = self.builder
+        self._change_model(name=name)
+        try:
+            if self.opened is None:
+                self._ready = self.builder.prepare()
+                self.status.model = self._ready.models.chain("main").model
+            else:
+                self.builder.use_model(self.opened, name)
+                self._follow(self.opened)
+        except ConfigError:
+            self.builder = before
+            raise
+
+    def use_effort(self, effort: str) -> None:
+        """From the next request on; as `model.effort` in the settings."""
+        self._change_model(effort=effort)
+        if self.opened is not None:
+            self.opened.agent = replace(self.opened.agent, effort=effort or None)
+
+    def _change_model(self, **values: str) -> None:
+        self.change_settings(model=self.settings.model.model_copy(update=values))
 
     @property
     def settings(self) -> Settings:
@@ -267,6 +345,17 @@ class Conversation:
             # What failed to be recorded is not there: the session goes on from what is on disk.
             self._stale = True
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """For a command that takes long: it can be interrupted, and what is said waits for its
+        end."""
+        self.control.begin_work()
+        try:
+            yield
+        finally:
+            self.control.end_work()
+            self._renderer.close()
+
     def on_event(self, event: Event) -> None:
         """Of the session: what a turn did is counted."""
         self._counter.on_event(event)
@@ -299,9 +388,14 @@ class Conversation:
 
     # --- the screen
 
-    def print(self, *lines: Line) -> None:
-        """Lines that stay, above the prompt."""
-        self._follower.show("note", lines, whole=False)
+    @property
+    def width(self) -> int:
+        """Columns that a line may take."""
+        return self.prompt.region.size()[0] - 1
+
+    def print(self, *lines: Line, whole: bool = False) -> None:
+        """Lines that stay, above the prompt; `whole` ones wrap where they are too long."""
+        self._follower.show("note", lines, whole=whole)
 
     def show_said(self, text: str) -> None:
         said = printable(text.strip()).replace("\n", "\n  ")
@@ -312,7 +406,7 @@ class Conversation:
         lines: list[Line] = [error_line(message)]
         if isinstance(error, AgentError) and error.hint:
             lines.append([Span(printable(error.hint), "")])
-        self.print(*lines)
+        self.print(*lines, whole=True)
 
 
 class SessionMailbox:
@@ -340,12 +434,22 @@ class _OneAtATime:
     def __init__(self, renderer: TerminalRenderer, lock: Lock) -> None:
         self._renderer = renderer
         self._lock = lock
+        self.has_begun = False
+        """The session is known here: that it is opened again is nothing to tell."""
+        self._told: set[str] = set()
 
     def on_event(self, event: Event) -> None:
         with self._lock:
-            self._renderer.on_event(event)
+            if self.has_begun and isinstance(event, SessionStartedObservation):
+                self._renderer.begin_session(event)
+            else:
+                self._renderer.on_event(event)
 
     def on_progress(self, progress: Progress) -> None:
+        if isinstance(progress, Notice):
+            if self.has_begun and progress.text in self._told:
+                return
+            self._told.add(progress.text)
         with self._lock:
             self._renderer.on_progress(progress)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,12 @@ def open_conversation(
         with prompt.suspended():
             folder, message = find()
         task = task or message
-    builder, ready = _prepared(flags, control, prompt, renderer, folder)
+    builder, ready = _prepared(flags, prompt, renderer, folder)
     finish_interrupted_work()
     if builder.settings.ui.editing == "vi":
         prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)
+    conversation.builder_in = partial(_builder, flags, prompt, renderer)
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
@@ -101,14 +102,15 @@ def open_conversation(
 
 def _prepared(
     flags: Flags,
-    control: ConversationControl,
     prompt: ConversationPrompt,
     renderer: TerminalRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
     """A person without a key is asked for it. Raises ConfigError."""
+    own = folder is not None and flags.folder is None
+    workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
     while True:
-        builder = _builder(flags, control, prompt, renderer, folder)
+        builder = _builder(flags, prompt, renderer, workspace)
         try:
             return builder, builder.prepare()
         except SetupNeeded as missing:
@@ -121,16 +123,11 @@ def _prepared(
 
 
 def _builder(
-    flags: Flags,
-    control: ConversationControl,
-    prompt: ConversationPrompt,
-    renderer: TerminalRenderer,
-    folder: Path | None,
+    flags: Flags, prompt: ConversationPrompt, renderer: TerminalRenderer, workspace: Path
 ) -> AgentBuilder:
-    """Under the settings in force; the person is asked at the terminal what is to be known."""
+    """Under the settings in force in `workspace`; the person is asked at the terminal what is to be
+    known."""
     environ = person_environ()
-    own = folder is not None and flags.folder is None
-    workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
 
     def trusts(found: Fingerprint, state: TrustState) -> Answer:
         with prompt.suspended():
@@ -166,6 +163,7 @@ def _builder(
         loaded.project_hooks,
         interactive=True,
         name_folders=name_folders,
+        origins=loaded.settings.origins,
     )
 
 
@@ -196,7 +194,17 @@ def _unfold(conversation: Conversation) -> None:
         conversation.prompt.say("no pager found: set PAGER, or install less")
 
 
-def _completer(conversation: Conversation) -> Completer:
+def _completer(conversation: Conversation) -> Callable[[str], tuple[int, Sequence[Completion]]]:
+    """What fits, among others of the files where the conversation works."""
+
+    @cache
+    def of(workspace: Path) -> Completer:
+        return _completer_in(workspace, conversation)
+
+    return lambda text: of(conversation.builder.workspace)(text)
+
+
+def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
     def arguments(name: str, typed: str) -> list[Completion]:
         command = slash_commands().get(name)
         if command is None or command.complete is None:
@@ -204,7 +212,7 @@ def _completer(conversation: Conversation) -> Completer:
         return list(command.complete(conversation, typed))
 
     def paths() -> Iterable[str]:
-        return with_folders(e.path for e in walk(conversation.builder.workspace) if e.is_file)
+        return with_folders(e.path for e in walk(workspace) if e.is_file)
 
     def sessions() -> Iterable[Completion]:
         found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,16 +55,30 @@ class SavedRules:
         if "\n" in folder or not folder.isprintable():
             raise ConfigError(f"{folder!a} can't stand in {self.path}")
         new = [f"{rule.decision} {rule} in {folder}".encode() for rule in rules]
+        self._change(lambda lines: [*lines, *(e for e in dict.fromkeys(new) if e not in lines)])
+
+    def remove(self, workspace: Path, text: str) -> bool:
+        """Remove the rule `text`, as its `str` is, of `workspace`; False when there is none. Raises
+        ConfigError."""
+
+        def others(lines: list[bytes]) -> list[bytes]:
+            return [line for line in lines if not _is_rule(line, text, str(workspace))]
+
+        return self._change(others)
+
+    def _change(self, change: Callable[[list[bytes]], list[bytes]]) -> bool:
+        """Whether `change` left the lines of the file otherwise."""
         # A link is the person's own: what it leads to is replaced.
         path = Path(os.path.realpath(self.path))
         try:
             with locked(path):
                 lines = self._read().splitlines()
-                missing = [line for line in dict.fromkeys(new) if line not in lines]
-                if missing:
-                    replace_durably(path, b"\n".join([*lines, *missing, b""]))
+                changed = change(lines)
+                if changed != lines:
+                    replace_durably(path, b"\n".join([*changed, b""]))
         except OSError as error:
             raise ConfigError(f"{self.path} can't be written: {error.strerror}") from error
+        return changed != lines
 
     def _lines(self) -> list[str]:
         try:
@@ -85,3 +99,14 @@ class SavedRules:
         if len(text) > _MAX_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MAX_BYTES:,} bytes")
         return text
+
+
+def _is_rule(line: bytes, text: str, folder: str) -> bool:
+    """Whether the line saves the rule for the folder, whatever spelling it has."""
+    parsed = _LINE.fullmatch(line.decode("utf-8", "replace"))
+    if parsed is None or parsed[3] != folder:
+        return False
+    try:
+        return str(parse_rule(parsed[2], "allow", "")) == text
+    except ConfigError:
+        return parsed[2] == text

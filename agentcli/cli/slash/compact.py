@@ -1,0 +1,25 @@
+"""Sum up the older work for the model, to make room in its window.
+
+All but the newest two steps. Nothing is deleted: the session shows everything as before, and the
+model can recall it. What follows the name is what the summary must keep:
+
+/compact the names of the failing tests
+"""
+
+from __future__ import annotations
+
+from agentcli.app.compact import compact_open
+from agentcli.cli.commands.compact import what_was_saved
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.ui.style import Span
+
+
+def compact(conversation: Conversation, argument: str) -> None:
+    _ = conversation.session
+    with conversation.working():
+        done = compact_open(conversation.open_session(), argument)
+    conversation.print([Span(what_was_saved(done), "dim")])
+
+
+SLASH_COMMAND = SlashCommand(compact, takes="[WHAT TO KEEP]")

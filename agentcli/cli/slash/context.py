@@ -1,0 +1,20 @@
+"""What fills the model's window.
+
+Each sign of the picture is a share of the window, # what is left free for the reply; the biggest
+parts are named below it, by their events. /compact makes room.
+"""
+
+from __future__ import annotations
+
+from agentcli.cli.commands.context import picture, use_of
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+
+
+def context(conversation: Conversation, argument: str) -> None:
+    session = conversation.session
+    use = use_of(list(session.events), session.state.model, conversation.settings)
+    conversation.print(*picture(session.state.model, use, conversation.width))
+
+
+SLASH_COMMAND = SlashCommand(context, at_once=True)

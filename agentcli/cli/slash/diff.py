@@ -1,0 +1,29 @@
+"""What this session has changed in files, as a patch.
+
+With a number only what the step did that many steps ago: /diff 1 is the last one that changed
+something. What you or others changed is not in it.
+"""
+
+from __future__ import annotations
+
+from agentcli.app.undo import newest_changes
+from agentcli.cli.commands.diff import patch_lines
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand, number
+from agentcli.cli.undone import change_line
+from agentcli.errors import UsageError
+from agentcli.ui.style import Span
+
+
+def diff(conversation: Conversation, argument: str) -> None:
+    step = number(argument, "/diff 2") if argument else None
+    kept, span = newest_changes(conversation.session.folder, step)
+    if span is None:
+        told = f"there are no {step} steps that changed files" if step else "nothing was changed"
+        raise UsageError(told)
+    lines = patch_lines(kept.diff(*span))
+    lines += [[Span(change_line(change))] for change in kept.changes(*span) if change.told]
+    conversation.print(*lines or [[Span("nothing was changed", "dim")]], whole=True)
+
+
+SLASH_COMMAND = SlashCommand(diff, takes="[STEP]", at_once=True)

@@ -1,0 +1,26 @@
+"""Begin a new session with the next message.
+
+/new fix the other test says that message at once. The session before stays as it is: /resume goes
+back to it.
+"""
+
+from __future__ import annotations
+
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.ui.prompt.control import Submission
+from agentcli.ui.style import Span
+
+
+def new(conversation: Conversation, argument: str) -> None:
+    if conversation.opened is not None:
+        before = conversation.session.id
+        conversation.print([Span(f"to go on with the one before: /resume {before}", "dim")])
+    conversation.close_session()
+    if argument:
+        conversation.say(Submission(argument))
+    else:
+        conversation.print([Span("what you say next begins a new session", "dim")])
+
+
+SLASH_COMMAND = SlashCommand(new, takes="[MESSAGE]")

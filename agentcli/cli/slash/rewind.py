@@ -1,0 +1,89 @@
+"""Go back to before something you said: in the conversation, the files, or both.
+
+You choose one of your messages from a list; it comes back into the input line, to be said in other
+words. Esc Esc on an empty line does the same. Nothing is lost: you are told how to come back.
+
+/rewind 14 goes back to event 14, /rewind 14 files in the files only, /rewind 14 conversation in
+the conversation only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcli.app.undo import rewind as rewind_session
+from agentcli.cli.choose_message import Place, choose_place
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand, beginning
+from agentcli.cli.undone import changed, notes
+from agentcli.errors import NothingChosen, UsageError
+from agentcli.ui.choices import Choice
+from agentcli.ui.picker import Question, pick
+from agentcli.ui.prompt.control import Completion
+from agentcli.ui.style import Span
+
+_BOTH = ""
+_PARTS = {
+    _BOTH: "conversation and files",
+    "conversation": "only the conversation: the files stay as they are now",
+    "files": "only the files: what was said stays",
+}
+
+
+def rewind(conversation: Conversation, argument: str) -> None:
+    if argument:
+        event, _, part = argument.partition(" ")
+        if not (event.isascii() and event.isdecimal()) or part not in _PARTS:
+            raise UsageError(f"back to {argument!r}?", hint="such as /rewind 14 files")
+        _go_back(conversation, int(event), part)
+        return
+    with conversation.prompt.suspended():
+        place, part = _chosen(conversation)
+    message = place.message.content if place.message is not None else ""
+    if place.is_task and part != "files":
+        _begin_anew(conversation, place, part)
+    else:
+        _go_back(conversation, place.event_id, part)
+    if part != "files":
+        conversation.prompt.put(message)
+
+
+def _chosen(conversation: Conversation) -> tuple[Place, str]:
+    place = choose_place(
+        list(conversation.session.events), Question("back to before which message? ", "chooses it")
+    ).value
+    parts = [Choice(part, told) for part, told in _PARTS.items()]
+    picked = pick(Question("go back in what? ", "goes back"), parts)
+    if picked is None:
+        raise NothingChosen
+    return place, picked.value
+
+
+def _go_back(conversation: Conversation, event: int, part: str) -> None:
+    with conversation.session_at_rest() as session:
+        done = rewind_session(
+            session, event, files=part != "conversation", conversation=part != "files"
+        )
+    conversation.print(*([Span(row)] for row in changed(done)))
+    way_back = f"/rewind {done.kept_at} {part}".rstrip()
+    conversation.print(*([Span(row, "dim")] for row in notes(done, way_back)))
+
+
+def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:
+    """Before its task there is nothing of a session: another begins with what is said next."""
+    before = conversation.session.id
+    if part == _BOTH:
+        _go_back(conversation, place.event_id, "files")
+    conversation.close_session()
+    told = f"a new session begins with what you say next; the one before: /resume {before}"
+    conversation.print([Span(told, "dim")])
+
+
+def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    event, space, _ = typed.partition(" ")
+    if not (space and event.isdecimal()):
+        return ()
+    return beginning(typed, {f"{event} {each}": told for each, told in _PARTS.items() if each})
+
+
+SLASH_COMMAND = SlashCommand(rewind, takes="[EVENT [files|conversation]]", complete=complete)

@@ -1,0 +1,51 @@
+"""Take back what the last steps did to files and to git.
+
+/undo 3 takes back the last three steps that changed something. What the agent did not change stays
+as it is; where somebody else changed the same since, you are told, and /undo 3 --force does it all
+the same. The conversation stays: /rewind takes that back too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcli.app.undo import undo as undo_steps
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand, number
+from agentcli.cli.undone import changed, notes
+from agentcli.errors import UsageError
+from agentcli.ui.prompt.control import Completion
+from agentcli.ui.style import Span
+
+_FORCE = "--force"
+
+
+def undo(conversation: Conversation, argument: str) -> None:
+    words = argument.split()
+    force = _FORCE in words
+    counts = [word for word in words if word != _FORCE]
+    if len(counts) > 1:
+        raise UsageError("one number will do", hint="such as /undo 3")
+    count = number(counts[0], "/undo 3") if counts else 1
+    with conversation.session_at_rest() as session:
+        try:
+            done = undo_steps(session, count, force=force)
+        except UsageError as error:
+            again = f"/undo {count} {_FORCE}"
+            error.hint = f"{again} loses these changes" if _FORCE in error.hint else ""
+            raise
+    conversation.print(*([Span(row)] for row in changed(done)))
+    conversation.print(
+        *([Span(row, "dim")] for row in notes(done, f"/rewind {done.kept_at} files"))
+    )
+
+
+def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    last = typed.rpartition(" ")[2]
+    before = typed.removesuffix(last)
+    if last.startswith("-") and _FORCE.startswith(last):
+        return [Completion(f"{before}{_FORCE} ", "also where somebody else changed the file since")]
+    return ()
+
+
+SLASH_COMMAND = SlashCommand(undo, takes="[N]", complete=complete)
