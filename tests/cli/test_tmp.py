@@ -69,6 +69,16 @@ def test_a_later_message_names_more_and_a_resumed_session_keeps_it(agent, serve,
     assert outputs(agent)[-1] == "one\ntwo"
 
 
+def test_a_message_from_another_terminal_names_things_too(agent, serve, theirs):
+    path = theirs / "file.txt"
+    path.write_text("theirs\n")
+    agent.use(serve([Reply("Hello."), bash(f"cat {path}"), Reply("Done.")], sessions=2))
+    agent("run", "x")
+    agent("tell", f"look at {path}")
+    assert f"the session may read {path}" in agent("resume", "--last").stderr
+    assert outputs(agent) == ["theirs"]
+
+
 @pytest.mark.parametrize("how", ["pipe", "command"])
 def test_only_the_person_s_own_words_name_anything(agent, serve, theirs, how):
     secret = theirs / "secret.txt"
