@@ -316,7 +316,9 @@ class AgentBuilder:
         chain.warm_up()
         self._require_prices(models, session.state)
         agent = opened.agent
-        parts = (self.settings, models, agent.schemas, session, self.limits(session.state))
+        limits = self.limits(session.state)
+        parts = (self.settings, models, agent.schemas, session, limits)
+        opened.policy.use_judge(ask_judge(models, session, limits))
         opened.agent = replace(
             agent,
             llm=chain,

@@ -5,7 +5,7 @@ What reads commands takes longer to load (100 ms) than all else before the first
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,11 @@ class SessionPolicy:
         settings = self._parts.settings
         agent = settings.agent.model_copy(update={"approval": mode})
         self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))
+        self.reload()
+
+    def use_judge(self, ask: Callable[[str], str]) -> None:
+        """Who is asked from now on how risky an action is."""
+        self._parts = replace(self._parts, ask_judge=ask)
         self.reload()
 
     def reload(self) -> None:

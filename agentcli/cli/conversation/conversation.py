@@ -347,8 +347,11 @@ class Conversation:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """For a command that takes long: it can be interrupted, and what is said waits for its
-        end."""
+        """For a command that takes long: where there is a session it can be interrupted, and what
+        is said is kept there."""
+        if self.opened is None:
+            yield
+            return
         self.control.begin_work()
         try:
             yield

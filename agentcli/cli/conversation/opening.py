@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from agentcli import __version__
@@ -84,6 +85,8 @@ def open_conversation(
         prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)
     conversation.builder_in = partial(_builder, flags, prompt, renderer)
+    # Loaded by the time that someone types a slash.
+    Thread(target=slash_commands, name="slash commands", daemon=True).start()
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))

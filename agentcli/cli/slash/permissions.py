@@ -10,13 +10,11 @@ sandbox, yolo asks nothing. What is denied or blocked stays so in each of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 from agentcli.app.policy_rules import forget_rule, rules_in_force
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError
-from agentcli.security.policy.policy import Mode
 from agentcli.security.policy.rule import Rule
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.sanitize import printable
@@ -28,7 +26,6 @@ _MODES: dict[str, str] = {
     "auto-edit": "as ask, and changes files unasked where there is no sandbox",
     "yolo": "asks nothing; what is denied or blocked stays so",
 }
-assert tuple(sorted(_MODES)) == tuple(sorted(get_args(Mode)))
 _REMOVE = "remove"
 _WIDEST = 44
 
