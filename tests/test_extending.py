@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulated import Emulated
 from tests.server import Call, Reply
 
 DOCUMENT = Path(__file__).parents[1] / "docs/extending.md"
@@ -45,7 +46,7 @@ def extended(agent, tmp_path):
 
 def test_every_example_is_short_and_entered():
     entered = {value for group in PROJECT["entry-points"].values() for value in group.values()}
-    constants = ("TOOL", "PROVIDER", "CONDENSER", "EXPORTER", "COMMAND")
+    constants = ("TOOL", "PROVIDER", "CONDENSER", "EXPORTER", "COMMAND", "SLASH_COMMAND")
     defined = {
         f"{name.removesuffix('.py').replace('/', '.')}:{constant}"
         for name, text in EXAMPLES.items()
@@ -153,6 +154,17 @@ def end(how: str) -> None:
         raise typer.BadParameter.__mro__[2]("no tally")
     sys.exit({"none": None, "code": 3}.get(how, how))
 """
+
+
+def test_a_slash_command(extended, serve):
+    extended.use(serve([Reply("One."), Reply("Two.")]))
+    terminal = Emulated([*extended.command, "begin here"], extended.workspace, extended.environment)
+    terminal.until("done in")
+    terminal.type("/sai").until("What you said so far")
+    terminal.type("d here\r").until(
+        lambda rows: any(re.match(r"\d+  begin here", row) for row in rows)
+    )
+    terminal.close()
 
 
 def test_a_command_may_end_as_a_program_does(agent, tmp_path):

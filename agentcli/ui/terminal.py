@@ -96,9 +96,10 @@ class TerminalRenderer:
         """Calls that an earlier process left waiting: each gets its line when it comes up again."""
         self._expected = list(calls)
 
-    def show(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
-        """Lines that stay, which no event tells of; without `whole` cut to the width."""
-        self._screen.put(kind, lines, whole=whole)
+    def show(self, kind: Kind, lines: Sequence[Line], *, words: bool = False) -> None:
+        """Lines that stay, which no event tells of; `words`: broken between words."""
+        put = self._screen.put_words if words else self._screen.put
+        put(kind, lines)
         self._draw()
 
     def on_event(self, event: Event) -> None:

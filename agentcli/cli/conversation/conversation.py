@@ -397,8 +397,9 @@ class Conversation:
         return self.prompt.region.size()[0] - 1
 
     def print(self, *lines: Line, whole: bool = False) -> None:
-        """Lines that stay, above the prompt; `whole` ones wrap where they are too long."""
-        self._follower.show("note", lines, whole=whole)
+        """Lines that stay, above the prompt. What is too long is broken at words, or, of `whole`
+        lines, wherever the terminal's row ends, so that copying gives what is there."""
+        self._follower.show("note", lines, words=not whole)
 
     def show_said(self, text: str) -> None:
         said = printable(text.strip()).replace("\n", "\n  ")
@@ -409,7 +410,7 @@ class Conversation:
         lines: list[Line] = [error_line(message)]
         if isinstance(error, AgentError) and error.hint:
             lines.append([Span(printable(error.hint), "")])
-        self.print(*lines, whole=True)
+        self.print(*lines)
 
 
 class SessionMailbox:
@@ -456,9 +457,9 @@ class _OneAtATime:
         with self._lock:
             self._renderer.on_progress(progress)
 
-    def show(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
+    def show(self, kind: Kind, lines: Sequence[Line], *, words: bool = False) -> None:
         with self._lock:
-            self._renderer.show(kind, lines, whole=whole)
+            self._renderer.show(kind, lines, words=words)
 
     def tick(self) -> None:
         if self._lock.acquire(blocking=False):

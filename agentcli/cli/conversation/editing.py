@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.errors import UsageError
@@ -14,11 +15,11 @@ _USUAL = ("editor", "nano", "vi")
 _HINT = "export EDITOR=nano, or whatever you like"
 
 
-def edit(path: Path, prompt: ConversationPrompt) -> None:
+def edit(path: Path, prompt: ConversationPrompt, done: Callable[[int], None]) -> None:
     """Open it by $VISUAL, else $EDITOR, else what is usual; returns at once, whatever thread it is
-    called on. Raises UsageError where there is no editor."""
-    command = [*_editor(), str(path)]
-    prompt.give_way_to(lambda: subprocess.run(command, env=dict(person_environ()), check=False))
+    called on. `done` gets the exit code of the editor. Raises UsageError where there is none."""
+    command, environ = [*_editor(), str(path)], dict(person_environ())
+    prompt.give_way_to(lambda: done(subprocess.run(command, env=environ, check=False).returncode))
 
 
 def _editor() -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import (
     SlashCommand,
-    first_line,
     help_lines,
     read_own_commands,
     slash_commands,
@@ -38,28 +38,27 @@ def help_(conversation: Conversation, argument: str) -> None:
     if argument:
         _one(conversation, argument.removeprefix("/"))
         return
-    commands = slash_commands()
-    names = {f"/{name} {each.takes}".rstrip(): each for name, each in commands.items()}
-    column = max(map(len, names)) + 2
-    lines: list[Line] = [
-        [Span(f"{name:<{column}}", "bold"), Span(first_line(each.help), "dim")]
-        for name, each in names.items()
-    ]
-    keys: list[Line] = [[Span(f"{key:<20}", "bold"), Span(does, "dim")] for key, does in _KEYS]
-    conversation.print(*lines, *_own(conversation), [], *keys)
-
-
-def _own(conversation: Conversation) -> Iterator[Line]:
-    """What is called by name but not ours, and what was left out."""
     own = read_own_commands(conversation)
-    lines = {name: line for name, line in help_lines(own).items() if name not in slash_commands()}
-    if lines:
-        yield []
-        column = max(map(len, lines)) + 3
-        for name, line in lines.items():
-            yield [Span(f"/{name:<{column - 1}}", "bold"), Span(printable(line), "dim")]
-    for notice in own.notices:
-        yield [Span(printable(notice), "yellow")]
+    lines = help_lines(own)
+    of_ours = {f"/{name}": line for name, line in lines.items() if name in slash_commands()}
+    others = {f"/{name}": line for name, line in lines.items() if name not in slash_commands()}
+    conversation.print(
+        *_table(of_ours, conversation.width),
+        *([[], *_table(others, conversation.width)] if others else []),
+        *([Span(printable(notice), "yellow")] for notice in own.notices),
+        [],
+        *_table(dict(_KEYS), conversation.width),
+    )
+
+
+def _table(entries: Mapping[str, str], width: int) -> Iterator[Line]:
+    """Names with what is said of them beside, broken at words."""
+    column = max(map(len, entries)) + 2
+    for name, text in entries.items():
+        rows = textwrap.wrap(printable(text, multiline=False), max(width - column - 1, 20)) or [""]
+        for number, row in enumerate(rows):
+            head = "" if number else printable(name, multiline=False)
+            yield [Span(f" {head:<{column}}", "bold"), Span(row, "dim")]
 
 
 def _one(conversation: Conversation, name: str) -> None:

@@ -46,7 +46,12 @@ def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
         raise UsageError(f"/memory {way} means nothing", hint="/memory, /memory edit [user]")
     path = notes.path(_WAYS[way][0])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    edit(path, conversation.prompt)
+
+    def done(code: int) -> None:
+        said = "what was changed is told from the next session on"
+        conversation.print([Span(said if code == 0 else f"the editor failed ({code})", "dim")])
+
+    edit(path, conversation.prompt, done)
 
 
 def _shown(notes: Notes, target: Target) -> Iterator[Line]:

@@ -139,7 +139,12 @@ class ConversationPrompt:
     def give_way_to(self, act: Callable[[], object]) -> None:
         """Have `act` use the terminal for as long as it takes, on another thread than the prompt's
         and the main one; what is drawn meanwhile waits."""
-        self._call(lambda: run_in_terminal(act, in_executor=True))
+
+        def begin() -> None:
+            done = asyncio.ensure_future(run_in_terminal(act, in_executor=True))
+            done.add_done_callback(lambda done: self._wake())
+
+        self._call(begin)
 
     def use_vi_keys(self) -> None:
         """In place of those of emacs."""
