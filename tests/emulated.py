@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 import termios
 import time
@@ -77,6 +78,16 @@ class Emulated:
                 break
         self.child.close()
         return self.child.exitstatus
+
+    def hang_up(self) -> int | None:
+        """The window is closed; the exit code."""
+        process = self.child.ptyproc
+        os.close(self.child.child_fd)
+        self.child.closed = process.closed = True
+        deadline = time.monotonic() + LIMIT_S
+        while process.isalive():
+            assert time.monotonic() < deadline, "it outlives its terminal"
+        return process.exitstatus
 
     def close(self) -> None:
         self.child.close(force=True)

@@ -140,6 +140,22 @@ def test_ctrl_b_sends_the_running_command_to_the_background(agent, serve, talk):
     assert "all built" in told[1]
 
 
+@pytest.mark.parametrize("state", ["idle", "working", "asking"])
+def test_a_window_that_is_closed_ends_it_and_nobody_is_said_to_have_interrupted(
+    agent, serve, talk, state
+):
+    agent.use(serve([running()]))
+    if state == "idle":
+        terminal = talk()
+        terminal.until(READY)
+        assert terminal.hang_up() in (0, 143)
+        return
+    terminal = talk("wait for it", "--yolo" if state == "working" else "--no-sandbox")
+    terminal.until("while [ ! -e go ]" if state == "working" else "do instead")
+    assert terminal.hang_up() == 143
+    assert "by the user" not in agent("sessions", "show", "--last", "--full").stdout
+
+
 def test_ctrl_b_is_for_commands(agent, serve, talk):
     hold = threading.Event()
     agent.use(serve([Paused(hold, Reply("One two three four five."), after=2)]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import termios
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.waiting import WaitingInputs
-from agentcli.errors import AgentError
+from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.ui.prompt.control import Completion, Submission, Waiting
 from agentcli.ui.style import Line, Span
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 
 _STOPPING = "stopping; Ctrl-C again ends agent at once"
+
+
+def _is_hang_up(error: BaseException) -> bool:
+    """Whether what failed did so as there is no terminal any more."""
+    return isinstance(error, OSError | termios.error) and error.args[:1] == (errno.EIO,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,11 @@ class ConversationControl:
             self.interrupt()
 
     def prompt_failed(self, error: BaseException) -> None:
+        if _is_hang_up(error):
+            # What else it brings, a signal tells; where that is ignored, the turn is worked off.
+            self.leaving = True
+            self.inputs.put(Leave(TurnInterrupted("terminated", 143)))
+            return
         self.inputs.put(Leave(error))
         if self.is_working:
             os.kill(os.getpid(), signal.SIGINT)
