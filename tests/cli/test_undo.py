@@ -252,7 +252,7 @@ def test_a_session_without_changes_has_nothing_to_undo(agent, serve):
 def test_where_no_checkpoint_can_be_made_the_run_goes_on_and_says_so(agent, serve):
     agent.use(serve([bash("echo 1 > a"), bash("echo 2 > a"), Reply("Done.")]))
     agent.env["HOME"] = str(agent.workspace)
-    done = agent("run", "count")
+    done = agent("run", "--add-dir", str(agent.workspace), "count")
     assert done.stdout == "Done.\n"
     assert done.stderr.count("no undo: ") == 1
     assert agent("undo").returncode == 2
