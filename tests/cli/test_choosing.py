@@ -78,7 +78,7 @@ def asked(server) -> str:
         (["resume", "docs", "more"], "write docs"),
         (["resume", "--last", "more"], "what is this"),
         (["resume", "-c", "more"], "what is this"),
-        (["resume", "--continue", "--all", "more", "-C", "/"], "what is this"),
+        (["resume", "--continue", "--all", "more", "-C", "."], "what is this"),
         (["run", "-c", "more"], "what is this"),
         (["run", "--continue", "more"], "what is this"),
         (["run", "-r", "docs", "more"], "write docs"),

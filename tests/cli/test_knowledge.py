@@ -186,7 +186,7 @@ def test_a_project_can_set_no_prompt(agent, serve):
     (agent.workspace / ".agent").mkdir()
     (agent.workspace / ".agent" / "config.toml").write_text('[agent]\nprompt = "x.j2"\n')
     done = agent("run", "hello")
-    assert "ignored: agent.prompt" in done.stderr
+    assert "so its agent.prompt takes no effect" in done.stderr
     assert "coding assistant" in json.dumps(server.requests[0].body)
 
 

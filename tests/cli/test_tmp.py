@@ -138,7 +138,8 @@ def test_what_is_left_in_the_session_s_own_tmp_is_told(agent, serve):
     assert (folder / "report.md").read_text() == "hi\n"
     result = json.loads(agent("run", "--output-format", "json", "x").stdout)
     assert result["tmp_files"] == ["/tmp/report.md"]
-    assert result["tmp_folder"] == str(agent.sessions[-1] / "tmp")
+    session = next(each for each in agent.sessions if each.name == result["session_id"])
+    assert result["tmp_folder"] == str(session / "tmp")
 
 
 def test_the_real_tmp_can_be_shared_but_not_the_sockets_in_it(agent, serve, theirs):

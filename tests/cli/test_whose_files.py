@@ -71,7 +71,7 @@ def test_sessions_may_be_kept_elsewhere_but_not_among_others(agent, serve, tmp_p
 FAULTS = {
     "rule": ("[security]\ndeny = ['bash(ls; rm)', 'bash(touch:*)', 'nonsense(']\n", "2 left out"),
     "question": ("[security]\nask = ['bash(']\n", "1 left out"),
-    "kind": ("[security]\ndeny = 'bash'\n", "ignored: security.deny"),
+    "kind": ("[security]\ndeny = 'bash'\n", "its security.deny takes no effect"),
     "key": ("[security]\ndenny = []\n", "there is no setting 'security.denny'"),
     "section": ("nothing = 1\n", "there is no setting 'nothing'"),
     "syntax": ("[security\n", "not valid TOML"),

@@ -25,7 +25,7 @@ from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
-from agentcli.cli.session_common import finish_interrupted_work
+from agentcli.cli.session_common import finish_interrupted_work, label
 from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import (
     carry_out,
@@ -221,8 +221,7 @@ def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
         found = []
         with suppress(OSError):
             for each in islice(offered(conversation.builder.home, None), _MOST_SESSIONS):
-                label = each.state.name or each.state.title
-                found.append(Completion(f"{MENTION}{each.folder.name} ", label))
+                found.append(Completion(f"{MENTION}{each.folder.name} ", label(each.state)))
         return found
 
     return Completer(
@@ -230,4 +229,5 @@ def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
         arguments,
         paths,
         sessions,
+        conversation.prompt.complete_again,
     )

@@ -25,7 +25,8 @@ _MENTION = re.compile(r"(?:(?<=\s)|\A)@([^\s@]*)\Z")
 class Completer:
     """`commands` maps names to a line of help, `arguments` gives what may follow a command.
     `paths` lists the files of the workspace and `sessions` the earlier ones, both by name and help;
-    each may take long, so they are called on a thread of their own, once."""
+    each may take long, so they are called on a thread of their own, once; `on_more` says that more
+    may fit now."""
 
     def __init__(
         self,
@@ -33,10 +34,11 @@ class Completer:
         arguments: Callable[[str, str], Sequence[Completion]],
         paths: Callable[[], Iterable[str]],
         sessions: Callable[[], Iterable[Completion]],
+        on_more: Callable[[], None] = lambda: None,
     ) -> None:
         self._commands = commands
         self._arguments = arguments
-        self._mentions = MentionIndex(paths, sessions)
+        self._mentions = MentionIndex(paths, sessions, on_more)
 
     def __call__(self, text: str) -> tuple[int, Sequence[Completion]]:
         """How many characters at the end of `text` are being completed, and what fits there."""
@@ -61,8 +63,12 @@ class MentionIndex:
     """What can be mentioned: files and folders of the workspace, and sessions."""
 
     def __init__(
-        self, paths: Callable[[], Iterable[str]], sessions: Callable[[], Iterable[Completion]]
+        self,
+        paths: Callable[[], Iterable[str]],
+        sessions: Callable[[], Iterable[Completion]],
+        on_more: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_more = on_more
         self._list_paths = paths
         self._list_sessions = sessions
         self._paths = PathIndex([])
@@ -70,7 +76,7 @@ class MentionIndex:
         self._reader: Thread | None = None
 
     def fitting(self, typed: str) -> list[Completion]:
-        """The first time little is known yet: what is found meanwhile comes with the next key."""
+        """The first time little may be known yet; `on_more` is called when all is."""
         if self._reader is None:
             self._reader = Thread(target=self._read, name="files to mention", daemon=True)
             self._reader.start()
@@ -94,6 +100,7 @@ class MentionIndex:
                 self._paths = PathIndex(list(known))
         self._paths = PathIndex(known)
         self._sessions = list(self._list_sessions())
+        self._on_more()
 
 
 class PathIndex:

@@ -150,9 +150,10 @@ class ConversationPrompt:
         """In place of those of emacs."""
         self._call(lambda: setattr(self._application, "editing_mode", EditingMode.VI))
 
-    def refresh(self) -> None:
-        """What `control` tells has changed."""
-        self._wake()
+    def complete_again(self) -> None:
+        """More may fit what is typed now."""
+        self._call(self._look_for_completions)
+        self._call(self._application.invalidate)
 
     def put(self, text: str) -> None:
         """Have it in the line, to be edited."""
@@ -277,6 +278,9 @@ class ConversationPrompt:
 
     def _typed(self) -> None:
         self._told = ""
+        self._look_for_completions()
+
+    def _look_for_completions(self) -> None:
         self._completed, self._completions = self.control.complete(
             self.buffer.document.text_before_cursor
         )
