@@ -15,6 +15,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import key_path, user_file
 from agentcli.app.keys import store_key
 from agentcli.app.settings_file import set_in_file
+from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.reach import ProviderAnswer, ask
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
@@ -24,6 +25,7 @@ from agentcli.settings import ProviderSettings
 from agentcli.ui.questions import Questions
 
 _ANOTHER = "another"
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LIMIT_S = 10.0
 _MOST_LISTED = 40
 
@@ -111,15 +113,18 @@ class _Setup:
         address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
         if not address:
             return None
-        usual = re.sub(r"[^a-z0-9-]", "", (urlsplit(address).hostname or "").split(".")[0])
-        name = self.terminal.ask(f"A name for it [{usual or 'own'}]: ")
+        host = (urlsplit(address).hostname or "").lower()
+        own_machine = host in _LOOPBACK
+        first = re.sub(r"[^a-z0-9-]", "", host.partition(".")[0])
+        usual = "local" if own_machine else first if first.strip("-0123456789") else "own"
+        name = self.terminal.ask(f"A name for it [{usual}]: ")
         if name is None or "/" in name or name in known_providers():
             self.terminal.tell("  a name of its own, without /, please")
             return None
-        name = name or usual or "own"
+        name = name or usual
         variable = re.sub(r"\W", "_", name).upper() + "_API_KEY"
         self.own = {f"providers.{name}.base_url": address}
-        if self.terminal.agrees("Does it want a key?"):
+        if self.terminal.agrees("Does it want a key?", by_default=not own_machine):
             self.own[f"providers.{name}.api_key_env"] = variable
         options = {key.rpartition(".")[2]: value for key, value in self.own.items()}
         providers = {
@@ -160,7 +165,7 @@ class _Setup:
             if answer.error and not self.terminal.agrees("  Keep the key all the same?"):
                 continue
             path = store_key(self.builder.environ, variable, key)
-            self.terminal.tell(f"  kept in {path}, for you alone to read")
+            self.terminal.tell(f"  kept in {shown_folder(path)}, for you alone to read")
             if self.builder.environ.get(variable):
                 self.terminal.tell(f"  {variable} in your shell goes before it: unset {variable}")
             return answer
@@ -216,10 +221,10 @@ class _Setup:
         for key, value in {**self.own, "model.name": model}.items():
             if key == "model.name" or model.startswith(f"{key_path(key)[1]}/"):
                 set_in_file(path, key, value)
-        self.terminal.tell(f"  model.name = {model!r} is set in {path}")
+        self.terminal.tell(f"  kept in {shown_folder(path)}")
         if shell := self.builder.environ.get("AGENT_MODEL"):
             self.terminal.tell(f"  AGENT_MODEL={shell} in your shell goes before it")
-        self.terminal.tell(f"Ready, with {model}.\n")
+        self.terminal.tell(f"Ready, with {model}.")
 
 
 def _kind(provider: str) -> Provider:

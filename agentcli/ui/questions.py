@@ -52,10 +52,12 @@ class Questions:
         self._write("\n")
         return answer
 
-    def agrees(self, question: str) -> bool:
-        """Whether the answer is yes, which Enter alone is too."""
-        answer = self.ask(f"{question} [Y/n] ")
-        return answer is not None and answer.lower() in ("", "y", "yes")
+    def agrees(self, question: str, *, by_default: bool = True) -> bool:
+        """Whether the answer is yes; Enter alone means `by_default`."""
+        answer = self.ask(f"{question} [{'Y/n' if by_default else 'y/N'}] ")
+        if answer == "":
+            return by_default
+        return answer is not None and answer.lower() in ("y", "yes")
 
     def _answer(self, question: str) -> str | None:
         self._write(printable(question))

@@ -18,7 +18,7 @@ _NEARLY_FULL = 80
 
 
 class ConversationStatus:
-    """Model, how full its window is, cost, cached share, mode; a subscriber of the session."""
+    """Model, how full its window is, cost if known, cached share, mode: of the followed session."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -56,9 +56,9 @@ class ConversationStatus:
             full = 100 * self._prompt_tokens // self._window
             facts.append(Span(f"{full}% context", "yellow" if full >= _NEARLY_FULL else "dim"))
         session = self._session
-        if session is not None and session.state.iteration:
-            cost = session.state.cost_usd
-            facts.append(Span("$?" if cost is None else money(cost), "dim"))
+        cost = session.state.cost_usd if session is not None and session.state.iteration else None
+        if cost is not None:
+            facts.append(Span(money(cost), "dim"))
         if self._prompt_tokens:
             share = 100 * self._cached_tokens // self._prompt_tokens
             facts.append(Span(f"{share}% cached", "dim"))
