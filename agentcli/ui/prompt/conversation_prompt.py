@@ -172,7 +172,7 @@ class ConversationPrompt:
 
     def submission(self, delivery: Delivery) -> Submission:
         text, images = self._chips.expand(self.buffer.text)
-        self._leave_completion()
+        self.leave_completion()
         if self.buffer.text.strip():
             self.buffer.append_to_history()
         self.buffer.reset()
@@ -207,7 +207,7 @@ class ConversationPrompt:
         return self._completions[self._marked].text.rstrip() == typed.rstrip()
 
     def leave_completion(self) -> None:
-        self._leave_completion()
+        self._completions = ()
 
     # --- on the prompt's thread
 
@@ -285,9 +285,6 @@ class ConversationPrompt:
             self.buffer.document.text_before_cursor
         )
         self._marked = 0
-
-    def _leave_completion(self) -> None:
-        self._completions = ()
 
     # --- how it looks
 
