@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -51,8 +52,9 @@ def test_sessions_of_this_folder_are_offered_by_name_else_by_id(agent, serve):
     agent.use(serve([Reply("Done."), Reply("Done.")], sessions=2))
     agent("run", "first", "--name", "parser")
     agent("run", "second")
-    ids = [folder.name for folder in agent.sessions]
-    assert offered(agent, "agent resume ") == ("words", [ids[1], "parser"])
+    rows = agent("sessions", "list", "--json").stdout
+    (unnamed,) = (row["session_id"] for row in json.loads(rows) if not row["name"])
+    assert offered(agent, "agent resume ") == ("words", [unnamed, "parser"])
     assert "first" in agent("__complete", "zsh", "agent sessions show p").stdout
 
 

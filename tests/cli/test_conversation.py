@@ -77,14 +77,14 @@ def test_what_is_typed_while_it_works_is_heard_at_the_next_step_or_after_the_tur
     terminal = talk("wait for it", "--yolo")
     terminal.until("while [ ! -e go ]")
     terminal.type("steer left\r").until("next: steer left")
-    terminal.type("then tidy up\t").until("next: then tidy up")
+    terminal.type("then tidy up\t").until("after the turn: then tidy up")
     (agent.workspace / "go").touch()
     terminal.until("And that too.")
     second, third = server.requests[1].body["messages"], server.requests[2].body["messages"]
     assert "steer left" in str(second)
     assert "tidy" not in str(second)
     assert "then tidy up" in str(third)
-    assert not any("next:" in row for row in terminal.until("done in"))
+    assert not any("next:" in row or "turn:" in row for row in terminal.until("done in"))
 
 
 def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):

@@ -192,7 +192,7 @@ def test_what_shows_only_is_shown_while_it_works(agent, serve, ask):
     enter("/cost", "openai-chat/gpt-5.5")
     enter("/context", "The biggest parts:")
     enter("/diff", "nothing was changed")
-    enter("/undo", "next: /undo")
+    enter("/undo", "after the turn: /undo")
     (agent.workspace / "go").touch()
     terminal.until("to take that back")
     terminal.type(CTRL_D)

@@ -79,11 +79,11 @@ def test_what_waits_is_listed_dropped_edited_and_held_back(chat):
     terminal = chat(*replies)
     terminal.type("begin\r").until("One")
     for number, text in enumerate(["first", "second", "third", "fourth"]):
-        terminal.type(f"{text}\t").until(f"next: {text}" if number < 3 else "2 more wait")
+        terminal.type(f"{text}\t").until(f"after the turn: {text}" if number < 3 else "2 more wait")
     terminal.type("/queue\r").until("  4  fourth")
     terminal.type("/queue drop 2\r").until("dropped: second")
     terminal.type("/queue edit 2\r").until("> third")
-    terminal.type(" thing\t").until("next: third thing")
+    terminal.type(" thing\t").until("after the turn: third thing")
     terminal.type("/queue drop 9\r").until("there is no 9 among what waits")
     terminal.type("/queue hold\r").until("held until /queue release: first")
     hold.set()

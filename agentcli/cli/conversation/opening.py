@@ -91,7 +91,7 @@ def open_conversation(
     control.completer = _completer(conversation)
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
     where = shown_folder(builder.workspace)
-    conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where}", "dim")])
+    conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where} · /help", "dim")])
     for notice in read_own_commands(conversation).notices:
         conversation.print([Span(printable(notice), "dim")])
     if folder is not None:

@@ -29,6 +29,10 @@ class _Entry:
     message_id: str = ""
     held: bool = False
 
+    @property
+    def after_turn(self) -> bool:
+        return not self.message_id or self.submission.delivery == "queue"
+
 
 class WaitingInputs:
     """Both threads of a conversation use it. `mailbox` is None where there is no session."""
@@ -51,7 +55,10 @@ class WaitingInputs:
     def all(self) -> list[Waiting]:
         """In their order: messages from other terminals, then one's own, what is held at the
         end."""
-        return [Waiting(entry.submission.text, entry.held) for entry in self._current()]
+        return [
+            Waiting(entry.submission.text, entry.held, entry.after_turn)
+            for entry in self._current()
+        ]
 
     def take(self, number: int) -> Submission | None:
         """The one at `number` of `all`, -1 for the newest, which then waits no more; None if there

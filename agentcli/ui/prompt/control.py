@@ -37,6 +37,7 @@ class Waiting:
 
     text: str
     held: bool = False
+    after_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,7 +340,9 @@ class ConversationPrompt:
         return [*shown]
 
     def _waiting(self, waiting: Waiting) -> str:
-        word = "held, Enter sends it" if self.control.held else "next"
+        word = "after the turn" if waiting.after_turn else "next"
+        if self.control.held:
+            word = "held, Enter sends it"
         if waiting.held:
             word = "held until /queue release"
         return f"  {word}: {printable(waiting.text.strip(), multiline=False)}"
