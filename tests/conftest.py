@@ -24,7 +24,7 @@ CAMPAIGNS = (
 """Folders and files whose tests are a second stage; single tests elsewhere carry the marker."""
 
 # No deadline for an example: how long one takes is up to whoever else uses the machine.
-settings.register_profile("every day", deadline=None)
+settings.register_profile("every day", deadline=None, max_examples=50)
 settings.register_profile("campaign", deadline=None, derandomize=True)
 settings.load_profile("every day")
 
@@ -54,6 +54,11 @@ sys.exit(code)
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "campaign":
         settings.load_profile("campaign")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: half of the time tests wait for what they have started."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -36,8 +36,7 @@ def running(command: str = "while [ ! -e go ]; do sleep 0.02; done") -> Reply:
     return Reply("", [Call("bash", {"command": command})])
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize(("columns", "plain"), [(60, True), (80, False), (120, True)])
 def test_one_message_after_another(agent, serve, talk, columns, plain):
     server = serve([Reply("Hello, **you**."), Reply("Second answer.")])
     agent.use(server)
