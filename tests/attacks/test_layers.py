@@ -225,7 +225,7 @@ def test_a_project_can_not_take_the_sandbox_away(agent, serve):
     call = Call("bash", {"command": f"touch {outside}"})
     agent.use(serve([Reply("", [call]), Reply("Done.")]))
     done = agent("run", "x")
-    assert "ignored" in done.stderr
+    assert "take no effect" in done.stderr
     assert not outside.exists()
 
 

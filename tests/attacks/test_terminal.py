@@ -68,9 +68,9 @@ def show(agent) -> Callable[..., str]:
             codec_errors="surrogateescape",
         )
         shown = ""
-        while child.expect([pexpect.EOF, "do not ask again\r\n> "]):
+        while child.expect([pexpect.EOF, "do not ask again\r\n> ", "Enter to leave: "]):
             shown += child.before
-            child.sendline("n")
+            child.sendline("")
         shown += child.before
         child.close()
         return shown
