@@ -68,7 +68,8 @@ def examples() -> Iterator[Example]:
         _, _, shown = text.partition("\n\nExamples:\n")
         for line in shown.splitlines():
             yield Example(f"help of {path.relative_to(COMMANDS)}", line.strip())
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    docs = (path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "screens.md")
+    for path in (ROOT / "README.md", *docs):
         for block in FENCE.findall(path.read_text()):
             for line in block.replace("\\\n", " ").splitlines():
                 if IS_EXAMPLE.search(line.strip()) and "<!--" not in line:
