@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "sandbox": {"errors", "files", "git", "security", "system"},
     "checkpoints": {"errors", "events", "files", "git", "system"},
     "shell": {"files", "interrupts", "sandbox", "security", "system"},
+    "web": {"errors"},
     "tools": {
         "extensions",
         "security",

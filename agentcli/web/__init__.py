@@ -1,0 +1,1 @@
+"""Pages of the network: which addresses may be reached, and what is fetched made readable."""

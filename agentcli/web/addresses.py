@@ -1,0 +1,162 @@
+"""Which addresses a page may be fetched from: those of the public network, and of this machine what
+the person opened. A name is looked up once, and what was checked is what is connected to."""
+
+from __future__ import annotations
+
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Collection, Sequence
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from agentcli.errors import ToolError, os_error_text
+
+Address = IPv4Address | IPv6Address
+
+PORTS = {"http": 80, "https": 443}
+_OF_THIS_MACHINE = ("127.0.0.1", "localhost")
+_PUBLIC_V6 = IPv6Network("2000::/3")
+_NO_PAGES: dict[IPv4Network | IPv6Network, str] = {
+    ip_network(network): what
+    for what, networks in {
+        "this machine": ("0.0.0.0/8", "127.0.0.0/8", "::1/128", "::/128"),
+        "a private network": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+        "the network of a provider (CGNAT)": ("100.64.0.0/10",),
+        "the local link, where clouds keep their keys": ("169.254.0.0/16", "fe80::/10"),
+        "a service of the cloud": ("168.63.129.16/32",),
+        "for many (multicast)": ("224.0.0.0/4", "ff00::/8"),
+        "an IPv4 address in another form": (
+            *("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
+            "192.88.99.0/24",
+        ),
+        "reserved": (
+            *("192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24"),
+            *("203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "3fff::/20"),
+        ),
+    }.items()
+    for network in networks
+}
+"""What of the registries of special addresses (IANA, IPv4 and IPv6) leads to no public page."""
+
+
+class Place(NamedTuple):
+    """Where a connection goes."""
+
+    address: Address
+    port: int
+
+
+def refusal(address: Address) -> str:
+    """What an address is that no page may be fetched from; "" for a public one."""
+    for network, what in _NO_PAGES.items():
+        if address in network:
+            return what
+    if isinstance(address, IPv6Address) and (address.scope_id or address not in _PUBLIC_V6):
+        return "reserved"
+    return ""
+
+
+def split_url(url: str) -> SplitResult:
+    """Raises ToolError for what is no address of a page."""
+    if re.search(r"[\x00-\x20\x7f\\]", url):
+        raise _bad("an address has no blanks, backslashes or control characters: write %20, %5C.")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise _bad(f"{url} is no address of a page: {error}") from error
+    if parts.scheme not in PORTS or not host:
+        raise _bad(f"{url} is no address of a page: it begins with http:// or https://.")
+    if parts.username is not None or parts.password is not None:
+        raise _bad(f"an address with a name or password in it is not fetched: {host}.")
+    return parts
+
+
+def port_of(parts: SplitResult) -> int:
+    """The one that is named, else that of the scheme."""
+    return parts.port or PORTS[parts.scheme]
+
+
+def is_own_service(host: str, port: int, open_ports: Collection[int]) -> bool:
+    """Whether that is a service of this machine that the person opened."""
+    return host.rstrip(".").lower() in _OF_THIS_MACHINE and port in open_ports
+
+
+def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float) -> list[Place]:
+    """Where pages of `host` may be fetched from, `open_ports` of this machine among them. Raises
+    ToolError when there is no such place; an interrupt is heard while names are looked up."""
+    if is_own_service(host, port, open_ports):
+        return [Place(IPv4Address("127.0.0.1"), port)]
+    found = _addresses(host, timeout_s)
+    allowed = [address for address in found if not refusal(address)]
+    if not allowed:
+        raise _refused(host, port, found[0])
+    return [Place(address, port) for address in allowed]
+
+
+def connect(places: Sequence[Place], deadline: float) -> socket.socket:
+    """A socket to the first of `places` that answers before `deadline`, a time of the monotonic
+    clock. Raises OSError, as TimeoutError when it is late."""
+    failure: OSError = TimeoutError("timed out")
+    for left, place in zip(range(len(places), 0, -1), places, strict=True):
+        room = (deadline - time.monotonic()) / left
+        if room <= 0:
+            raise failure
+        try:
+            return socket.create_connection((str(place.address), place.port), room)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _addresses(host: str, timeout_s: float) -> list[Address]:
+    """Those of a name, or the one that `host` is already, in the order of the system."""
+    answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            answers.put([str(entry[4][0]) for entry in found])
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    # The system's resolver can't be interrupted, so nobody waits for it itself.
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(timeout_s, 0.001))
+    except queue.Empty:
+        told = f"{host} could not be looked up within {timeout_s:.0f} s."
+        raise ToolError(told, error_id="unreachable") from None
+    if isinstance(answer, OSError):
+        told = f"There is no address for {host}: {os_error_text(answer)}."
+        raise ToolError(told, error_id="unreachable")
+    if isinstance(answer, UnicodeError) or not answer:
+        raise _bad(f"{host} is no name of a host.")
+    return [ip_address(text) for text in dict.fromkeys(answer)]
+
+
+def _refused(host: str, port: int, address: Address) -> ToolError:
+    what = refusal(address)
+    named = host if host == str(address) else f"{host} ({address})"
+    told = f"{named} is not fetched from: that is {what}."
+    if address.is_loopback:
+        told += (
+            " Reach a server that you started with curl in bash; for one of the user's they start "
+            f"agent with --allow 'network(127.0.0.1:{port})'."
+        )
+    return ToolError(told, error_id="address_refused")
+
+
+def _bad(told: str) -> ToolError:
+    return ToolError(told, error_id="bad_url")
