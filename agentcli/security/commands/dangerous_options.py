@@ -17,26 +17,6 @@ _TABLE = Path(__file__).with_suffix(".toml")
 _SHORTEST = len("--f")
 """From so much on, programs take the beginning of a long option for all of it."""
 
-VALUED_OPTIONS: Mapping[str, frozenset[str]] = {
-    name: frozenset(options.split())
-    for name, options in {
-        "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env --attr-source",
-        "npm": "--prefix -C -w --workspace --userconfig",
-        "pnpm": "-C --dir --filter -F",
-        "yarn": "--cwd",
-        "docker": "-H --host -c --context --config -l --log-level",
-        "podman": "-H --host -c --connection --log-level",
-        "kubectl": "-n --namespace --context --cluster --kubeconfig -s --server --user",
-        "cargo": "-Z -C --config --color",
-        "gh": "-R --repo",
-        "go": "-C",
-        "uv": "--directory --project --config-file --cache-dir",
-        "pip": "--log --proxy --python",
-        "systemctl": "-H -M -t -p -n",
-    }.items()
-}
-"""Options before the second word of a command that take a value."""
-
 
 @dataclass(frozen=True)
 class Danger:
@@ -80,7 +60,8 @@ def danger_beyond(words: Words, given: int) -> Found | None:
             if places[-1] >= given:
                 return Found(" ".join(row.words), row.why)
             continue
-        for at in range(max(1, given), first_operand(bare) if row.before else _end(bare)):
+        end = max(next_words(bare, 1), default=len(bare)) if row.before else _end(bare)
+        for at in range(max(1, given), end):
             word = bare[at]
             if at not in places and word is not None and row.is_meant(word):
                 if _is_harmless(bare, word, row):
@@ -89,16 +70,20 @@ def danger_beyond(words: Words, given: int) -> Found | None:
     return None
 
 
-def first_operand(words: Words) -> int:
-    """Where the second word of a command stands, options and their values left out."""
-    valued = VALUED_OPTIONS.get(words[0] or "", frozenset())
-    at = 1
+def next_words(words: Words, at: int) -> Iterator[int]:
+    """Where the next word of a command may stand, options from `at` on left out. What follows an
+    option may be its value or that word: which it is, only the program knows."""
+    follows_option = False
     while at < len(words):
         word = words[at]
-        if word is None or not word.startswith("-") or word == "--":
-            break
-        at += 2 if word in valued else 1
-    return at
+        if word is not None and word.startswith("-"):
+            follows_option = "=" not in word
+        else:
+            yield at
+            if not follows_option:
+                return
+            follows_option = False
+        at += 1
 
 
 def _end(words: Words) -> int:
@@ -113,18 +98,17 @@ def dangers() -> Iterator[Danger]:
         yield from rows
 
 
-def _places(words: Words, wanted: Sequence[str]) -> list[int] | None:
-    """Where in `words` those of a row stand, one after the other with nothing but options
-    between; None if they don't."""
-    places = [0]
-    at = first_operand(words)
+def _places(words: Words, wanted: Sequence[str]) -> tuple[int, ...] | None:
+    """Where in `words` those of a row stand, with nothing but options and their values between;
+    None if they don't."""
+    places: tuple[int, ...] = (0,)
     for want in wanted[1:]:
-        while len(places) > 1 and at < len(words) and (words[at] or "").startswith("-"):
-            at += 1
-        if at >= len(words) or words[at] != want:
+        # The first place will do: what may follow a later one may follow this one too.
+        found = (at for at in next_words(words, places[-1] + 1) if words[at] == want)
+        place = next(found, None)
+        if place is None:
             return None
-        places.append(at)
-        at += 1
+        places += (place,)
     return places
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.security.commands.dangerous_options import danger_beyond, first_operand
+from agentcli.security.commands.dangerous_options import danger_beyond, next_words
 from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import (
     changes_meaning,
@@ -93,9 +93,7 @@ def _spellings(words: Words) -> Iterator[Words]:
     if name is None:
         return
     yield (name, *words[1:])
-    at = first_operand((name, *words[1:]))
-    if at > 1:
-        yield (name, *words[at:])
+    yield from ((name, *words[at:]) for at in next_words(words, 1) if at > 1)
 
 
 def first_forbidding_rule(rules: Sequence[Rule], script: Script) -> Rule | None:
