@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pexpect
 import pytest
 from hypothesis import settings
 
-from tests.preloaded import SETTINGS, Preloaded, serves
+from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
 from tests.server import ModelServer
 
 CAMPAIGNS = (
@@ -93,7 +94,7 @@ class Agent:
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "agentcli"]
+        return PROGRAM
 
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, cwd: Path | None = None
@@ -136,6 +137,24 @@ class Agent:
         if self.preloaded and serves(self.environment) and settings.keys() <= SETTINGS:
             return Preloaded(list(arguments), **settings)
         return subprocess.Popen([*self.command, *arguments], **settings)
+
+    def spawn(
+        self,
+        *arguments: str,
+        rows: int = 40,
+        columns: int = 80,
+        cwd: Path | None = None,
+        **env: str,
+    ) -> pexpect.spawn[str]:
+        """In a pty."""
+        return spawn(
+            [*self.command, *arguments],
+            cwd=str(cwd or self.workspace),
+            env={**self.environment, **env},
+            dimensions=(rows, columns),
+            timeout=LIMIT_S,
+            encoding="utf-8",
+        )
 
     def use(self, server: ModelServer, model: str = MODELS["chat_completions"]) -> Agent:
         """Talk to `server` from now on."""

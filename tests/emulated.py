@@ -14,6 +14,7 @@ import pexpect
 import pyte
 
 from tests.conftest import LIMIT_S
+from tests.preloaded import spawn
 
 
 class Emulated:
@@ -32,13 +33,8 @@ class Emulated:
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         """All that the program wrote."""
-        self.child = pexpect.spawn(
-            command[0],
-            list(command[1:]),
-            cwd=str(cwd),
-            env={"TERM": "xterm-256color", **env},
-            dimensions=(rows, columns),
-            timeout=LIMIT_S,
+        self.child = spawn(
+            command, cwd=str(cwd), env=env, dimensions=(rows, columns), timeout=LIMIT_S
         )
 
     @property

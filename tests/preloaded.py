@@ -9,6 +9,7 @@ is not renewed, and `/proc` shows the environment of whoever loaded the modules:
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -20,10 +21,14 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
+
+import pexpect
+from ptyprocess import PtyProcess
 
 _LIBRARIES = (
     *("openai", "openai.resources.responses", "openai.resources.chat"),
@@ -38,6 +43,7 @@ SETTINGS = {
     *("executable", "user", "group", "extra_groups"),
 }
 """What can be set for a process."""
+PROGRAM = [sys.executable, "-m", "agentcli"]
 _HEAD = struct.Struct("=I")
 _ROOT = str(Path(__file__).parents[1])
 
@@ -104,6 +110,56 @@ class Preloaded(subprocess.Popen[bytes]):
                 if pid:
                     self._handle_exitstatus(status)
         return self.returncode
+
+
+def spawn(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> pexpect.spawn[Any]:
+    """`command` in a pty, preloaded if it is `agent` and that can be."""
+    program, *arguments = command
+    preloaded = [*command[:3]] == PROGRAM and serves(env)
+    kind = _PreloadedSpawn if preloaded else pexpect.spawn
+    return kind(program, arguments, env={"TERM": "xterm-256color", **env}, **options)
+
+
+class _PreloadedSpawn(pexpect.spawn):  # type: ignore[type-arg]
+    def _spawnpty(
+        self, args: list[str | bytes], *, dimensions: tuple[int, int] = (24, 80), **options: Any
+    ) -> PtyProcess:
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *dimensions, 0, 0))
+        program = Preloaded(
+            [os.fsdecode(argument) for argument in args[len(PROGRAM) :]],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
+            cwd=options["cwd"] or Path.cwd(),
+            env=options["env"],
+            start_new_session=True,
+        )
+        os.close(theirs)
+        return _PreloadedPty(program, ours)
+
+
+class _PreloadedPty(PtyProcess):
+    """The loader's child, not ours: how it ended is told by `Preloaded`."""
+
+    def __init__(self, program: Preloaded, fd: int) -> None:
+        super().__init__(program.pid, fd)
+        self._program = program
+
+    def isalive(self) -> bool:
+        if not self.terminated:
+            # After the end of what it writes its own is near, as with every PtyProcess.
+            self.status = self._program.wait() if self.flag_eof else self._program.poll()
+            if self.status is None:
+                return True
+            killed = self.status < 0
+            self.exitstatus = None if killed else self.status
+            self.signalstatus = -self.status if killed else None
+            self.terminated = True
+        return False
+
+    def wait(self) -> int | None:
+        self._program.wait()
+        self.isalive()
+        return self.exitstatus
 
 
 def _start_loader(interpreter: str, rights: dict[str, Any]) -> socket.socket:
@@ -173,6 +229,8 @@ def _become(
 ) -> NoReturn:
     if own_session:
         os.setsid()
+        if os.isatty(streams[0]):
+            fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
     for descriptor in set(streams) - {0, 1, 2}:

@@ -93,7 +93,7 @@ DESTROYERS = (
     'while read f; do printf garbage | dd of="$f" conv=notrunc bs=1 seek=3 status=none; done',
     "for f in $(find .git/refs -type f); do echo garbage > $f; done",
     "echo garbage > .git/packed-refs",
-    "echo garbage > .git/HEAD; echo garbage > .git/index",
+    "rm -f .git/HEAD .git/index; echo garbage > .git/HEAD; echo garbage > .git/index",
     "rm -f .git/HEAD; mkdir .git/HEAD; touch .git/HEAD/x",
     "rm -rf .git/refs; ln -s /etc .git/refs",
     "rm -rf .git/objects; mkfifo .git/objects; rm -f .git/index; mkfifo .git/index",

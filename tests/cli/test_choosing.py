@@ -26,15 +26,7 @@ def at_terminal(agent):
     running = []
 
     def start(*arguments: str, columns: int = 80, **env: str) -> pexpect.spawn:
-        child = pexpect.spawn(
-            agent.command[0],
-            [*agent.command[1:], *arguments],
-            cwd=str(agent.workspace),
-            env={**agent.environment, "TERM": "xterm-256color", **env},
-            dimensions=(30, columns),
-            timeout=LIMIT_S,
-            encoding="utf-8",
-        )
+        child = agent.spawn(*arguments, rows=30, columns=columns, **env)
         running.append(child)
         return child
 

@@ -43,15 +43,7 @@ def at_terminal(agent):
     """Run `agent sessions …` at a terminal so many columns wide; `answers` are typed when asked."""
 
     def run(*arguments: str, columns: int = 80, answers: str = "") -> tuple[int, str]:
-        child = pexpect.spawn(
-            agent.command[0],
-            [*agent.command[1:], "sessions", *arguments],
-            cwd=str(agent.workspace),
-            env={**agent.environment, "TERM": "xterm-256color"},
-            dimensions=(40, columns),
-            timeout=LIMIT_S,
-            encoding="utf-8",
-        )
+        child = agent.spawn("sessions", *arguments, columns=columns)
         shown = ""
         if answers:
             child.expect_exact("[y/N]")

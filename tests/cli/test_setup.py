@@ -8,7 +8,6 @@ import tomllib
 import pexpect
 import pytest
 
-from tests.conftest import LIMIT_S
 from tests.server import Reply
 
 GOOD, BAD = "sk-good-0123456789abcdef", "sk-bad-0123456789abcdef"
@@ -20,15 +19,7 @@ def asked(agent):
     running = []
 
     def start(*arguments: str) -> pexpect.spawn:
-        child = pexpect.spawn(
-            agent.command[0],
-            [*agent.command[1:], *arguments],
-            cwd=str(agent.workspace),
-            env={**agent.environment, "TERM": "xterm-256color"},
-            dimensions=(40, 80),
-            timeout=LIMIT_S,
-            encoding="utf-8",
-        )
+        child = agent.spawn(*arguments)
         running.append(child)
         return child
 

@@ -20,15 +20,7 @@ def at_terminal(agent):
     running = []
 
     def start(*arguments: str, **env: str) -> pexpect.spawn:
-        child = pexpect.spawn(
-            agent.command[0],
-            [*agent.command[1:], *arguments],
-            cwd=str(agent.workspace),
-            env={**agent.environment, "TERM": "xterm-256color", **env},
-            dimensions=(40, 80),
-            timeout=LIMIT_S,
-            encoding="utf-8",
-        )
+        child = agent.spawn(*arguments, **env)
         running.append(child)
         return child
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
+import os
 
 import pexpect
 import pytest
 
 from tests.conftest import LIMIT_S
+from tests.preloaded import spawn
 from tests.server import Call, Reply
 
 HOOKED = """
@@ -33,15 +34,7 @@ def at_terminal(agent):
     running = []
 
     def start(*arguments: str) -> pexpect.spawn:
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "agentcli", *arguments],
-            cwd=str(agent.workspace),
-            env={**agent.environment, "TERM": "xterm-256color"},
-            dimensions=(60, 120),
-            timeout=LIMIT_S,
-            encoding="utf-8",
-        )
+        child = agent.spawn(*arguments, rows=60, columns=120)
         running.append(child)
         return child
 
@@ -212,10 +205,14 @@ def test_at_a_terminal_it_is_asked(agent, serve, project, at_terminal, answer, r
     assert marked(agent) is ran
 
 
-def test_a_question_is_not_answered_by_what_was_typed_before(agent, serve, project, at_terminal):
+def test_a_question_is_not_answered_by_what_was_typed_before(agent, serve, project, tmp_path):
     agent.use(serve([Reply("Done.")]))
-    child = at_terminal("run", "x")
+    typed = tmp_path / "typed"
+    os.mkfifo(typed)
+    begin = ["sh", "-c", 'read x < "$0"; exec "$@"', str(typed), *agent.command, "run", "x"]
+    child = spawn(begin, cwd=str(project), env=agent.environment, timeout=LIMIT_S, encoding="utf-8")
     child.sendline("y")
+    typed.write_text("it was typed\n")
     child.expect("ask again\r\n> ")
     child.sendline("n")
     child.expect(pexpect.EOF)

@@ -4,13 +4,11 @@ changed."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
@@ -97,15 +95,7 @@ def test_at_a_terminal_it_is_asked_once(agent, serve):
     (agent.home / "my project").mkdir()
     marks = "touch 'my project/mark' mark; echo tried"
     agent.use(serve([bash(marks), bash("echo again"), Reply("Done.")]))
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "agentcli", "run", "x"],
-        cwd=str(agent.home),
-        env={**agent.environment, "TERM": "xterm-256color"},
-        dimensions=(60, 300),
-        timeout=LIMIT_S,
-        encoding="utf-8",
-    )
+    child = agent.spawn("run", "x", rows=60, columns=300, cwd=agent.home)
     child.expect("is your home folder")
     child.expect("> ")
     child.sendline("nowhere")
