@@ -280,6 +280,18 @@ def test_a_redirect_must_stay_where_writing_is_unasked(world):
     assert world.decide(run(f"make > {world.workspace}/link/x"), rule, **free).decision == "ask"
     escaping = run(outside, unsandboxed=True)
     assert world.decide(escaping, rule).decision == "ask"
+    assert world.decide(run(outside), rule, confirm="always").decision == "allow", "contained"
+
+
+def test_a_question_tells_the_folder_that_commands_run_in_elsewhere(world):
+    def reason(action, folder: Path) -> str:
+        return world.decide(action, contained=False, cwd=lambda: str(folder)).reason
+
+    elsewhere = f"; it would run in {world.home}"
+    assert reason(run("rm -r build"), world.home).endswith(elsewhere)
+    assert "it would run in" not in reason(run("rm -r build"), world.workspace)
+    for other in (run("ls"), run("stop", job="1"), run("yes", is_input=True), ACTIONS["edit"]):
+        assert "it would run in" not in reason(other, world.home)
 
 
 def test_confirm_decides_about_risk(world):
@@ -442,7 +454,9 @@ def test_a_rule_about_notes_is_about_those_on_the_user_too(world):
 
 
 def test_a_path_that_can_not_be_is_refused(world):
-    assert world.decide(FileEditAction(path="a\0b"), mode="yolo").decision == "deny"
+    impossible = FileEditAction(path="a\0b")
+    assert world.decide(impossible, mode="yolo").decision == "deny"
+    assert world.policy().grant_for(impossible) == ""
 
 
 @each_row(
@@ -591,6 +605,7 @@ def test_the_decision_tells_the_real_path_of_a_write_outside(world):
     write = FileEditAction(path="link/x")
     assert world.decide(write, mode="yolo").path == "/etc/x"
     assert world.decide(FileEditAction(path="src/x"), mode="yolo").path is None
+    assert world.decide(FileReadAction(path="link/x"), mode="yolo").path is None
 
 
 def test_only_a_rule_that_says_so_lets_a_command_out_of_the_sandbox(world):
