@@ -78,6 +78,28 @@ def test_a_session_reads_back_as_it_was_over_several_pages(folder):
     assert len(read_session(folder).events) == 251
 
 
+def test_a_page_that_can_not_be_written_is_done_without(folder):
+    with Session.create(folder) as session:
+        (folder / "event_cache").rmdir()
+        (folder / "event_cache").write_text("in the way")
+        for number in range(150):
+            session.emit(MessageAction(content=str(number), source=Source.USER))
+        written = session.events
+    assert read_session(folder).events == written
+
+
+def test_a_session_that_is_closed_leaves_no_file_open(folder):
+    def open_files() -> list[str]:
+        with os.scandir("/proc/self/fd") as entries:
+            targets = [os.readlink(e.path) for e in entries if os.path.lexists(e.path)]
+        return [target for target in targets if target.startswith(str(folder))]
+
+    with Session.create(folder) as session:
+        session.emit(MessageAction(content="x", source=Source.USER))
+        assert open_files() != []
+    assert open_files() == []
+
+
 def test_a_torn_last_event_is_set_aside(folder):
     with Session.create(folder) as session:
         session.emit(MessageAction(content="hi", source=Source.USER))
