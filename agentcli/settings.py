@@ -119,6 +119,10 @@ class KnowledgeSettings(_Section):
         [], description='also at the root of a repository, such as ".cursorrules"'
     )
     skills: bool = Field(True, description="read skills and microagents")
+    skill_folders: list[str] = Field(
+        ["~/.agents/skills", "~/.claude/skills", "~/.codex/skills"],
+        description="skills of yours beside those in skills/ of the settings",
+    )
     repo_microagents: bool = Field(True, description="always tell those of type repo")
     disabled_microagents: list[str] = Field([], description="skills to leave out, by name")
     session_search: bool = Field(True, description="let the model search earlier sessions")

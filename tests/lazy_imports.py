@@ -18,6 +18,7 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.app.keys"): "70 ms, with pydantic; for models only",
     ("cli/completion/words.py", "agentcli.llm.provider"): "for models only",
     ("cli/completion/words.py", "agentcli.llm.registry"): "60 ms; for models only",
+    ("cli/completion/words.py", "agentcli.cli.skill_common"): "150 ms; for skills only",
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
     ("shell/interpreter.py", "agentcli.sandbox.loopback"): "only for rules that open a port",
     ("cli/conversation/opening.py", "agentcli.cli.first_setup"): "where there is no key yet",

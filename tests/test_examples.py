@@ -38,15 +38,18 @@ AT_TERMINAL = {
 EXIT_CODES = {
     "agent models | grep": (0, 1),
     "agent doctor": (0, 3),
+    "agent skills add": (0, 2),
     "agent trust": (0, 2, 3),
     "agent open": (1,),
 }
-"""Where 0 is not all, by how the example begins: no such model, something missing, nothing to
-trust, no session that is open."""
+"""Where 0 is not all, by how the example begins: no such model, something missing, a skill
+that is there, nothing to trust, no session that is open."""
 AN_EVENT = re.compile(r"(?<=--(?:at|to) )\d+|(?<=--event )\d+")
 AN_ID = re.compile(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b")
 LEFT_OUT = {
     "agent run -m ollama": "a local server of that name",
+    "agent skills add https": "from the network",
+    "agent skills add git@": "from the network",
     "agent completion --install": "tried in tests/cli/test_completion.py, with each shell",
 }
 
@@ -120,6 +123,9 @@ def world(tmp_path_factory) -> Iterator[tuple[Agent, Path]]:
         agent("sessions", "export", "parser", "-o", "parser.json")
         (workspace / "files.txt").write_text("tally.py\n")
         (base / "in" / "common").mkdir()
+        for place in (home / "src/releasing", home / ".config/agent/skills/releasing"):
+            place.mkdir(parents=True)
+            (place / "SKILL.md").write_text("---\nname: releasing\n---\nTag with `make tag`.\n")
         shutil.copytree(base / "in", base / "kept", symlinks=True)
         yield agent, base
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.app.config import user_file
+from agentcli.app.skill_folders import skill_folders
 from agentcli.app.trust import is_trusted
 from agentcli.errors import UsageError
 from agentcli.events import Event
@@ -89,7 +90,15 @@ def knowledge(
         return is_trusted(environ, folder)
 
     user_folder = user_file(environ).parent
-    return Knowledge(workspace, settings.knowledge, start_facts, user_folder, notes, trusted)
+    return Knowledge(
+        workspace,
+        settings.knowledge,
+        start_facts,
+        user_folder,
+        notes,
+        trusted,
+        skill_folders(settings.knowledge, environ),
+    )
 
 
 def last_notes(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.app.config import user_file
+from agentcli.app.skill_folders import skill_folders
 from agentcli.app.trust import is_trusted, trust_store
 from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.own_commands import OwnCommand, commands_of_project, commands_of_user
@@ -67,5 +68,6 @@ def own_commands(
         else:
             commands[command.name] = command
     untrusted = () if trusted else tuple(Path(name).stem for name in files)
-    skills = read_skills(workspace, settings, folder, lambda place: is_trusted(environ, place))
+    folders = skill_folders(settings, environ)
+    skills = read_skills(workspace, settings, folders, lambda place: is_trusted(environ, place))
     return OwnCommands(commands, skills, untrusted, tuple(notices))

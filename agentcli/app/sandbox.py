@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, rules_file, user_file
 from agentcli.app.keys import keys_file
+from agentcli.app.skill_folders import skill_folders
 from agentcli.app.whereabouts import only_named, require_named_folders, whereabouts
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import TMP, AccessScope
@@ -53,7 +54,10 @@ class Containment:
             self.environ,
             writable=writable,
             own=[*places, *_led_to(places, self.workspace)],
-            readable=[self.session_folder / OUTPUTS, *_skills(self.environ)],
+            readable=[
+                self.session_folder / OUTPUTS,
+                *_skills(skill_folders(self.settings.knowledge, self.environ)),
+            ],
             tmp=self.session_folder / TMP_FOLDER,
             confined=self.settings.sandbox.read == "workspace",
             only_named=only_named(self.settings, self.workspace, user_home(self.environ)),
@@ -211,11 +215,10 @@ def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:
         yield from (link for link in links if not workspace.is_relative_to(link))
 
 
-def _skills(environ: Mapping[str, str]) -> Iterator[Path]:
-    """The user's own, which are beside the settings; to be read by the model where they are."""
-    folder = user_file(environ).with_name("skills")
-    if folder.is_dir():
-        yield folder
+def _skills(folders: Iterable[Path]) -> Iterator[Path]:
+    """The person's own, in `folders` that may be secret otherwise: to be read, and their scripts to
+    be run, where they are. A link shows nothing that is hidden, whoever made it."""
+    return (folder for folder in folders if folder.is_dir() and not folder.is_symlink())
 
 
 def _protected(scope: AccessScope) -> Iterator[str]:

@@ -123,9 +123,9 @@ def _first_of(
     return None
 
 
-def shown_path(path: Path, root: Path) -> str:
-    """`path` relative to `root` or to the home folder, safe for any screen."""
-    if path.is_relative_to(root):
+def shown_path(path: Path, root: Path | None) -> str:
+    """`path` relative to `root`, if there is one, or to the home folder, safe for any screen."""
+    if root is not None and path.is_relative_to(root):
         return ascii_safe(str(path.relative_to(root)))
     home = os.environ.get("HOME")
     if home and path.is_relative_to(home):

@@ -37,6 +37,7 @@ WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
 MAX_LISTED_CHARS = 4_000
 MAX_DESCRIPTION_CHARS = 240
+MOST_FILES_TOLD = 20
 MAX_TRIGGERED_BYTES = 32 * 1024
 """Of the skills that one message brings up."""
 _OF_PROJECT = (
@@ -112,10 +113,11 @@ class Knowledge:
         user_folder: Path | None = None,
         notes: Notes | None = None,
         trusted: Callable[[Path], bool] = lambda folder: True,
+        skill_folders: Sequence[Path] = (),
     ) -> None:
-        """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md
-        and `skills/`; None: there is none. `trusted`: whether what a project's folder brings along
-        to be run may take effect."""
+        """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md;
+        None: there is none. `skill_folders` are theirs too. `trusted`: whether what a project's
+        folder brings along to be run may take effect."""
         self._workspace = workspace
         self._settings = settings
         # Without what a record can't hold, so that it is known again.
@@ -124,6 +126,7 @@ class Knowledge:
         self._user_folder = user_folder
         self._saved_notes = notes
         self._trusted = trusted
+        self._skill_folders = skill_folders
         self._facts: WorkspaceFacts | None = None
         self._skills: Skills | None = None
         self._file_notices: list[str] = []
@@ -187,7 +190,7 @@ class Knowledge:
     def _known_skills(self) -> Skills:
         if self._skills is None:
             self._skills = read_skills(
-                self._workspace, self._settings, self._user_folder, self._trusted
+                self._workspace, self._settings, self._skill_folders, self._trusted
             )
         return self._skills
 
@@ -246,7 +249,7 @@ class Knowledge:
 def read_skills(
     workspace: Path,
     settings: KnowledgeSettings,
-    user_folder: Path | None,
+    skill_folders: Sequence[Path],
     trusted: Callable[[Path], bool],
 ) -> Skills:
     """Those that a session in `workspace` knows; see Knowledge."""
@@ -254,7 +257,7 @@ def read_skills(
         return Skills()
     root = repository_root(workspace)
     skills = load_skills(
-        [user_folder / "skills"] if user_folder is not None else [],
+        skill_folders,
         [(at / name, root) for at in dict.fromkeys((workspace, root)) for name in PROJECT_FOLDERS],
         settings.disabled_microagents,
         trusted,
@@ -280,13 +283,22 @@ def _instructions(head: str, files: Sequence[InstructionFile]) -> Iterator[Piece
 def _whole(skills: Sequence[Skill], room: int, head: str, notices: list[str]) -> Iterator[Piece]:
     """Skills with all of their text, as far as there is room for that, in bytes."""
     for skill in skills:
-        text = framed("skill", skill.body, name=skill.name, path=skill.shown)
+        text = framed("skill", _with_files(skill, skill.body), name=skill.name, path=skill.shown)
         size = len(text.encode())
         if size > room:
             notices.append(f"{skill.shown} is left out: there is no room for its {size:,} bytes")
             text = f"[The skill {skill.name} would fit here but is long: read {skill.shown}.]"
         room -= len(text.encode())
         yield Piece("skill", skill.name, f"{head}\n{text}" if head else text, skill.version)
+
+
+def _with_files(skill: Skill, text: str) -> str:
+    """What a skill says, with the names of what it brings along: where they are, its path says."""
+    names = skill.files
+    if not names:
+        return text
+    more = f" and {len(names) - MOST_FILES_TOLD} more" if len(names) > MOST_FILES_TOLD else ""
+    return f"{text}\n[Beside its file: {', '.join(map(ascii_safe, names[:MOST_FILES_TOLD]))}{more}]"
 
 
 def _listed(skills: Sequence[Skill]) -> Iterator[Piece]:
@@ -313,7 +325,9 @@ def _called(call: TaskCall, event: int) -> Piece:
     if call.missing:
         text = f"[{_usage(call)}. Ask the user for that.]"
     else:
-        framed_task = framed("skill", call.text, name=call.skill.name, path=call.skill.shown)
+        skill = call.skill
+        text = _with_files(skill, call.text)
+        framed_task = framed("skill", text, name=skill.name, path=skill.shown)
         text = f"{_CALLED}\n{framed_task}"
     return Piece("task", call.skill.name, text, call.skill.version, event)
 

@@ -51,7 +51,8 @@ _PLACE = r"\$\{\s*(\w+)\s*\}|\$ARGUMENTS\b"
 @dataclass(frozen=True)
 class Skill:
     """`shown` is where the file is, as people and the model know it; `inputs` are names with what
-    is said of them, for a task."""
+    is said of them, for a task. `folder` is what belongs to it, of one that is a SKILL.md: there
+    the `files` are, as many as are looked through; of these `scripts` are all but texts."""
 
     name: str
     kind: Kind
@@ -61,6 +62,24 @@ class Skill:
     version: str = ""
     triggers: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
+    path: Path = Path()
+    of_project: bool = False
+
+    @property
+    def folder(self) -> Path | None:
+        return self.path.parent if self.path.name == SKILL_FILE else None
+
+    @property
+    def files(self) -> list[str]:
+        """Beside SKILL.md, by name; each is looked for anew."""
+        folder = self.folder
+        if folder is None:
+            return []
+        return [name for name in files_below(folder, _MOST_ENTRIES) if name != SKILL_FILE]
+
+    @property
+    def scripts(self) -> list[str]:
+        return [name for name in self.files if not name.endswith(TEXT_SUFFIXES)]
 
     def is_triggered(self, message: str) -> bool:
         """Whether one of the trigger words stands in `message`, whatever its case."""
@@ -124,19 +143,20 @@ def load_skills(
             if len(skills.found) >= MOST_SKILLS:
                 skills.notices.append(f"more than {MOST_SKILLS} skills: {folder} is not read on")
                 return skills
-            root = within or folder
             if len(skills.notices) >= _MOST_NOTICES:
                 return skills
+            if Path(os.path.realpath(path)) in seen:
+                continue
             if within is not None and _has_scripts(path) and not trusted(_project_of(folder)):
                 skills.notices.append(
-                    f"{shown_path(path, root)} is left out, as it brings along scripts and "
+                    f"{shown_path(path, within)} is left out, as it brings along scripts and "
                     f"{_project_of(folder)} is not trusted: see agent trust"
                 )
                 continue
             try:
-                skill = _read(path, within, root, seen)
+                skill = _read(path, within, seen)
             except UnreadableText as why:
-                skills.notices.append(f"{shown_path(path, root)} {why}; it is left out")
+                skills.notices.append(f"{shown_path(path, within)} {why}; it is left out")
                 continue
             if skill is not None and skill.name.casefold() not in known:
                 known.add(skill.name.casefold())
@@ -154,12 +174,23 @@ def _has_scripts(path: Path) -> bool:
     through."""
     if path.name != SKILL_FILE:
         return False
-    left = _MOST_ENTRIES
-    for _, folders, files in os.walk(path.parent):
+    found = files_below(path.parent, _MOST_ENTRIES + 1)
+    return len(found) > _MOST_ENTRIES or not all(name.endswith(TEXT_SUFFIXES) for name in found)
+
+
+def files_below(folder: Path, most: int) -> list[str]:
+    """Names relative to `folder`, at any depth, sorted; links are not followed and count as files.
+    Of many so many."""
+    found: list[str] = []
+    left = most
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        links = [name for name in folders if Path(place, name).is_symlink()]
         left -= len(folders) + len(files)
-        if left < 0 or not all(name.endswith(TEXT_SUFFIXES) for name in files):
-            return True
-    return False
+        found += (os.path.relpath(f"{place}/{name}", folder) for name in (*files, *links))
+        if left < 0:
+            break
+    return sorted(found)[:most]
 
 
 def _files(folder: Path, within: Path | None) -> Iterator[Path]:
@@ -199,25 +230,22 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read(path: Path, within: Path | None, root: Path, seen: set[Path]) -> Skill | None:
+def _read(path: Path, within: Path | None, seen: set[Path]) -> Skill | None:
     """Raises UnreadableText."""
     read = read_bounded(path, MAX_SKILL_BYTES, within)
     if read is None or read.path in seen or not read.text.strip():
         return None
     seen.add(read.path)
     header = parse(read.text)
-    shown = shown_path(path, root)
+    shown = shown_path(path, within)
     body = header.body.strip()
     if read.cut:
         body += f"\n[… the rest of {read.size:,} bytes is in {shown} …]"
     stem = path.parent.name if path.name == SKILL_FILE else path.stem
-    name = header.text("name") or stem
-    if not re.fullmatch(_NAME, name):
-        name = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:64] or "unnamed"
     triggers = header.texts("triggers")
     inputs = _inputs(header)
     return Skill(
-        name=name,
+        name=skill_name(header, stem),
         kind=_kind(header, triggers, inputs, is_skill=path.name == SKILL_FILE),
         shown=shown,
         body=body,
@@ -225,7 +253,17 @@ def _read(path: Path, within: Path | None, root: Path, seen: set[Path]) -> Skill
         version=header.text("version")[:40],
         triggers=tuple(t for t in triggers if len(t) <= _LONGEST_TRIGGER)[:_MOST_TRIGGERS],
         inputs=inputs,
+        path=path,
+        of_project=within is not None,
     )
+
+
+def skill_name(header: FrontMatter, stem: str) -> str:
+    """What it is called by, from its header or else from its file."""
+    name = header.text("name") or stem
+    if re.fullmatch(_NAME, name):
+        return name
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:64] or "unnamed"
 
 
 def _kind(

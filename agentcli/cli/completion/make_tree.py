@@ -15,7 +15,9 @@ _KINDS = {
     "KEY=VALUE": "assignments",
     "KEY": "keys",
     "COMMAND": "commands",
+    "SKILL": "skills",
     "DIR": "folders",
+    "SOURCE": "folders",
     "FILE": "files",
 }
 """What an option or argument takes, by how its help calls it."""

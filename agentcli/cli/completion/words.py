@@ -1,4 +1,4 @@
-"""Values that can be completed: sessions, models, settings."""
+"""Values that can be completed: sessions, models, skills, settings."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def words_of_kind(kind: str, tree: Mapping[str, Any], current: str) -> list[tupl
             return list(_sessions())
         case "models":
             return list(_models(tree["models"]))
+        case "skills":
+            return list(_skills())
         case "keys":
             return list(tree["keys"].items())
         case "assignments":
@@ -43,6 +45,14 @@ def _sessions() -> Iterator[tuple[str, str]]:
         title = " ".join(state.title.split())[:_LONGEST_TITLE]
         shown = "".join(char if char.isprintable() else " " for char in title)
         yield (state.name or found.folder.name, shown)
+
+
+def _skills() -> Iterator[tuple[str, str]]:
+    """Those that are known in this folder."""
+    from agentcli.cli.skill_common import known_skills
+
+    for skill in known_skills().found:
+        yield skill.name, "".join(c for c in skill.description if c.isprintable())[:_LONGEST_TITLE]
 
 
 def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:

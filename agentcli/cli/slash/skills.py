@@ -1,13 +1,15 @@
 """The skills that are known here; /name calls one.
 
-Skills are Markdown files in `skills/` beside your config.toml, and in `.agents/skills` or
-`.agent/skills` of the project. Those that bring along more than text count only where the folder
-is trusted.
+Skills are Markdown files in `skills/` beside your config.toml, in `~/.agents/skills`,
+`~/.claude/skills` and `~/.codex/skills`, and in `.agents/skills` or `.claude/skills` of the
+project. Those of a project that bring along more than text count only where the folder is trusted.
+To take some in: `agent skills add`.
 """
 
 from __future__ import annotations
 
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.skill_common import use_of
 from agentcli.cli.slash_command import SlashCommand, read_own_commands, slash_commands
 from agentcli.knowledge.skills import Skill
 from agentcli.ui.sanitize import printable
@@ -28,17 +30,13 @@ def skills(conversation: Conversation, argument: str) -> None:
 def _line(skill: Skill, is_shadowed: bool) -> Line:
     name = f"/{skill.name}"
     if skill.kind == "repo":
-        name, use = skill.name, "always told"
+        name, use = skill.name, use_of(skill)
     elif skill.name in slash_commands():
         name, use = skill.name, f"/{skill.name} is built in; ask for it by its name"
     elif is_shadowed:
         name, use = skill.name, f"/{skill.name} is a command of yours; ask for it by its name"
-    elif skill.kind == "knowledge":
-        use = f"told when one says {', '.join(skill.triggers)}"
-    elif skill.kind == "task":
-        use = "called by name"
     else:
-        use = "read when it fits, or called by name"
+        use = use_of(skill)
     about = f"  {skill.description}" if skill.description else ""
     return [
         Span(printable(name, multiline=False), "bold"),

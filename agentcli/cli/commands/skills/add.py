@@ -1,0 +1,148 @@
+"""Take in skills from a folder or a git repository.
+
+All that are found there are shown with their files, scripts by name; you are asked before anything
+is copied. Read what you take in: a skill is told to the model, and its scripts are run when a
+session sees fit, in the sandbox and under your rules. Links are never followed.
+
+Examples:
+  agent skills add ~/src/releasing --yes --replace
+  agent skills add https://github.com/anthropics/skills --only pdf --only docx
+  agent skills add git@example.org:team/skills.git --path python --ref v2 --project
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, Yes, confirmed, working
+from agentcli.cli.skill_common import OfProject, target_folder
+from agentcli.errors import UsageError
+from agentcli.files.names import size_text
+from agentcli.git.cloning import CloneFailed, clone, is_url
+from agentcli.knowledge.skill_sources import SkillSource, find_sources
+from agentcli.system.homes import expanded
+from agentcli.system.programs import find_program, person_environ
+from agentcli.ui.literal import visible
+from agentcli.ui.summary import count
+
+
+def add(
+    source: Annotated[
+        str, typer.Argument(help="A folder, or the address of a git repository.", metavar="SOURCE")
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Only this skill; may be repeated.", metavar="NAME"),
+    ] = None,
+    path: Annotated[
+        str, typer.Option("--path", help="Look in this folder of the source.", metavar="FOLDER")
+    ] = "",
+    ref: Annotated[
+        str, typer.Option("--ref", help="Branch or tag of the repository.", metavar="REF")
+    ] = "",
+    project: OfProject = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also in place of those that are there.")
+    ] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> int:
+    target = target_folder(project=project)
+    with _fetched(source, ref) as root:
+        found = _chosen(_searched(root, path), only or [], source)
+        if not (yes and as_json):
+            for skill in found:
+                _show(skill, replaced=replace and (target / skill.name).exists())
+        if not confirmed(f"add {count(len(found), 'skill')} to {visible(str(target))}?", yes):
+            print("agent: nothing was added", file=sys.stderr)
+            return 1
+        _copy(found, target, replace)
+    if as_json:
+        told = [{"name": s.name, "path": str(target / s.name), "scripts": s.scripts} for s in found]
+        print(json.dumps(told, indent=2))
+        return 0
+    for skill in found:
+        print(visible(str(target / skill.name)))
+    if project and any(skill.scripts for skill in found):
+        print("agent: with scripts they take effect after: agent trust", file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def _fetched(source: str, ref: str) -> Iterator[Path]:
+    """The folder with the skills. Raises UsageError."""
+    if not is_url(source):
+        if ref:
+            raise UsageError("--ref is for repositories that are fetched by their address")
+        root = expanded(source)
+        if not root.is_dir():
+            hint = "give a folder, or an address as https://… or user@host:…"
+            raise UsageError(f"there is no folder {source}", hint=hint)
+        yield root.absolute()
+        return
+    git = find_program("git")
+    if git is None:
+        raise UsageError("git is not installed", hint="install it, or add a folder")
+    with TemporaryDirectory(prefix="agent-skills-") as made:
+        # Named as the repository is: a skill without a name is called by its folder.
+        name = source.rstrip("/").removesuffix(".git").replace(":", "/").rpartition("/")[2]
+        root = Path(made) / (name if name.strip(".") else "skills")
+        with working(f"fetching {visible(source)}"):
+            try:
+                clone(git, source, root, person_environ(), ref)
+            except CloneFailed as why:
+                raise UsageError(f"{source} can't be fetched: {why}") from why
+        yield root
+
+
+def _searched(root: Path, path: str) -> list[SkillSource]:
+    """Raises UsageError."""
+    place = (root / path).resolve()
+    if not place.is_relative_to(root.resolve()) or not place.is_dir():
+        raise UsageError(f"there is no folder {path} in it")
+    return find_sources(root if not path else place)
+
+
+def _chosen(found: Sequence[SkillSource], only: Sequence[str], source: str) -> list[SkillSource]:
+    """Raises UsageError for none."""
+    if not found:
+        raise UsageError(f"{source} has no skill: no folder with a SKILL.md is in it")
+    names = {skill.name.casefold() for skill in found}
+    if missing := [name for name in only if name.casefold() not in names]:
+        listed = ", ".join(skill.name for skill in found)
+        raise UsageError(f"{source} has no skill {missing[0]!r}", hint=f"it has: {listed}")
+    wanted = {name.casefold() for name in only} or names
+    return [skill for skill in found if skill.name.casefold() in wanted]
+
+
+def _show(skill: SkillSource, *, replaced: bool) -> None:
+    """For the person to decide by, on stderr."""
+    there = " (in place of the one that is there)" if replaced else ""
+    facts = f"{count(len(skill.files), 'file')}, {size_text(skill.bytes)}"
+    print(f"{visible(skill.name)}{there}: {facts}", file=sys.stderr)
+    if skill.description:
+        print(f"  {visible(skill.description)}", file=sys.stderr)
+    for name in skill.scripts:
+        print(f"  script: {visible(name)}", file=sys.stderr)
+
+
+def _copy(found: Sequence[SkillSource], target: Path, replace: bool) -> None:
+    """All of them or, where one is there already, none. Raises UsageError."""
+    if not replace:
+        for skill in found:
+            if (target / skill.name).exists():
+                hint = "--replace puts the new one in its place; --only leaves others out"
+                raise UsageError(f"{target / skill.name} is there already", hint=hint)
+    for skill in found:
+        skill.copy_to(target / skill.name, replace=replace)
+
+
+COMMAND = add

@@ -1,0 +1,38 @@
+"""The skills that a session in this folder knows.
+
+Yours first: those beside your settings and, as [knowledge] skill_folders says, those of other
+agents (~/.agents/skills, ~/.claude/skills, ~/.codex/skills); then those of the project. Of two with
+one name the first counts.
+
+Examples:
+  agent skills list
+  agent skills list --json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from agentcli.cli.session_common import Json
+from agentcli.cli.skill_common import facts, known_skills, use_of
+from agentcli.ui.sanitize import printable, say
+from agentcli.ui.summary import count
+
+
+def list_skills(as_json: Json = False) -> None:
+    known = known_skills()
+    if as_json:
+        print(json.dumps([facts(skill) for skill in known.found], indent=2))
+    for skill in () if as_json else known.found:
+        scripts = f" · {count(len(skill.scripts), 'script')}" if skill.scripts else ""
+        about = f"  {skill.description}" if skill.description else ""
+        say(printable(f"{skill.name}{about}", multiline=False))
+        say(printable(f"  {skill.shown} · {use_of(skill)}{scripts}", multiline=False))
+    for notice in known.notices:
+        say(f"agent: {notice}", sys.stderr)
+    if not (known.found or as_json):
+        print("no skills are known here; to take some in: agent skills add --help", file=sys.stderr)
+
+
+COMMAND = list_skills

@@ -1,0 +1,56 @@
+"""Remove a skill that agent skills add has put there: its folder with all files.
+
+Examples:
+  agent skills remove releasing --yes
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, Yes, confirmed
+from agentcli.cli.skill_common import OfProject, known_skills, target_folder
+from agentcli.errors import UsageError, os_error_text
+from agentcli.knowledge.skill_sources import remove_skill
+from agentcli.knowledge.skills import SKILL_FILE
+from agentcli.ui.literal import visible
+
+
+def remove(
+    name: Annotated[str, typer.Argument(help="Its name, as it is listed.", metavar="SKILL")],
+    project: OfProject = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> int:
+    target = target_folder(project=project)
+    place = target / name
+    if place.parent != target or name.startswith(".") or not (place / SKILL_FILE).is_file():
+        raise UsageError(f"{target} has no skill {name!r}", hint=_where(name, project))
+    if not confirmed(f"remove {visible(str(place))} with all that is in it?", yes):
+        print("agent: nothing was removed", file=sys.stderr)
+        return 1
+    try:
+        remove_skill(place)
+    except OSError as error:
+        raise UsageError(f"{place} can't be removed: {os_error_text(error)}") from error
+    print(json.dumps({"removed": str(place)}) if as_json else f"removed {visible(str(place))}")
+    return 0
+
+
+def _where(name: str, project: bool) -> str:
+    """Where a skill of this name is, if it is elsewhere."""
+    for skill in known_skills().found:
+        if skill.name == name and skill.of_project is not project:
+            return (
+                "it is one of the project: --project" if skill.of_project else "leave --project out"
+            )
+        if skill.name == name:
+            return f"it is in {skill.path.parent}: remove it there"
+    return "see: agent skills list"
+
+
+COMMAND = remove

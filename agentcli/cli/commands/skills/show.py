@@ -1,0 +1,51 @@
+"""One skill: what it says, when it is told, and what files it brings along.
+
+Examples:
+  agent skills show releasing
+"""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json
+from agentcli.cli.skill_common import facts, known_skills, use_of
+from agentcli.errors import UsageError
+from agentcli.knowledge.skills import Skill, Skills
+from agentcli.ui.sanitize import printable, say
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Its name, as it is listed.", metavar="SKILL")],
+    as_json: Json = False,
+) -> None:
+    skill = _named(known_skills(), name)
+    if as_json:
+        print(json.dumps({**facts(skill), "text": skill.body}, indent=2))
+        return
+    scripts = set(skill.scripts)
+    lines = [f"{skill.name} {skill.version}".rstrip(), skill.description, f"file: {skill.path}"]
+    lines.append(f"used: {use_of(skill)}")
+    lines += [f"input: {name}  {about}".rstrip() for name, about in skill.inputs.items()]
+    lines += [f"{'script' if file in scripts else 'text'}: {file}" for file in skill.files]
+    for line in filter(None, lines):
+        say(printable(line, multiline=False))
+    say(f"\n{skill.body}")
+
+
+def _named(known: Skills, name: str) -> Skill:
+    """Raises UsageError."""
+    wanted = name.removeprefix("/").casefold()
+    for skill in known.found:
+        if skill.name.casefold() == wanted:
+            return skill
+    near = get_close_matches(wanted, [skill.name for skill in known.found], 1, 0.6)
+    hint = f"did you mean {near[0]}?" if near else "see: agent skills list"
+    raise UsageError(f"no skill is called {name!r} here", hint=hint)
+
+
+COMMAND = show

@@ -1,0 +1,74 @@
+"""What the commands about skills share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentcli.app.skill_folders import skill_folders, user_skills
+from agentcli.app.trust import inside_session, is_trusted, load_with_trust
+from agentcli.cli.session_common import here
+from agentcli.errors import UsageError
+from agentcli.knowledge.instructions import repository_root
+from agentcli.knowledge.knowledge import read_skills
+from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills
+from agentcli.system.programs import person_environ
+
+OfProject = Annotated[
+    bool, typer.Option("--project", help="In .agents/skills of this project, not in your own.")
+]
+
+
+def known_skills() -> Skills:
+    """Those that a session in this folder knows. Raises ConfigError."""
+    environ, workspace = person_environ(), here()
+    settings = load_with_trust(environ, workspace).settings.values.knowledge
+    folders = skill_folders(settings, environ)
+    return read_skills(workspace, settings, folders, lambda place: is_trusted(environ, place))
+
+
+def target_folder(*, project: bool) -> Path:
+    """Where skills are added and removed. Raises UsageError for a session: what it is told, and
+    what others are, is for the person to say."""
+    if inside_session(person_environ()):
+        raise UsageError(
+            "no session may change what skills there are",
+            hint="run agent skills in a shell of your own",
+        )
+    if project:
+        root = repository_root(here())
+        folder = root / PROJECT_FOLDERS[0]
+        if not folder.resolve().is_relative_to(root.resolve()):
+            raise UsageError(f"{folder} leads out of the project")
+        return folder
+    return user_skills(person_environ())
+
+
+def facts(skill: Skill) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": skill.name,
+        "kind": skill.kind,
+        "description": skill.description,
+        "version": skill.version,
+        "triggers": list(skill.triggers),
+        "inputs": dict(skill.inputs),
+        "from": "project" if skill.of_project else "user",
+        "path": str(skill.path),
+        "files": skill.files,
+        "scripts": skill.scripts,
+    }
+
+
+def use_of(skill: Skill) -> str:
+    """When the model is told it."""
+    match skill.kind:
+        case "repo":
+            return "always told"
+        case "knowledge":
+            return f"told when one says {', '.join(skill.triggers)}"
+        case "task":
+            return "called by name"
+    return "read when it fits, or called by name"

@@ -1,0 +1,169 @@
+"""Skills that a person takes from elsewhere: looked through as what anybody may have made, and
+copied as plain files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NoReturn
+
+from agentcli.errors import UsageError, os_error_text
+from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.files.private import open_regular, remove_tree
+from agentcli.knowledge.front_matter import parse
+from agentcli.knowledge.skills import SKILL_FILE, TEXT_SUFFIXES, skill_name
+
+MAX_FILES = 1_000
+MAX_BYTES = 50_000_000
+"""Of one skill."""
+MOST_SKILLS = 100
+_MOST_FOLDERS = 10_000
+_LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store"})
+_SKILL_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Of a skill, by its name relative to the skill's folder; `bytes` is its size."""
+
+    name: str
+    bytes: int
+    runs: bool
+    """It is no text, or has the mode of a program."""
+
+
+@dataclass(frozen=True)
+class SkillSource:
+    """A folder with a SKILL.md, of which every file can be copied."""
+
+    name: str
+    description: str
+    folder: Path
+    files: tuple[SourceFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def scripts(self) -> list[str]:
+        return [file.name for file in self.files if file.runs]
+
+    def copy_to(self, target: Path, *, replace: bool = False) -> None:
+        """Make `target` a copy, whole or not at all. Raises UsageError where something is there
+        already and it is not to be replaced, or the files are no longer what they were."""
+        if os.path.lexists(target) and not replace:
+            raise UsageError(
+                f"{target} is there already", hint="--replace puts the new one in its place"
+            )
+        try:
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            made = Path(mkdtemp(prefix=".adding-", dir=target.parent))
+        except OSError as error:
+            raise UsageError(f"{target} can't be made: {os_error_text(error)}") from error
+        try:
+            self._fill(made)
+            made.chmod(0o755)
+            remove_skill(target)
+            made.rename(target)
+        except OSError as error:
+            raise UsageError(f"{self.name} can't be copied: {os_error_text(error)}") from error
+        finally:
+            remove_tree(made)
+
+    def _fill(self, made: Path) -> None:
+        """Raises OSError, UsageError."""
+        for file in self.files:
+            place = made / file.name
+            place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with open_regular(self.folder / file.name) as source:
+                mode = 0o755 if os.fstat(source.fileno()).st_mode & 0o100 else 0o644
+                data = source.read(file.bytes + 1)
+            if len(data) != file.bytes:
+                raise UsageError(f"{file.name} changed while it was copied", hint="try it again")
+            place.write_bytes(data)
+            place.chmod(mode)
+
+
+def remove_skill(place: Path) -> None:
+    """The folder of a skill with all that is in it, or the link that leads to one. Raises
+    OSError."""
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    elif place.is_dir():
+        remove_tree(place)
+        if place.exists():
+            raise OSError(f"{place} could not be removed whole")
+
+
+def find_sources(root: Path) -> list[SkillSource]:
+    """The skills in `root`: it is one, or some folders below it are. Raises UsageError for one that
+    leads elsewhere, is too large or has no proper SKILL.md."""
+    found = [_source(folder) for folder in _skill_folders(root)]
+    if len(found) > MOST_SKILLS:
+        raise UsageError(f"{root} has more than {MOST_SKILLS} skills", hint="name a folder of it")
+    names = [source.name.casefold() for source in found]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"two skills are called {twice}", hint="name the folder of one of them")
+    return found
+
+
+def _skill_folders(root: Path) -> Iterator[Path]:
+    """Without those within the folder of another."""
+    for seen, (place, folders, files) in enumerate(os.walk(root)):
+        if seen >= _MOST_FOLDERS:
+            raise UsageError(f"{root} holds too much to look through", hint="name a folder of it")
+        if SKILL_FILE in files:
+            folders.clear()
+            yield Path(place)
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+
+
+def _source(folder: Path) -> SkillSource:
+    """Raises UsageError."""
+    files = tuple(sorted(_files(folder), key=lambda file: file.name))
+    if sum(file.bytes for file in files) > MAX_BYTES:
+        raise UsageError(f"{folder} is larger than {MAX_BYTES:,} bytes, the most of one skill")
+    try:
+        read = read_bounded(folder / SKILL_FILE, _SKILL_BYTES, folder.resolve())
+        if read is None or not read.text.strip():
+            raise UnreadableText("is empty")
+        header = parse(read.text)
+    except UnreadableText as why:
+        raise UsageError(f"{folder / SKILL_FILE} {why}") from why
+    return SkillSource(
+        skill_name(header, folder.resolve().name), header.text("description"), folder, files
+    )
+
+
+def _files(root: Path) -> Iterator[SourceFile]:
+    """Raises UsageError for what is no file or folder: a link may lead to whatever is on this
+    machine, and a pipe has no content."""
+    count = 0
+    for place, folders, files in os.walk(root, onerror=_refuse):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        for entry in (*folders, *(name for name in files if name not in _LEFT_OUT)):
+            path = Path(place, entry)
+            name = os.path.relpath(path, root)
+            info = path.lstat()
+            if not name.isprintable():
+                raise UsageError(f"{root} has a file with an odd name: {name!r}")
+            if stat.S_ISLNK(info.st_mode):
+                raise UsageError(f"{root}/{name} is a link, and nothing is taken in through one")
+            if stat.S_ISDIR(info.st_mode):
+                continue
+            if not stat.S_ISREG(info.st_mode):
+                raise UsageError(f"{root}/{name} is neither a file nor a folder")
+            count += 1
+            if count > MAX_FILES:
+                raise UsageError(f"{root} has more than {MAX_FILES:,} files")
+            runs = bool(info.st_mode & 0o111) or not name.endswith(TEXT_SUFFIXES)
+            yield SourceFile(name, info.st_size, runs)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise UsageError(f"a folder can't be read: {os_error_text(error)}") from error
