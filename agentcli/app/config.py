@@ -184,7 +184,8 @@ def project_values(text: bytes, origin: str) -> dict[str, Any]:
 
 def check_setting(text: str, key: str, value: Any, origin: str) -> None:
     """Raises ConfigError if `key` is no setting, `value` none of its values, or the two don't go
-    with what the TOML `text` sets beside; mistakes elsewhere in it are left to whoever loads it."""
+    with what the TOML `text` sets beside. Mistakes elsewhere in it are left to whoever loads it,
+    and so is what is missing beside `key`, which may be set next."""
     layers = _Layers()
     layers.add(_sound(lambda: _parsed(text.encode(), origin), origin, _overlook), origin)
     layers.values.pop(key, None)
@@ -199,7 +200,12 @@ def _overlook(origin: str, error: ConfigError) -> None:
 
 
 def _refuse(origin: str, error: ConfigError) -> None:
-    raise error
+    if not isinstance(error, _Missing):
+        raise error
+
+
+class _Missing(ConfigError):
+    """A value that must be set beside others."""
 
 
 def beyond_tightening(
@@ -380,14 +386,18 @@ def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Sett
         try:
             settings = Settings.model_validate(_nested(layers.values))
         except ValidationError as error:
-            faults = {_place(fault): fault for fault in error.errors()}
+            # What is wrong with a value is told before what is missing beside it.
+            wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
+            faults = {_place(fault): fault for fault in wrong_values or error.errors()}
             keys = _keys_of(next(iter(faults)), layers.values)
             origin = layers.origins[keys[0]]
             # Of the alternatives that a value may have, the last is the one with bounds.
             fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
                 -1
             ]
-            tell(origin, ConfigError(f"{origin}: {_in_words(fault, keys[0])}"))
+            beside = fault["type"] == "missing" and not _place(fault).startswith(f"{keys[0]}.")
+            kind = _Missing if beside else ConfigError
+            tell(origin, kind(f"{origin}: {_in_words(fault, keys[0])}"))
         else:
             wrong = next(_beyond_types(settings), None)
             if wrong is None:

@@ -52,15 +52,20 @@ def stored_keys(environ: Mapping[str, str]) -> StoredKeys:
     return StoredKeys({name: key for name, key in found.items() if isinstance(key, str)})
 
 
+def require_keepable(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The keys that are kept. Raises ConfigError where no other could be kept beside them."""
+    kept = stored_keys(environ)
+    if kept.fault:
+        raise ConfigError(kept.fault, hint="or delete it: agent setup asks for keys again")
+    return kept.values
+
+
 def store_key(environ: Mapping[str, str], variable: str, key: str) -> Path:
     """Keep `key` for whenever `variable` is not set. Raises ConfigError."""
     path = Path(os.path.realpath(keys_file(environ)))
     try:
         with locked(path):
-            before = stored_keys(environ)
-            if before.fault:
-                raise ConfigError(before.fault)
-            keys = {**before.values, variable: key}
+            keys = {**require_keepable(environ), variable: key}
             # A string of JSON is one of TOML, too.
             lines = (f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
             replace_durably(path, (_HEAD + "".join(lines)).encode())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable
 
@@ -22,10 +23,9 @@ def set_in_file(path: Path, key: str, value: Any) -> None:
     what is no setting or no value of it; then the file is as it was."""
     # A link is the person's own, such as to a folder of dotfiles: what it leads to is replaced.
     real = Path(os.path.realpath(path))
-    text = _read(real)
+    text, document = _read(real), require_changeable(path)
     check_setting(text, key, value, str(path))
     try:
-        document = tomlkit.parse(text)
         _put(document, key_path(key), value)
         changed = document.as_string().encode()
     except (TOMLKitError, TypeError, ValueError) as error:
@@ -35,6 +35,14 @@ def set_in_file(path: Path, key: str, value: Any) -> None:
         replace_durably(real, changed)
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+
+
+def require_changeable(path: Path) -> TOMLDocument:
+    """What the file at `path` holds. Raises ConfigError where nothing can be set in it."""
+    try:
+        return tomlkit.parse(_read(Path(os.path.realpath(path))))
+    except TOMLKitError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend it first") from error
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentcli.app.whereabouts import what_it_is
 from agentcli.cli.ask_trust import read_line
-from agentcli.errors import ConfigError
+from agentcli.errors import ConfigError, os_error_text
 from agentcli.system.homes import expanded
 from agentcli.ui.literal import visible
 
@@ -29,8 +29,8 @@ def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
         tty.write(
-            f"\n{visible(what_it_is(workspace, home))}. Nothing in it can be changed but the "
-            "folders\nthat you name now, with blanks between them; none: it is only read.\n"
+            f"\n{visible(what_it_is(workspace, home))}. Which folders in it may be changed?\n"
+            "Name them, with blanks between; Enter alone: none, nothing in it is changed.\n"
             "> ".encode("utf-8", "replace")
         )
         while True:
@@ -51,8 +51,11 @@ def named_folders(line: str, workspace: Path) -> Iterator[Path]:
     for word in shlex.split(line):
         try:
             folder = workspace / expanded(word.rstrip(","))
+            is_there = folder.is_dir()
         except ConfigError as error:
             raise ValueError(error.message) from error
-        if not folder.is_dir():
+        except OSError as error:
+            raise ValueError(os_error_text(error)) from error
+        if not is_there:
             raise ValueError(f"there is no folder {folder}; name others, or none")
         yield folder

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.trust import load_with_trust
+from agentcli.cli.complaints import print_error
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
@@ -26,6 +27,13 @@ def builder_for(
     )
 
 
+def tell_fault(fault: ConfigError) -> None:
+    """Of a wrong setting, to a person who does not work with it now."""
+    print_error(f"left out: {fault.message}", fault.hint)
+
+
 def redactor() -> Redactor:
-    """Masks the keys of models, and whatever else a variable of this environment keeps secret."""
-    return Redactor({*masked_values(person_environ()), *builder_for(here()).registry().keys()})
+    """Masks the keys of models, and whatever else a variable of this environment keeps secret. What
+    is wrong in the settings is left to those who work with them."""
+    registry = builder_for(here(), lambda fault: None).registry()
+    return Redactor({*masked_values(person_environ()), *registry.keys()})

@@ -13,19 +13,20 @@ from urllib.parse import urlsplit
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import key_path, user_file
-from agentcli.app.keys import store_key
-from agentcli.app.settings_file import set_in_file
+from agentcli.app.keys import require_keepable, store_key
+from agentcli.app.settings_file import require_changeable, set_in_file
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.reach import ProviderAnswer, ask
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
-from agentcli.llm.registry import Providers
+from agentcli.llm.registry import Providers, require_address
 from agentcli.llm.short_names import resolve
 from agentcli.settings import ProviderSettings
 from agentcli.ui.questions import Questions
 
 _ANOTHER = "another"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _LIMIT_S = 10.0
 _MOST_LISTED = 40
 
@@ -34,6 +35,8 @@ def set_up(builder: AgentBuilder, missing: SetupNeeded | None = None) -> bool:
     """Ask the person at the terminal for what is missing to reach a model, and keep it: for the key
     alone, where `missing` says whose. False: they left, or there is no terminal. Raises ConfigError
     when it can't be kept."""
+    require_keepable(builder.environ)
+    require_changeable(user_file(builder.environ))
     try:
         with Questions() as terminal:
             setup = _Setup(terminal, builder)
@@ -113,15 +116,21 @@ class _Setup:
         address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
         if not address:
             return None
-        host = (urlsplit(address).hostname or "").lower()
+        try:
+            host = (require_address(address).hostname or "").lower()
+        except ConfigError as error:
+            self.terminal.tell(f"  {error.message}; it begins with http:// or https://")
+            return None
         own_machine = host in _LOOPBACK
         first = re.sub(r"[^a-z0-9-]", "", host.partition(".")[0])
         usual = "local" if own_machine else first if first.strip("-0123456789") else "own"
         name = self.terminal.ask(f"A name for it [{usual}]: ")
-        if name is None or "/" in name or name in known_providers():
-            self.terminal.tell("  a name of its own, without /, please")
+        if name is None:
             return None
         name = name or usual
+        if not _NAME.fullmatch(name) or name in known_providers():
+            self.terminal.tell("  a name of its own, of letters, digits, _ and -, please")
+            return None
         variable = re.sub(r"\W", "_", name).upper() + "_API_KEY"
         self.own = {f"providers.{name}.base_url": address}
         if self.terminal.agrees("Does it want a key?", by_default=not own_machine):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -15,6 +16,8 @@ from agentcli.cli.conversation.shell_command import run_shell
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
 from agentcli.ui.prompt.control import Completion, Submission
+
+_NUMBER = re.compile(r"0*[1-9][0-9]{0,8}")
 
 Complete = Callable[[Conversation, str], Sequence[Completion]]
 
@@ -52,6 +55,8 @@ def run_slash(conversation: Conversation, given: Submission) -> None:
     name, argument = _parts(given.text)
     command = slash_commands().get(name)
     if command is not None:
+        if argument and not command.takes:
+            raise UsageError(f"/{name} takes nothing after its name", hint=f"see /help {name}")
         command.run(conversation, argument)
         return
     own = read_own_commands(conversation)
@@ -69,9 +74,17 @@ def _unknown(name: str, own: OwnCommands) -> UsageError:
     if name in own.untrusted:
         told = f"/{name} is of this folder, which is not trusted"
         return UsageError(told, hint="agent trust shows what it brings along")
-    close = get_close_matches(name, [*slash_commands(), *own.names()], 1)
-    hint = f"did you mean /{close[0]}?" if close else "see /help"
+    meant = _meant(name, [*slash_commands(), *own.names()])
+    hint = f"did you mean /{meant}?" if meant else "see /help"
     return UsageError(f"there is no command /{name}", hint=hint)
+
+
+def _meant(typed: str, names: Iterable[str]) -> str:
+    """The one of `names` that was begun or mistyped; "" if none is like it. Hardly anybody gets the
+    first letter wrong, and other words are like too many things."""
+    alike = [name for name in names if typed and name[:1] == typed[0].lower()]
+    begun = [name for name in alike if name.startswith(typed)]
+    return next(iter(begun or get_close_matches(typed, alike, 1)), "")
 
 
 def read_own_commands(conversation: Conversation) -> OwnCommands:
@@ -105,7 +118,7 @@ def _parts(line: str) -> tuple[str, str]:
 def help_lines(own: OwnCommands) -> dict[str, str]:
     """A line on each command, by the name that a person types: ours, theirs, then skills."""
     lines = {name: first_line(each.help) for name, each in slash_commands().items()}
-    lines |= {name: f"yours: {each.description}" for name, each in own.commands.items()}
+    lines |= {name: f"{each.whose}: {each.description}" for name, each in own.commands.items()}
     for skill in own.callable_skills():
         lines.setdefault(skill.name, f"skill: {skill.description}".rstrip(": "))
     return lines
@@ -121,8 +134,8 @@ def carry_out(conversation: Conversation, given: Submission) -> None:
 
 def number(text: str, example: str) -> int:
     """Raises UsageError for what is no number from 1."""
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise UsageError(f"{text!r} is no number", hint=f"such as {example}")
+    if not _NUMBER.fullmatch(text):
+        raise UsageError(f"{text!r} is no number from 1", hint=f"such as {example}")
     return int(text)
 
 

@@ -134,7 +134,8 @@ class FileEditAction(Action):
 
     @property
     def message(self) -> str:
-        return f"{self.command.replace('_', ' ')} {self.path}"
+        verb = {"str_replace": "edit", "undo_edit": "undo the edit of"}.get(self.command)
+        return f"{verb or self.command.replace('_', ' ')} {self.path}"
 
 
 class SearchAction(Action):

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from agentcli.files.bounded_files import UnreadableText, read_bounded
 from agentcli.knowledge.front_matter import parse
+
+Whose = Literal["yours", "project"]
 
 MAX_COMMAND_BYTES = 64 * 1024
 MOST_COMMANDS = 200
@@ -23,13 +26,14 @@ class OwnCommand:
     """`takes` is what follows the name, in its author's words; `shown` is where its file is."""
 
     name: str
+    whose: Whose
     shown: str
     body: str
     description: str = ""
     takes: str = ""
 
     @classmethod
-    def of(cls, name: str, shown: str, text: str) -> OwnCommand:
+    def of(cls, name: str, whose: Whose, shown: str, text: str) -> OwnCommand:
         """Raises UnreadableText for a damaged header, and where there is nothing to say."""
         header = parse(text)
         body = header.body.strip()
@@ -38,7 +42,7 @@ class OwnCommand:
         if not body:
             raise UnreadableText("has no text")
         description = header.text("description") or body.partition("\n")[0]
-        return cls(name, shown, body, description, header.text("argument-hint"))
+        return cls(name, whose, shown, body, description, header.text("argument-hint"))
 
     def text(self, arguments: str) -> str:
         """What is said: $ARGUMENTS is all that followed the name, $1 … $9 are its words, as a shell
@@ -66,7 +70,7 @@ def commands_of_user(folder: Path, notices: list[str]) -> Iterator[OwnCommand]:
             if read is not None and read.cut:
                 raise UnreadableText(f"has more than {MAX_COMMAND_BYTES // 1024} kB")
             if read is not None:
-                yield OwnCommand.of(path.stem, str(path), read.text)
+                yield OwnCommand.of(path.stem, "yours", str(path), read.text)
         except UnreadableText as why:
             notices.append(f"{path} {why}; it is left out")
 
@@ -76,7 +80,7 @@ def commands_of_project(files: Mapping[str, bytes], notices: list[str]) -> Itera
     for shown in sorted(name for name in files if name.endswith(".md"))[:MOST_COMMANDS]:
         try:
             text = files[shown].decode("utf-8", "replace")
-            yield OwnCommand.of(Path(shown).stem, shown, text)
+            yield OwnCommand.of(Path(shown).stem, "project", shown, text)
         except UnreadableText as why:
             notices.append(f"{shown} {why}; it is left out")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
@@ -47,7 +47,7 @@ class Providers:
         if wanted:
             return self.full_name(wanted)
         for name, provider in known_providers().items():
-            if provider.default_model and provider.key_env and self.environ.get(provider.key_env):
+            if provider.default_model and self.has_key(name):
                 return f"{name}/{provider.default_model}"
         if local := next(self.local_models(), None):
             return local
@@ -137,7 +137,10 @@ class Providers:
                 hint=f'[providers.{provider}] base_url = "https://…"',
             )
         if base_url:
-            _check_address(provider, base_url)
+            try:
+                require_address(base_url)
+            except ConfigError as error:
+                raise ConfigError(f"provider {provider}: {error.message}") from error
         return Endpoint(
             provider=provider,
             model=model,
@@ -248,15 +251,16 @@ def _catalogued(providers: Iterable[str]) -> list[str]:
     return [f"{name}/{model}" for name in providers for model in catalogued_models(name)]
 
 
-def _check_address(provider: str, base_url: str) -> None:
+def require_address(base_url: str) -> SplitResult:
+    """Its parts. Raises ConfigError for what is not the address of a server."""
     try:
         address = urlsplit(base_url)
         good = address.scheme in ("http", "https") and bool(address.hostname)
-        good = good and base_url.isprintable() and (address.port or 1) > 0
+        if good and base_url.isprintable() and (address.port or 1) > 0:
+            return address
     except ValueError:
-        good = False
-    if not good:
-        raise ConfigError(f"provider {provider}: {base_url!r} is not the address of a server")
+        pass
+    raise ConfigError(f"{base_url!r} is not the address of a server")
 
 
 def _guess(base_url: str) -> str:

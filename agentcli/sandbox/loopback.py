@@ -120,7 +120,8 @@ class HostPorts:
 
 
 class OpenPort:
-    """A port of a sandbox, to be reached at `url` from the machine until it is closed."""
+    """A port of a sandbox, to be reached at `url` until it is closed, by programs of the person and
+    of root."""
 
     def __init__(self, process: ProcessStat, port: int) -> None:
         """`process` is in the sandbox. The machine's port is the same where that is free. Raises
@@ -132,7 +133,7 @@ class OpenPort:
             self._namespace.close()
             raise
         self.port: int = listener.getsockname()[1]
-        self._relay = Relay(listener, lambda: self._namespace.connect(port))
+        self._relay = Relay(listener, lambda: self._namespace.connect(port), _is_own)
 
     @property
     def url(self) -> str:
@@ -176,6 +177,27 @@ def _listening_ports(pid: int) -> Iterator[int]:
                 address, _, number = local.partition(":")
                 if state == _LISTENS and address in _LOOPBACK:
                     yield int(number, 16)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether a program of our user or of root is at the other end: every user of the machine can
+    connect to its loopback. Of what is closed there already the kernel tells no user."""
+    try:
+        wanted = [_in_proc(connection.getpeername()), _in_proc(connection.getsockname())]
+        rows = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    for row in rows:
+        _, local, remote, _, _, _, _, user, _, inode, *_ = row.split()
+        if [local, remote] == wanted:
+            return int(user) in (0, os.geteuid()) and inode != "0"
+    return False
+
+
+def _in_proc(address: tuple[str, int]) -> str:
+    """An address of IPv4 as /proc/PID/net/tcp has it."""
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
 
 def _connected_here(port: int) -> socket.socket:

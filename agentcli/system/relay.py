@@ -42,11 +42,18 @@ class _Stream:
 
 class Relay:
     """From now on in a thread of its own, until it is closed: each connection to `listener` is
-    passed on to one that `connect` makes, which may raise OSError. Takes over `listener`."""
+    passed on to one that `connect` makes, which may raise OSError, if `admits` lets it in. Takes
+    over `listener`."""
 
-    def __init__(self, listener: socket.socket, connect: Callable[[], socket.socket]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        connect: Callable[[], socket.socket],
+        admits: Callable[[socket.socket], bool] = lambda connection: True,
+    ) -> None:
         self._listener = listener
         self._connect = connect
+        self._admits = admits
         self._selector = selectors.DefaultSelector()
         self._streams: dict[socket.socket, tuple[_Stream, _Stream]] = {}
         """By each end of a connection: the direction that is read there, and the one written."""
@@ -86,6 +93,8 @@ class Relay:
         try:
             if len(self._streams) >= 2 * _MOST_CONNECTIONS:
                 raise OSError("too many connections")
+            if not self._admits(near):
+                raise PermissionError("not for this user")
             far = self._connect()
         except OSError:
             near.close()

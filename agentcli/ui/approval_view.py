@@ -16,6 +16,15 @@ from agentcli.events.actions import (
 from agentcli.ui.diff import change_rows, number_width
 from agentcli.ui.literal import Text, texts
 
+_EDITS = {
+    "str_replace": "replace",
+    "insert": "insert",
+    "create": "create",
+    "undo_edit": "undo the last edit",
+    "llm_edit": "rewrite",
+}
+"""What people call the commands of an edit."""
+
 
 class ApprovalView(NamedTuple):
     """`kind` fits into "Allow this …?"; `wants` is what goes beyond the sandbox; `words` is what
@@ -67,13 +76,13 @@ def _command(action: CmdRunAction) -> ApprovalView:
 
 
 def _edit(action: FileEditAction, current: str | None) -> list[Text]:
-    what = action.command.replace("_", " ")
+    what = _EDITS[action.command]
     if action.insert_line is not None:
         what += f" after line {action.insert_line}"
     elif action.replace_all:
-        what += " of every occurrence"
+        what += " every occurrence"
     elif action.start is not None:
-        what += f" of lines {action.start} to {action.end or 'the end'}"
+        what += f" lines {action.start} to {action.end or 'the end'}"
     head = [*texts(action.path), Text(""), Text(f"{what}:")]
     new = action.new_str if action.new_str is not None else action.content
     if action.command == "create":

@@ -57,6 +57,20 @@ _BOXES: dict[str, tuple[str, Style]] = {
 }
 
 
+_TOLD = {
+    "invalid_tool_call": "not run: the model made a mistake in this call, and was told",
+    "bad_pattern": "not run: the model's pattern makes no sense, and it was told",
+    "not_run": "not run: the call before it was refused",
+    "interrupted": "cut off, with what effect is not known",
+    "file_not_read": "not changed: the model had not read this file, and was told to",
+    "file_changed": "not changed: the file is not as the model last saw it, and it was told",
+    "no_match": "not changed: what the model would replace is not in the file, and it was told",
+    "several_matches": "not changed: what the model would replace is there more than once",
+    "no_change": "not changed: the edit would have changed nothing",
+}
+"""What people are told of errors that are worded for the model."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """How a call ended: `status` stands on the line of the call, `lines` under it, `whole` if none
@@ -303,19 +317,10 @@ def _failure(observation: Observation, folding: Folding) -> Outcome:
 
 
 def _told(error: ErrorObservation) -> str:
-    """What a person is told of an error that is worded for the model; empty for the others."""
-    match error.error_id:
-        case "invalid_tool_call":
-            return "not run: the model made a mistake in this call, and was told"
-        case "bad_pattern":
-            return "not run: the model's pattern makes no sense, and it was told"
-        case "not_run":
-            return "not run: the call before it was refused"
-        case "interrupted" if error.content.startswith("Not started"):
-            return "not started"
-        case "interrupted":
-            return "cut off, with what effect is not known"
-    return ""
+    """What people are told in place of an error's own words; empty where those do."""
+    if error.error_id == "interrupted" and error.content.startswith("Not started"):
+        return "not started"
+    return _TOLD.get(error.error_id, "")
 
 
 def _lines_read(observation: FileReadObservation) -> str:

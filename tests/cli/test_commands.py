@@ -144,6 +144,7 @@ def test_a_setting_is_set_and_comments_stay(agent):
         ("model.name", "sonett", "did you mean sonnet?"),
         ("security.deny", "bash(x)", "must be a list"),
         ("security.allow", '["(git)"]', "is not a rule"),
+        ("hooks.Stop", '[{ matcher = "x" }]', "command is missing"),
     ],
 )
 def test_what_is_no_setting_is_not_set(agent, key, value, said):
@@ -153,6 +154,16 @@ def test_what_is_no_setting_is_not_set(agent, key, value, said):
     done = agent("config", "set", key, value)
     assert (done.returncode, path.read_text()) == (3, SETTINGS)
     assert said in done.stderr
+
+
+def test_a_price_is_set_one_value_after_another(agent):
+    agent.env["AGENT_CONFIG"] = str(agent.home / "config.toml")
+    first = agent("config", "set", "prices.lab/gpt-5.5.input", "2")
+    assert first.returncode == 0
+    assert "prices.lab/gpt-5.5.output is missing" in first.stderr
+    wrong = agent("config", "set", "prices.lab/gpt-5.5.output", "much")
+    assert (wrong.returncode, "must be a number" in wrong.stderr) == (3, True)
+    assert agent("config", "set", "prices.lab/gpt-5.5.output", "8").stderr == ""
 
 
 def test_a_wrong_setting_stops_a_run_and_nothing_that_helps_to_mend_it(agent):
@@ -167,6 +178,9 @@ def test_a_wrong_setting_stops_a_run_and_nothing_that_helps_to_mend_it(agent):
     checks = json.loads(agent("doctor", "--json").stdout)
     settings_check = next(check for check in checks if check["name"] == "settings")
     assert settings_check["status"] == "failed"
+    models = agent("models")
+    assert "left out" in models.stderr
+    assert "no key is set" in models.stderr
     assert agent("--help").returncode == 0
 
 

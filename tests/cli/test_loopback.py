@@ -182,6 +182,9 @@ def test_a_server_of_a_session_is_reached_while_the_person_wants_it(agent, serve
         assert url == f"http://127.0.0.1:{port}/"
         assert fetch(port).endswith(b"it works\n")
         assert fetch(port).endswith(b"it works\n")
+        if os.geteuid() == 0:
+            assert b"HTTP" in fetched_as(0, port)
+            assert b"HTTP" not in fetched_as(65_534, port)
         # Whoever else is on the network does not reach it.
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), LIMIT_S)
@@ -195,6 +198,13 @@ def test_a_server_of_a_session_is_reached_while_the_person_wants_it(agent, serve
     told = agent("open", str(port))
     assert told.returncode == 1
     assert "is not open anywhere" in told.stderr
+
+
+def fetched_as(user: int, port: int) -> bytes:
+    """What another user of the machine is answered."""
+    get = "printf 'GET /page.txt HTTP/1.0\\r\\n\\r\\n'"
+    bash = ["/bin/bash", "-c", f"exec 3<> /dev/tcp/127.0.0.1/{port}; {get} >&3; cat <&3"]
+    return subprocess.run(bash, user=user, capture_output=True, cwd="/", check=False).stdout
 
 
 def await_file(path: Path, run: subprocess.Popen[bytes]) -> None:

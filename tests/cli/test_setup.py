@@ -113,6 +113,35 @@ def test_only_the_key_is_asked_for_where_the_model_is_named(agent, serve, asked)
     assert ended(child) == 0
 
 
+def test_a_wrong_setting_does_not_stop_the_set_up_that_mends_it(agent, serve, asked):
+    server = serve(models=["house-model"], keys=())
+    folder = agent.home / ".config" / "agent"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("[agent]\nmax_turn = 3\n")
+    child = asked("setup")
+    child.expect_exact("left out: ")
+    answer(child, "leave: ", "another")
+    answer(child, "/v1: ", "127.0.0.1:80")
+    assert "is not the address of a server" in answer(child, "leave: ", "another")
+    answer(child, "/v1: ", f"{server.url}/v1")
+    answer(child, "[local]: ", "")
+    answer(child, "[y/N] ", "")
+    answer(child, "name): ", "")
+    assert ended(child) == 0
+    settings = tomllib.loads((folder / "config.toml").read_text())
+    assert settings["model"] == {"name": "local/house-model"}
+
+
+def test_set_up_asks_nothing_where_nothing_could_be_kept(agent, asked):
+    folder = agent.home / ".config" / "agent"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("[agent\n")
+    child = asked("setup")
+    assert ended(child) == 3
+    assert "is not valid TOML" in child.before
+    assert "leave: " not in child.before
+
+
 def test_whoever_leaves_is_told_what_else_to_do(agent, asked):
     child = asked("run", "hi")
     answer(child, "leave: ", "")

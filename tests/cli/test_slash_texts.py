@@ -126,6 +126,23 @@ def test_a_session_is_written_to_a_file(agent, chat):
     terminal.type("/export talk.md\r").until("is there already")
     terminal.type("/export json\r").until("written as json")
     assert len(list(agent.workspace.glob("*.json"))) == 1
+    terminal.type("/export talk\r").until("is 'talk' a format or a file?")
+    terminal.type("/export ~no-such-user/talk.md\r").until("there is no user no-such-user")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("/staus", "did you mean /status?"),
+        ("/nope", "see /help"),
+        ("/cost all", "/cost takes nothing after its name"),
+        (f"/rewind {'9' * 5000}", "is no number"),
+    ],
+)
+def test_what_is_no_command_is_said_and_not_sent(chat, typed, told):
+    terminal = chat()
+    terminal.type(typed).type("\r").until(told)
+    assert not chat.server.requests
 
 
 def test_init_asks_for_a_description_of_the_project(chat):

@@ -188,13 +188,20 @@ def test_what_the_model_is_told_of_the_exit_is_said_once(show):
 
 
 def test_failures_are_told_without_colour_too(show):
-    error = ErrorObservation(cause=0, error_id="no_match", content="old_str is not in a.py\nat 3")
+    error = ErrorObservation(cause=0, error_id="file_error", content="a.py is a folder\nor so")
     assert show(FileEditAction(id=0, path="a.py"), error) == looks(
         """
-        ✗ edit    a.py · error: old_str is not in a.py
-            at 3
+        ✗ edit    a.py · error: a.py is a folder
+            or so
         """
     )
+
+
+def test_a_mistake_of_the_model_is_told_in_words_for_people(show):
+    error = ErrorObservation(cause=0, error_id="no_match", content="old_str is not in a.py\nat 3")
+    shown = show(FileEditAction(id=0, path="a.py"), error)
+    assert "not changed: what the model would replace is not in the file" in shown
+    assert "old_str" not in shown
 
 
 def test_edits_show_their_diff(show):

@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from agentcli.cli.builders import builder_for
+from agentcli.cli.builders import builder_for, tell_fault
 from agentcli.cli.complaints import print_error
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.reach import ProviderAnswer, known, reachable
@@ -26,7 +26,7 @@ _HEADINGS = ("context", "$ in", "$ out")
 
 
 def models(no_pager: NoPager = False, as_json: Json = False) -> int:
-    builder = builder_for(here())
+    builder = builder_for(here(), tell_fault)
     found = list(reachable(builder.registry()))
     catalog = Catalog(builder.settings.prices)
     if as_json:

@@ -12,6 +12,7 @@ from threading import Lock
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder, Prepared
+from agentcli.app.config import MANAGED_FILE
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
@@ -224,6 +225,17 @@ class Conversation:
                 self._reopen(before)
             raise
 
+    def builder_for(self, workspace: Path) -> AgentBuilder | None:
+        """For a session of another folder, under what is set there, but in plan mode if this one is
+        in that; None for a session of this folder. Raises ConfigError."""
+        if workspace == self.builder.workspace:
+            return None
+        builder = self.builder_in(workspace)
+        if not self.settings.agent.planning:
+            return builder
+        agent = builder.settings.agent.model_copy(update={"approval": "plan"})
+        return replace(builder, settings=builder.settings.model_copy(update={"agent": agent}))
+
     def _use(self, builder: AgentBuilder) -> None:
         if builder is not self.builder:
             self.builder, self._ready = builder, None
@@ -278,8 +290,14 @@ class Conversation:
         self._ready = None
         self._stale = self._stale or (reopen and self.opened is not None)
 
+    def _require_free(self, key: str) -> None:
+        """Raises ConfigError for a setting that is not for the person at the prompt to change."""
+        if self.builder.origins.get(key) == str(MANAGED_FILE):
+            raise ConfigError(f"{key} is set by {MANAGED_FILE}, and stays as it is")
+
     def use_model(self, name: str) -> None:
         """From the next request on. Raises ConfigError when it can't be asked; then all stays."""
+        self._require_free("model.name")
         before = self.builder
         self._change_model(name=name)
         try:
@@ -294,7 +312,8 @@ class Conversation:
             raise
 
     def use_effort(self, effort: str) -> None:
-        """From the next request on; as `model.effort` in the settings."""
+        """From the next request on; as `model.effort` in the settings. Raises ConfigError."""
+        self._require_free("model.effort")
         self._change_model(effort=effort)
         if self.opened is not None:
             self.opened.agent = replace(self.opened.agent, effort=effort or None)
@@ -380,9 +399,14 @@ class Conversation:
         agent = self.builder.settings.agent
         modes = MODES if agent.approval != "yolo" else (*MODES, "yolo")
         mode = modes[(modes.index(agent.approval) + 1) % len(modes)]
-        self.set_mode(mode)
+        try:
+            self.set_mode(mode)
+        except ConfigError as error:
+            self.prompt.say(error.message)
 
     def set_mode(self, mode: str) -> None:
+        """Raises ConfigError."""
+        self._require_free("agent.approval")
         agent = self.builder.settings.agent
         sealed = "plan" in (mode, agent.approval)
         self.change_settings(agent=agent.model_copy(update={"approval": mode}), reopen=sealed)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from agentcli.cli.conversation.clipboard import copy_text
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.slash_command import SlashCommand, first_line
+from agentcli.cli.slash_command import SlashCommand, first_line, number
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import AgentFinishAction, CmdRunAction, MessageAction
@@ -22,6 +22,7 @@ from agentcli.ui.style import Span
 from agentcli.ui.summary import count
 
 _COMMAND = "command"
+_EXAMPLES = "/copy, /copy 1, /copy command"
 _FENCE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)(?:^[ \t]*(?P=fence)[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -50,13 +51,14 @@ def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
     if not argument:
         return "the last answer", answer
     blocks = code_blocks(answer)
-    if not (argument.isascii() and argument.isdigit() and 0 < int(argument) <= len(blocks)):
+    chosen = dict(enumerate(blocks, 1)).get(number(argument, _EXAMPLES))
+    if chosen is None:
         has = count(len(blocks), "code block") if blocks else "no code block"
         raise UsageError(
             f"there is no {argument!r} to copy: the last answer has {has}",
-            hint="/copy, /copy 1, /copy command",
+            hint=f"such as {_EXAMPLES}",
         )
-    return f"code block {argument}", blocks[int(argument) - 1]
+    return f"code block {argument}", chosen
 
 
 def _last_answer(events: Sequence[Event]) -> str:
@@ -86,7 +88,7 @@ def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
         return []
     events = conversation.opened.session.events
     blocks = enumerate(code_blocks(_last_answer(events)), 1)
-    found = [Completion(str(number), first_line(block)) for number, block in blocks]
+    found = [Completion(str(place), first_line(block)) for place, block in blocks]
     if command := _last_command(events):
         found.append(Completion(_COMMAND, first_line(command)))
     return [each for each in found if each.text.startswith(typed)]

@@ -1,8 +1,8 @@
 """Write this session to a file, secrets masked: as Markdown, or in another format.
 
-`/export talk.md` writes Markdown; `.json` and `.jsonl` write those, and a format that an outside
-package brings is named in front: `/export calls talk.txt`. Without a file it is named after the
-session. A file that is there already is not replaced, but for one that is so named.
+`/export talk.md` writes Markdown; `.json` and `.jsonl` write those. Any format can be named in
+front: `/export json talk.txt`, `/export json`. Without a file it is named after the session, and
+replaces what was so named before; no other file that is there is replaced.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import EXPORTERS, exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
+from agentcli.system.homes import expanded
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.style import Span
 
@@ -33,7 +34,7 @@ def export(conversation: Conversation, argument: str) -> None:
     session = conversation.session
     form, name = _meant(argument)
     own_name = f"{session.id}.{_ENDINGS.get(form, form)}"
-    path = conversation.builder.workspace / Path(name or own_name).expanduser()
+    path = conversation.builder.workspace / expanded(name or own_name)
     if path.is_dir():
         path /= own_name
     if path.name != own_name and path.exists():
@@ -56,12 +57,17 @@ def _meant(argument: str) -> tuple[str, str]:
             return _DEFAULT, ""
         case [form] if form in formats:
             return form, ""
-        case [name]:
+        case [name] if "." in name or "/" in name:
             ending = Path(name).suffix.removeprefix(".")
             return (ending if ending in formats else _DEFAULT), name
         case [form, name]:
             exporter(form)
             return form, name
+        case [word]:
+            raise UsageError(
+                f"is {word!r} a format or a file?",
+                hint=f"formats: {', '.join(formats)}; a file: /export {word}.md, or ./{word}",
+            )
     raise UsageError("one file, please", hint="/export [FORMAT] [FILE], quoted where it has blanks")
 
 

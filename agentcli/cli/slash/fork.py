@@ -8,14 +8,13 @@ stay as they are.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.choose_message import choose_message
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.slash_command import SlashCommand
-from agentcli.errors import UsageError
+from agentcli.system.homes import expanded
 from agentcli.ui.picker import Question
 from agentcli.ui.prompt.control import Submission
 from agentcli.ui.sanitize import printable
@@ -24,14 +23,13 @@ from agentcli.ui.style import Span
 
 def fork(conversation: Conversation, argument: str) -> None:
     session, builder = conversation.session, conversation.builder
+    target = builder.workspace / expanded(argument) if argument else None
     question = Question("a copy from where on? ", "makes the copy", "makes the copy and sends this")
     with conversation.prompt.suspended():
         picked = choose_message(list(session.events), question, with_end=True)
     original = session.id
     with conversation.working():
-        done = fork_session(
-            builder.home, session.folder, picked.value, _folder(argument, builder.workspace)
-        )
+        done = fork_session(builder.home, session.folder, picked.value, target)
     copy = session.folder.with_name(done.session_id)
     # Its files are those of this folder, so what was said about trusting them holds for them too.
     conversation.open(copy, builder=replace(builder, workspace=done.workspace))
@@ -43,14 +41,6 @@ def fork(conversation: Conversation, argument: str) -> None:
     )
     if picked.message:
         conversation.say(Submission(picked.message))
-
-
-def _folder(named: str, workspace: Path) -> Path | None:
-    """Raises UsageError."""
-    try:
-        return workspace / Path(named).expanduser() if named else None
-    except RuntimeError as error:
-        raise UsageError(f"{named}: {error}") from error
 
 
 SLASH_COMMAND = SlashCommand(fork, takes="[FOLDER]")

@@ -10,9 +10,11 @@ import os
 
 from agentcli.app.open_port import ITS_PAGES, open_port
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
 from agentcli.ui.style import Span
+
+_HIGHEST_PORT = 65_535
 
 
 def open_(conversation: Conversation, argument: str) -> None:
@@ -23,9 +25,9 @@ def open_(conversation: Conversation, argument: str) -> None:
         lines = [[Span(opened.url)] for opened in ports.values()]
         conversation.print(*(lines or [[Span("no port is open: /open PORT", "dim")]]))
         return
-    if not (argument.isascii() and argument.isdigit() and 0 < int(argument) <= 65_535):
-        raise UsageError(f"{argument} is no port", hint="e.g. /open 9123")
-    port = int(argument)
+    port = number(argument, "/open 9123")
+    if port > _HIGHEST_PORT:
+        raise UsageError(f"there is no port {port}", hint=f"they go up to {_HIGHEST_PORT}")
     if before := ports.pop(port, None):
         before.close()
         conversation.print([Span(f"port {port} is closed", "dim")])
@@ -38,4 +40,4 @@ def open_(conversation: Conversation, argument: str) -> None:
     conversation.print([Span(opened.url), Span(f"  {ITS_PAGES}", "dim")])
 
 
-SLASH_COMMAND = SlashCommand(open_, takes="PORT", at_once=True)
+SLASH_COMMAND = SlashCommand(open_, takes="[PORT]", at_once=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from agentcli.cli.conversation.control import GoOn
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.sanitize import printable
@@ -24,11 +24,11 @@ def queue(conversation: Conversation, argument: str) -> None:
     match argument.split():
         case []:
             _show(conversation)
-        case ["drop", number]:
-            taken = _take(conversation, number)
+        case ["drop", place]:
+            taken = _take(conversation, place)
             conversation.print([Span(f"dropped: {printable(taken.text, multiline=False)}", "dim")])
-        case ["edit", number]:
-            taken = _take(conversation, number)
+        case ["edit", place]:
+            taken = _take(conversation, place)
             conversation.prompt.put(taken.text)
             if taken.images:
                 said = f"its {count(len(taken.images), 'image')} must be added again"
@@ -47,21 +47,19 @@ def _show(conversation: Conversation) -> None:
     control = conversation.control
     waiting = control.queued()
     lines: list[Line] = []
-    for number, each in enumerate(waiting, 1):
+    for place, each in enumerate(waiting, 1):
         head, *more = printable(each.text.strip()).split("\n")
         held = [Span("held  ", "yellow")] if each.held or control.held else []
-        lines.append([Span(f"{number:>3}  ", "bold"), *held, Span(head)])
+        lines.append([Span(f"{place:>3}  ", "bold"), *held, Span(head)])
         lines += [[Span(f"     {row}")] for row in more]
     conversation.print(*(lines or [[Span("nothing waits", "dim")]]))
 
 
-def _take(conversation: Conversation, number: str) -> Submission:
+def _take(conversation: Conversation, place: str) -> Submission:
     """Raises UsageError."""
-    waiting = conversation.control.waiting
-    index = int(number) - 1 if number.isascii() and number.isdigit() else -1
-    taken = waiting.take(index) if index >= 0 else None
+    taken = conversation.control.waiting.take(number(place, "/queue drop 1") - 1)
     if taken is None:
-        raise UsageError(f"there is no {number} among what waits", hint="/queue lists it")
+        raise UsageError(f"there is no {place} among what waits", hint="/queue lists it")
     return taken
 
 
@@ -89,9 +87,9 @@ def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
         return []
     waiting = enumerate(conversation.control.queued(), 1)
     return [
-        Completion(f"{verb} {number}", each.text)
-        for number, each in waiting
-        if str(number).startswith(rest)
+        Completion(f"{verb} {place}", each.text)
+        for place, each in waiting
+        if str(place).startswith(rest)
     ]
 
 

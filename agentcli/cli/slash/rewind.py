@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.choose_message import Place, choose_place
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.slash_command import SlashCommand, beginning
+from agentcli.cli.slash_command import SlashCommand, beginning, number
 from agentcli.cli.undone import changed, notes
 from agentcli.errors import NothingChosen, UsageError
 from agentcli.ui.choices import Choice
@@ -22,6 +22,7 @@ from agentcli.ui.picker import Question, pick
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.style import Span
 
+_EXAMPLE = "/rewind 14 files"
 _BOTH = ""
 _PARTS = {
     _BOTH: "conversation and files",
@@ -32,10 +33,11 @@ _PARTS = {
 
 def rewind(conversation: Conversation, argument: str) -> None:
     if argument:
-        event, _, part = argument.partition(" ")
-        if not (event.isascii() and event.isdecimal()) or part not in _PARTS:
-            raise UsageError(f"back to {argument!r}?", hint="such as /rewind 14 files")
-        _go_back(conversation, int(event), part)
+        event, *parts = argument.split()
+        part = " ".join(parts)
+        if part not in _PARTS:
+            raise UsageError(f"back in {part!r}?", hint=_EXAMPLE)
+        _go_back(conversation, number(event, _EXAMPLE), part)
         return
     with conversation.prompt.suspended():
         place, part = _chosen(conversation)

@@ -14,7 +14,7 @@ import typer
 
 from agentcli.app.config import resolve_workspace
 from agentcli.app.trust import load_with_trust
-from agentcli.cli.complaints import print_error
+from agentcli.cli.builders import tell_fault
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
@@ -44,7 +44,7 @@ def show(
             line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
             say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
     for fault in faults:
-        print_error(f"left out: {fault.message}", fault.hint)
+        tell_fault(fault)
     return 3 if faults else 0
 
 
