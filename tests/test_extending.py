@@ -1,13 +1,18 @@
-"""The examples of docs/extending.md, as a package that is installed beside the agent."""
+"""The examples of docs/extending.md: a package in `fixtures` that is installed beside the agent."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import LIMIT_S
 from tests.emulated import Emulated
 from tests.server import Call, Reply
 
@@ -16,7 +21,9 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | r
 EXAMPLES = {
     text.split("\n")[0].removeprefix("# "): text for kind, text in BLOCKS if kind == "python"
 }
-PROJECT = tomllib.loads(next(text for kind, text in BLOCKS if kind == "toml"))["project"]
+PROJECT_FILE = next(text for kind, text in BLOCKS if kind == "toml")
+PROJECT = tomllib.loads(PROJECT_FILE)["project"]
+PACKAGE = Path(__file__).parent / "fixtures/agent-extras"
 
 
 def install(site: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
@@ -31,17 +38,55 @@ def install(site: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
 
 @pytest.fixture
 def extended(agent, tmp_path):
-    """The agent in an environment that has the package of the document."""
+    """The agent in an environment that has the package of the document, as installing it leaves
+    it."""
     site = tmp_path / "site"
-    for name, text in EXAMPLES.items():
-        path = site / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        (path.parent / "__init__.py").touch()
+    shutil.copytree(PACKAGE / "agent_extras", site / "agent_extras")
     install(site, PROJECT["name"], PROJECT["entry-points"])
     agent.preloaded = False
     agent.env["PYTHONPATH"] = str(site)
     return agent
+
+
+def test_the_package_is_that_of_the_document():
+    files = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in _files()}
+    assert files == {**EXAMPLES, "pyproject.toml": PROJECT_FILE, "agent_extras/__init__.py": ""}
+
+
+def _files():
+    return (path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+
+
+@pytest.mark.skipif(
+    not (find_spec("pip") and find_spec("hatchling")),
+    reason="pip and hatchling are not in this environment: pip install -e '.[test]'",
+)
+def test_the_package_is_installed_and_all_of_it_works(agent, serve, repository, tmp_path):
+    site, copy = tmp_path / "site", tmp_path / "agent-extras"
+    shutil.copytree(PACKAGE, copy)
+    options = ["--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), str(copy)]
+    subprocess.run(pip, check=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S)
+    agent.preloaded = False
+    steps = [Reply("", [Call("bash", {"command": f"echo {n}"})]) for n in range(20)]
+    words = Reply("", [Call("words", {"path": "tally.py"})])
+    server = serve([*steps, words, Reply("Counted.")], sessions=3)
+    agent.env |= {"PYTHONPATH": str(site), "HOUSE_API_KEY": "key-of-the-house-0123456789"}
+    provider = ("-m", "house", "--set", f'providers.house.base_url="{server.url}/v1"')
+    done = agent("run", "how long is it?", *provider, "--set", 'memory.condenser="newest"')
+    assert (done.stdout, done.returncode) == ("Counted.\n", 0), done.stderr
+    assert "warning" not in done.stderr
+    assert "[Older work is left out.]" in str(server.requests[-1].body)
+    words = len((repository / "tally.py").read_text().split())
+    assert f"{words} words" in str(server.requests[-1].body)
+    exported = agent("sessions", "export", "--last", "--format", "calls").stdout
+    assert re.fullmatch(r"how long is it\?\n(\d+\tbash\n){20}\d+\twords\n", exported), exported
+    assert "how long is it?" in agent("tasks").stdout
+    terminal = Emulated([*agent.command, "-c", *provider], agent.workspace, agent.environment)
+    terminal.until("Shift-Tab")
+    terminal.type("/said how\r")
+    terminal.until(lambda rows: any(re.match(r"\d+  how long is it", row) for row in rows))
+    terminal.close()
 
 
 def test_every_example_is_short_and_entered():
