@@ -90,8 +90,7 @@ def test_a_page_that_can_not_be_written_is_done_without(folder):
 
 def test_a_session_that_is_closed_leaves_no_file_open(folder):
     def open_files() -> list[str]:
-        with os.scandir("/proc/self/fd") as entries:
-            targets = [os.readlink(e.path) for e in entries if os.path.lexists(e.path)]
+        targets = (os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir())
         return [target for target in targets if target.startswith(str(folder))]
 
     with Session.create(folder) as session:
