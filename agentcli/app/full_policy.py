@@ -43,7 +43,7 @@ class FullPolicy:
             network=settings.sandbox.network,
             cwd=self._cwd,
             git=lambda: self._git,
-            kept=parts.coverage,
+            coverage=parts.coverage,
             exported=lambda: context.shell.exports,
         )
 

@@ -74,8 +74,12 @@ class SessionPolicy:
     def to_keep(self, action: Action) -> list[Path]:
         """Files that a checkpoint leaves out, and that it should hold because `action` names
         them."""
-        kept = self._parts.coverage()
-        return self._full.policy.losses(action, kept).keepable if kept and kept.left_out else []
+        coverage = self._parts.coverage()
+        return (
+            self._full.policy.losses(action, coverage).keepable
+            if coverage and coverage.left_out
+            else []
+        )
 
     def save_rule(self, rules: str) -> None:
         """Keep what a person allowed always, for this workspace. Raises ConfigError."""

@@ -89,7 +89,7 @@ def _shell(
         cwd=last_folder(past, str(workspace), sandbox.layer) or str(workspace),
         env=env,
         full_env=full.environ,
-        left_out=full.left_out,
+        withheld_environment=full.left_out,
         scratch=_private(session.folder / _SHELL),
         outputs=outputs,
         max_chars=max_chars,

@@ -68,7 +68,7 @@ class Seal:
         self.mounted = dict(mounted or {})
         self.made_by_commands = made_by_commands
         self._is_worktree = names is None and is_worktree_folder(path)
-        self.known: dict[str, FileRecord] = {}
+        self.records: dict[str, FileRecord] = {}
         self._first: dict[str, bytes] = {}
         """Settings as they were sealed, by their places, where they have changed since."""
         self._controls = ControlFiles(names, is_worktree=self._is_worktree)
@@ -87,7 +87,7 @@ class Seal:
 
     def take(self) -> None:
         """Seals what is there now. What can't be read now is sealed as it is seen first."""
-        self.known = {}
+        self.records = {}
         self._first = {}
         if self._anchor is None and self.path.name == GIT and self.names is None:
             with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ class Seal:
         with contextlib.suppress(OSError, Overfull), self._opened() as handle:
             for place, info in self._controls.found(handle).items():
                 with contextlib.suppress(OSError):
-                    self.known[place] = self._known(handle, place, info)
+                    self.records[place] = self._record(handle, place, info)
 
     def check(self, quarantine: Quarantine) -> list[Finding]:
         """Brings back what is sealed. Raises Overfull."""
@@ -107,13 +107,13 @@ class Seal:
                 found = self._controls.found(handle)
                 for place in sorted(found):
                     self._judge(handle, place, found, quarantine, findings)
-                for place in sorted(self.known.keys() - found.keys()):
+                for place in sorted(self.records.keys() - found.keys()):
                     self._missing(handle, place, quarantine, findings)
         except OSError:
             self._controls.folders = set()
             if self._is_worktree and not os.path.lexists(self.path):
                 # Removed; one that is made by the same name is a new one.
-                self.known = {}
+                self.records = {}
             findings += self._brought_back(quarantine)
         return findings
 
@@ -125,9 +125,9 @@ class Seal:
     def adopt(self) -> list[Path]:
         """Seals what is there by now of what programs install: hooks and settings. Returns what of
         these is not as it was."""
-        before = self.known
+        before = self.records
         self.take()
-        now = self.known
+        now = self.records
         changed = [
             place
             for place in sorted(before.keys() | now.keys())
@@ -185,7 +185,7 @@ class Seal:
         """Whether the folder is still where it was, so that there is no need to go there."""
         return self._anchor is not None and identity(self.path.stat()) == self._anchored
 
-    def _known(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
+    def _record(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
         with _folder_of(handle, place) as (folder, name):
             return record_file(folder, name, info)
 
@@ -199,7 +199,7 @@ class Seal:
         quarantine: Quarantine,
         findings: list[Finding],
     ) -> None:
-        info, was = found[place], self.known.get(place)
+        info, was = found[place], self.records.get(place)
         if was is not None and was.is_still(info):
             return
         self.changed = not self.made_by_commands
@@ -208,7 +208,7 @@ class Seal:
         with contextlib.suppress(FileNotFoundError):
             if self._is_accepted(handle, place, info, was, found):
                 if not self.made_by_commands:
-                    self.known[place] = self._known(handle, place, info)
+                    self.records[place] = self._record(handle, place, info)
                 return
             self._take_away(handle, place, was, quarantine, findings)
 
@@ -227,7 +227,7 @@ class Seal:
                 if was is not None:
                     quarantine.put(folder, name, was)
                     done = "put back as it was"
-                    self.known[place] = self._known(handle, place, _stat(folder, name))
+                    self.records[place] = self._record(handle, place, _stat(folder, name))
         except FileNotFoundError:
             return
         except OSError as error:
@@ -243,13 +243,13 @@ class Seal:
             return
         if self._is_worktree or self._is_held(place, {}, handle):
             # Of a worktree, it is being removed.
-            del self.known[place]
+            del self.records[place]
             return
         done = "put back"
         try:
             with _folder_of(handle, place) as (folder, name):
-                quarantine.put(folder, name, self.known[place])
-                self.known[place] = self._known(handle, place, _stat(folder, name))
+                quarantine.put(folder, name, self.records[place])
+                self.records[place] = self._record(handle, place, _stat(folder, name))
         except OSError as error:
             done = f"could not be put back: {error.strerror or error}"
             self._given_up.add(place)
@@ -279,7 +279,7 @@ class Seal:
             return False
         if stat.S_ISDIR(info.st_mode):
             return was is not None or place in _BY_TEMPLATE
-        now = self._known(handle, place, info)
+        now = self._record(handle, place, info)
         if was is not None and now.data is not None and now.data == was.data:
             return not (info.st_mode & ~was.mode & 0o111)
         if not stat.S_ISREG(info.st_mode):

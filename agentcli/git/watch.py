@@ -235,7 +235,7 @@ class GitWatch:
         for seal in seals:
             seal.take()
             if (other := others.get(seal.path)) is not None and other.names == seal.names:
-                seal.known = other.known
+                seal.records = other.records
             inner = [seal.path / place for place in sorted(seal.folders)]
             seals += [
                 Seal(path, mounted=self._mounted_in(path)) for path in inner if path not in have
@@ -308,12 +308,12 @@ class GitWatch:
         by_commands = {
             seal.path / place for seal in record.seals for place in seal.folders
         } - sealed
-        search = Disarmer(
+        disarmer = Disarmer(
             record.roots, record.since_ns, sealed, record.before, record.todos, self._quarantine
         )
         for path in sorted(by_commands):
-            search.git_folder(path)
-        return search.run()
+            disarmer.git_folder(path)
+        return disarmer.run()
 
     def _write(self) -> None:
         if self._file is not None and self._record is not None:

@@ -130,7 +130,7 @@ def _seal_as_dict(seal: Seal) -> dict[str, Any]:
         "names": sorted(seal.names) if seal.names is not None else None,
         "young": seal.made_by_commands,
         "closed": sorted(seal.mounted),
-        "known": {place: _known_as_list(known) for place, known in seal.known.items()},
+        "known": {place: _record_as_list(record) for place, record in seal.records.items()},
     }
 
 
@@ -143,16 +143,16 @@ def _seal_from_dict(found: dict[str, Any]) -> Seal:
         mounted=dict.fromkeys(found["closed"]),
         made_by_commands=bool(found["young"]),
     )
-    seal.known = {place: _known_from_list(each) for place, each in found["known"].items()}
+    seal.records = {place: _record_from_list(each) for place, each in found["known"].items()}
     return seal
 
 
-def _known_as_list(known: FileRecord) -> list[Any]:
-    data = None if known.data is None else _text(known.data)
-    return [known.mode, known.id, known.stamp, known.owner, data]
+def _record_as_list(record: FileRecord) -> list[Any]:
+    data = None if record.data is None else _text(record.data)
+    return [record.mode, record.id, record.stamp, record.owner, data]
 
 
-def _known_from_list(found: list[Any]) -> FileRecord:
+def _record_from_list(found: list[Any]) -> FileRecord:
     mode, (device, inode), (size, modified, changed), (user, group), data = found
     return FileRecord(
         int(mode),

@@ -52,9 +52,10 @@ class _Running(Running):
 
 class Shell(Interpreter[_Running, CommandResult]):
     """`full_env` is the whole environment of commands which `run_wider` lets out of the `sandbox`,
-    without what is `left_out` there, by variable. `exports`: what earlier commands made of the
-    exported variables; bash, and each that replaces it, starts with what of that may come into its
-    sandbox, and with what its own commands changed. `first_notes` go into the first result.
+    without what is `withheld_environment` there, by variable. `exports`: what earlier commands made
+    of the exported variables; bash, and each that replaces it, starts with what of that may come
+    into its sandbox, and with what its own commands changed. `first_notes` go into the first
+    result.
     """
 
     _KIND = "bash"
@@ -69,7 +70,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         max_chars: int = 30_000,
         sandbox: Sandbox | None = None,
         full_env: Mapping[str, str] | None = None,
-        left_out: Mapping[str, Sequence[str]] | None = None,
+        withheld_environment: Mapping[str, Sequence[str]] | None = None,
         exports: Exports | None = None,
         first_notes: Sequence[str] = (),
     ) -> None:
@@ -82,7 +83,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             max_chars=max_chars,
         )
         self._full_env = {**(full_env or env), **self._marks}
-        self._left_out = WithheldEnvironment(left_out or {})
+        self._withheld = WithheldEnvironment(withheld_environment or {})
         self._job_folder = scratch / f"jobs-{self.identity}"
         self._bash: Bash | None = None
         self._running: _Running | None = None
@@ -137,7 +138,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         if (parts := parts_of(command)) and quiet_shell:
             script = bash_lines.encode_command(marked(parts))
         if not self.sandbox.contains:
-            notes += self._left_out.notes(command)
+            notes += self._withheld.notes(command)
         capture = self._capture(self._max_chars, head_share(command))
         exchange = bash.begin(script, capture, stdin=stdin)
         running = _Running(
@@ -174,7 +175,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             env, cwd = self._full_env, self._real_cwd()
             withheld = self._exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
-            notes += self._left_out.notes(command)
+            notes += self._withheld.notes(command)
         before = self._own_exports()
         made: list[Bash] = []
 

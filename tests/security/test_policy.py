@@ -75,8 +75,8 @@ class World:
             decision, _, rest = text.partition(" ")
             parsed.append(parse_rule(rest, decision, "the settings"))
         values = {"mode": "ask", "contained": True, **settings}
-        kept = Coverage(self.workspace, frozenset(self.left_out), 100)
-        values.setdefault("kept", lambda: kept)
+        coverage = Coverage(self.workspace, frozenset(self.left_out), 100)
+        values.setdefault("coverage", lambda: coverage)
         if isinstance(git := values.get("git"), Repository):
             values["git"] = lambda: git
         return Policy(

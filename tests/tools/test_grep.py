@@ -227,13 +227,13 @@ def test_a_link_to_a_hidden_file_is_seen_by_all_that_ask_at_once(tmp_path):
     for number in range(12_000):
         (hidden / "crowded" / str(number)).touch()
     places = (hidden, tmp_path / "keys")
-    ledger = FileTracker(
+    tracker = FileTracker(
         tmp_path, AccessScope(tmp_path, tmp_path, writable=(tmp_path,), hidden=places)
     )
 
     def is_refused(_: int) -> bool:
         try:
-            ledger.read_bytes(tmp_path / "link")
+            tracker.read_bytes(tmp_path / "link")
         except ToolError as error:
             return error.error_id == "hidden_path"
         return False

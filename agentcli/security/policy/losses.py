@@ -41,10 +41,10 @@ class Losses:
     keepable: list[Path] = field(default_factory=list)
 
 
-def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Coverage) -> Losses:
+def losses(action: Action, effect: str, scope: AccessScope, cwd: str, coverage: Coverage) -> Losses:
     """`effect` is that of the action's tool, `scope` as commands see it, `cwd` the folder that they
     run in."""
-    found = _Reader(scope, kept)
+    found = _Reader(scope, coverage)
     expander = Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
     match action:
         case CmdRunAction(job=None, is_input=False, command=command):
@@ -57,11 +57,11 @@ def losses(action: Action, effect: str, scope: AccessScope, cwd: str, kept: Cove
 
 
 class _Reader:
-    def __init__(self, scope: AccessScope, kept: Coverage) -> None:
+    def __init__(self, scope: AccessScope, coverage: Coverage) -> None:
         self.losses = Losses()
         self._scope = scope
-        self._kept = kept
-        added = (folder for folder in scope.writable if not folder.is_relative_to(kept.root))
+        self._coverage = coverage
+        added = (folder for folder in scope.writable if not folder.is_relative_to(coverage.root))
         # A git folder of a worktree is no added one, nor is the session's own for temporary files.
         own = {*scope.mounts, *scope.mounts.values(), *scope.readable}
         self._added = [p for p in added if p.name != ".git" and p not in own]
@@ -159,24 +159,24 @@ class _Reader:
 
     def _left_out(self) -> Iterator[Path]:
         """What is still there of it, and no tool makes again."""
-        for left in sorted(self._kept.left_out):
+        for left in sorted(self._coverage.left_out):
             if not self._can_be_made_again(left) and os.path.lexists(left):
                 yield left
 
     def _above(self, place: Path) -> Path | None:
         """What was left out and is `place`, or holds it."""
-        left_out = self._kept.left_out
+        left_out = self._coverage.left_out
         return next((p for p in (place, *place.parents) if p in left_out), None)
 
     def _can_be_made_again(self, place: Path) -> bool:
-        if not place.is_relative_to(self._kept.root):
+        if not place.is_relative_to(self._coverage.root):
             return False
         return any(
-            map(table.pattern("generated").fullmatch, place.relative_to(self._kept.root).parts)
+            map(table.pattern("generated").fullmatch, place.relative_to(self._coverage.root).parts)
         )
 
     def _is_inside(self, target: Target) -> bool:
-        roots = (self._kept.root, *self._added)
+        roots = (self._coverage.root, *self._added)
         return all(any(p.is_relative_to(root) for root in roots) for p in target.places)
 
     def _file(self, place: Path, written: str) -> None:
@@ -187,7 +187,7 @@ class _Reader:
             return
         if not S_ISREG(info.st_mode):
             return
-        if info.st_size <= self._kept.largest_file:
+        if info.st_size <= self._coverage.largest_file:
             self.losses.keepable.append(place)
         elif not self._can_be_made_again(place):
             self._lose(written, "change", place)
@@ -201,15 +201,15 @@ class _Reader:
             sizes = [_MOST_BYTES + 1]
         if len(files) > _MOST_FILES or sum(sizes) > _MOST_BYTES:
             self._lose(written, "delete", place)
-        elif max(sizes, default=0) > self._kept.largest_file:
+        elif max(sizes, default=0) > self._coverage.largest_file:
             self._lose(written, "delete", files[sizes.index(max(sizes))])
         else:
             self.losses.keepable += files
 
     def _lose(self, written: str, verb: str, place: Path, why: str = "") -> None:
         shown = place
-        if place.is_relative_to(self._kept.root):
-            shown = place.relative_to(self._kept.root)
+        if place.is_relative_to(self._coverage.root):
+            shown = place.relative_to(self._coverage.root)
         told = f"it would {verb} {shown}, which {why or 'no checkpoint holds'}"
         self.losses.lost = self.losses.lost or quoted(told, written)
 

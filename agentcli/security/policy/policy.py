@@ -102,7 +102,7 @@ class Policy:
     """The folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
     """What is known of the repository that commands work in; None: nothing is against it."""
-    kept: Callable[[], Coverage | None] = lambda: None
+    coverage: Callable[[], Coverage | None] = lambda: None
     """What the checkpoint before an action holds; None: there are none."""
     exported: Callable[[], Mapping[str, str | None]] = dict
     """What earlier commands made of the variables; None: unset."""
@@ -120,8 +120,8 @@ class Policy:
         reason = answer.reason
         if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
             reason += f"; it would run in {folder}"
-        writes = place is not None and self.effect_of(action) == "write"
-        outside = writes and place is not None and not self.scope.may_write(place)
+        outside = place is not None and not self.scope.may_write(place)
+        outside = outside and self.effect_of(action) == "write"
         return DecisionObservation(
             cause=action.id,
             decision=answer.decision,
@@ -389,21 +389,21 @@ class Policy:
             why_not = case.why_not or self._looked_like_reading(case)
             return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
         if self.confirm == "never":
-            return _Answer("allow", "it stays within its borders", self.mode)
-        kept = self.kept() if self.contained else None
-        if kept is not None and not kept.failure:
-            if lost := self.losses(action, kept).lost:
+            return _Answer("allow", "it stays within what it may reach", self.mode)
+        coverage = self.coverage() if self.contained else None
+        if coverage is not None and not coverage.failure:
+            if lost := self.losses(action, coverage).lost:
                 return self._ask(action, lost, "reach")
             if self.confirm == "reach" and not self.network:
                 return _Answer("allow", "it is contained and can be undone", self.mode)
         risk, why = self.rate(action)
         if risk >= Risk.HIGH:
             return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
-        return _Answer("allow", "it stays within its borders", self.mode, risk)
+        return _Answer("allow", "it stays within what it may reach", self.mode, risk)
 
-    def losses(self, action: Action, kept: Coverage) -> Losses:
+    def losses(self, action: Action, coverage: Coverage) -> Losses:
         """What `action` names of what no checkpoint holds."""
-        return losses(action, self.effect_of(action), self.scope, self._start, kept)
+        return losses(action, self.effect_of(action), self.scope, self._start, coverage)
 
     def _looked_like_reading(self, case: _Case) -> str:
         """Why a git command that looks as if it read is not taken to."""
