@@ -52,10 +52,9 @@ class _Running(Running):
 
 class Shell(Interpreter[_Running, CommandResult]):
     """`full_env` is the whole environment of commands which `run_wider` lets out of the `sandbox`,
-    without what is `withheld_environment` there, by variable. `exports`: what earlier commands made
-    of the exported variables; bash, and each that replaces it, starts with what of that may come
-    into its sandbox, and with what its own commands changed. `first_notes` go into the first
-    result.
+    but for the `withheld_environment`, by variable. `exports`: what earlier commands made of the
+    exported variables; bash, and each that replaces it, starts with what of that may come into its
+    sandbox, and with what its own commands changed. `first_notes` go into the first result.
     """
 
     _KIND = "bash"

@@ -311,9 +311,9 @@ def test_what_is_contained_and_can_be_undone_is_not_judged_by_its_words(world):
         assert world.decide(IPythonRunCellAction(code="danger"), mode=mode).decision == "allow"
     assert world.rated == []
     for kept in (None, Coverage(world.workspace, failure="the disk is full")):
-        told = world.decide(run("danger"), kept=lambda kept=kept: kept)
+        told = world.decide(run("danger"), coverage=lambda kept=kept: kept)
         assert (told.decision, told.rule) == ("ask", "risk"), "nothing brings it back"
-        assert world.decide(run("make"), kept=lambda kept=kept: kept).decision == "allow"
+        assert world.decide(run("make"), coverage=lambda kept=kept: kept).decision == "allow"
     assert world.decide(run("danger"), network=True).decision == "ask", "it may act elsewhere"
     assert world.decide(run("danger"), contained=False).decision == "ask"
     assert world.decide(run("danger"), mode="plan").decision == "deny"
@@ -411,10 +411,14 @@ def test_the_same_of_python_code(holding, code, decision):
 
 def test_small_files_in_such_a_place_are_kept_when_they_are_named(holding):
     policy = holding.policy()
-    kept = policy.kept()
-    assert policy.losses(run("rm data/small"), kept).keepable == [holding.workspace / "data/small"]
-    assert policy.losses(run("rm -r data/few"), kept).keepable == [holding.workspace / "data/few/a"]
-    assert policy.losses(run("make"), kept).keepable == []
+    coverage = policy.coverage()
+    assert policy.losses(run("rm data/small"), coverage).keepable == [
+        holding.workspace / "data/small"
+    ]
+    assert policy.losses(run("rm -r data/few"), coverage).keepable == [
+        holding.workspace / "data/few/a"
+    ]
+    assert policy.losses(run("make"), coverage).keepable == []
 
 
 def test_a_refusal_quotes_the_part_that_it_is_about(holding):
