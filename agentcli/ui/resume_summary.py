@@ -27,7 +27,7 @@ from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
 from agentcli.ui.markdown_stream import BlockSplitter, render_block
 from agentcli.ui.outputs import STOPPED, stopped
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import Region, Screen
 from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
 from agentcli.ui.summary import ago, count, money
 
@@ -138,9 +138,11 @@ def one_line(summary: ResumeSummary) -> str:
     return plain(clip([Span(f"resuming {state.session_id} ({facts}): {task}")], _LONGEST_REASON))
 
 
-def show_summary(summary: ResumeSummary, stream: TextIO, now: datetime) -> None:
-    """At most 15 rows on a terminal of 80 columns."""
-    screen = Screen(stream, live=False)
+def show_summary(
+    summary: ResumeSummary, stream: TextIO, now: datetime, region: Region | None = None
+) -> None:
+    """At most 15 rows on a terminal of 80 columns; above what `region` shows, if there is one."""
+    screen = Screen(stream, live=False, region=region)
     heading = _heading(summary, now)
     said = _said(summary.said, screen.width)
     calls = [_call(action, result, screen.width) for action, result in summary.calls]

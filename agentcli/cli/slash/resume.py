@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -55,8 +54,7 @@ def _tell(conversation: Conversation) -> None:
     session = conversation.session
     waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
     summary = summarise(session.events, session.state, waiting)
-    with conversation.prompt.suspended(), suppress(OSError):
-        show_summary(summary, sys.stderr, datetime.now(UTC))
+    show_summary(summary, sys.stderr, datetime.now(UTC), conversation.prompt.region)
 
 
 def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
