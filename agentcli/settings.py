@@ -213,12 +213,59 @@ class ToolsSettings(_Section):
     enable_think: bool = Field(False, description="think, for models without reasoning")
     enable_finish: bool = Field(True, description="finish")
     enable_recall: bool = Field(True, description="recall")
+    enable_mcp: bool = Field(True, description="tools of the servers in mcp_servers")
+    mcp_schema_share: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="of the window for tools of servers; more are searched for",
+    )
     max_output_chars: int = Field(
         30_000, ge=1_000, description="of one output; the rest, if it is worth a cut, in a file"
     )
     max_outputs_mb: int = Field(
         1_000, ge=0, description="of all such files of a session; what comes beyond is not kept"
     )
+
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*")
+_LONGEST_SERVER_NAME = 32
+
+
+class ServerSettings(_Section):
+    """A tool server (MCP). `${NAME}` and `${NAME:-default}` in command, args, env, url and headers
+    stand for variables of the environment."""
+
+    command: str = Field("", description="program to start; the server speaks on its stdin, stdout")
+    args: list[str] = Field([], description="arguments of the program")
+    env: dict[str, str] = Field({}, description="variables it sees beside those of commands")
+    cwd: str = Field("", description="folder it starts in; empty: the workspace")
+    url: str = Field("", description="address of a server that is reached by HTTP instead")
+    headers: dict[str, str] = Field({}, description="sent with each HTTP request")
+    enabled: bool = Field(True, description="off: it is not started")
+    timeout_s: float = Field(120.0, gt=0, le=3600, description="limit on one call")
+    start_timeout_s: float = Field(15.0, gt=0, le=600, description="limit on its start")
+    tools: list[str] = Field([], description="the tools to offer, * for any text; empty: all")
+    disabled_tools: list[str] = Field([], description="tools not to offer, * for any text")
+    sandbox: bool = Field(
+        True, description="contain it as commands are; off: all your rights; not for a project"
+    )
+    network: bool = Field(
+        False, description="let a contained one reach the network; not for a project to say"
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_it(self) -> ServerSettings:
+        if self.enabled and bool(self.command) == bool(self.url):
+            raise ValueError("a server has a command or a url, one of them")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        return self
+
+
+def is_server_name(name: str) -> bool:
+    """Whether a tool server may be called so: mcp__NAME__tool must be clear, and short."""
+    return len(name) <= _LONGEST_SERVER_NAME and bool(_SERVER_NAME.fullmatch(name))
 
 
 class InputSettings(_Section):
@@ -251,6 +298,7 @@ class Settings(_Section):
     hooks: HooksSettings = HooksSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolsSettings = ToolsSettings()
+    mcp_servers: dict[str, ServerSettings] = {}
     input: InputSettings = InputSettings()
     ui: UISettings = UISettings()
 

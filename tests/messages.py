@@ -29,13 +29,14 @@ from agentcli.tools.collection import TOOLS, ToolCollection
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
 _SPEAKING = (
-    *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "memory", "sandbox"),
+    *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "mcp", "memory", "sandbox"),
     *("security", "shell", "tools", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
     "app/policy.py",
     "app/resume.py",
     "app/agent_builder.py",
+    "app/tool_servers.py",
     "git/reading_risks.py",
     "app/judge.py",
 )

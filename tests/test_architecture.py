@@ -65,6 +65,9 @@ MAY_IMPORT = {
     "hooks": {
         *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
     },
+    "mcp": {
+        *("errors", "events", "llm", "messages", "sandbox", "settings", "shell", "system", "tools"),
+    },
     "ui": {"errors", "events", "messages"},
     "demo": set(),
 }
@@ -82,6 +85,9 @@ HOMES = {
     "genai_prices": {"llm/catalog.py"},
     "jinja2": {"agent/prompts/__init__.py"},
     "yaml": {"knowledge/front_matter.py"},
+    "mcp": {"mcp"},
+    "mcp_types": {"mcp"},
+    "anyio": {"mcp"},
 }
 
 
@@ -190,7 +196,8 @@ def test_files_and_functions_stay_small():
         if text.count("\n") > 500:
             found.append(f"{name_of(path)} is too long")
         for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.AsyncFunctionDef):
+            # The SDK of tool servers is asynchronous; its loop has a thread of its own.
+            if isinstance(node, ast.AsyncFunctionDef) and not name_of(path).startswith("mcp/"):
                 found.append(f"{name_of(path)}: {node.name}: the core is synchronous")
             elif isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 65:
                 found.append(f"{name_of(path)}: {node.name} is too long")

@@ -15,12 +15,14 @@ from agentcli.events.observations import (
     FileEditObservation,
     FileWriteObservation,
     IPythonRunCellObservation,
+    MCPObservation,
     ToolResultObservation,
 )
 
 _CHANGES = (
     CmdOutputObservation,
     IPythonRunCellObservation,
+    MCPObservation,
     FileEditObservation,
     FileWriteObservation,
     ToolResultObservation,

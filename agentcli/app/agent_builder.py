@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
@@ -38,9 +36,9 @@ from agentcli.app.resume import (
 )
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
+from agentcli.app.tool_servers import session_tools, start_servers, tell_of_servers
 from agentcli.app.whereabouts import NameFolders, with_named_folders
 from agentcli.checkpoints.checkpointer import Checkpointer
-from agentcli.errors import ConfigError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
@@ -59,6 +57,7 @@ from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
+from agentcli.mcp.servers import ToolServers
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
@@ -69,8 +68,8 @@ from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
-from agentcli.tools.base import Tool, ToolContext
-from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.tools.base import ToolContext
+from agentcli.tools.collection import ToolCollection
 
 AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
 """Makes what asks a person, given the policy, which knows the rules that a lasting answer could
@@ -152,7 +151,8 @@ class AgentBuilder:
             with shield():
                 session = Session.create(ready.folder)
                 undo.callback(close_session, session, fresh=True)
-            opened = self._open(session, ready)
+            servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
+            opened = self._open(session, ready, servers)
             opened.fresh = True
             _bring_up(opened, undo, subscribers)
             session.emit(self._started(session, ready, name=name))
@@ -163,6 +163,7 @@ class AgentBuilder:
                     source=Source.ENVIRONMENT,
                 )
             )
+            tell_of_servers(opened)
             opened.begin(resumed=False)
             undo.pop_all()
         return opened
@@ -187,7 +188,8 @@ class AgentBuilder:
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
             ready = self._prepared(folder, model, session.state, before)
-            opened = self._open(session, ready, stored)
+            servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
+            opened = self._open(session, ready, servers, stored)
             _bring_up(opened, undo, subscribers)
             moved = session.state.workspace != str(self.workspace)
             contained = told_of_sandbox(session.events, ready.containment.facts())
@@ -197,6 +199,7 @@ class AgentBuilder:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
             if contained:
                 session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
+            tell_of_servers(opened)
             opened.begin(resumed=True)
             if not has_message:
                 opened.knowledge.recall(session)
@@ -247,7 +250,11 @@ class AgentBuilder:
         )
 
     def _open(
-        self, session: Session, ready: Prepared, stored: SystemMessageAction | None = None
+        self,
+        session: Session,
+        ready: Prepared,
+        servers: ToolServers | None,
+        stored: SystemMessageAction | None = None,
     ) -> OpenSession:
         """`session` with all that works on it; `stored` holds the tools it was begun with."""
         models, containment = ready.models, ready.containment
@@ -264,7 +271,7 @@ class AgentBuilder:
         notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )
-        tools = ToolCollection(self._enabled_tools(), context)
+        tools = session_tools(self.settings, context, servers, models.chain("main").model)
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
@@ -302,7 +309,8 @@ class AgentBuilder:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        return OpenSession(session, agent, context, known, policy, hooks, ready.notices)
+        notices = ready.notices
+        return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
 
     def use_model(self, opened: OpenSession, name: str) -> None:
         """Let the model `name`, in place of the one before, answer from the next request on, with
@@ -432,16 +440,6 @@ class AgentBuilder:
             for name in (*asked, *self.settings.model.fallback):
                 if options := self.settings.providers.get(name.partition("/")[0]):
                     require_bounds(name, options.extra_body, options.drop_params)
-
-    def _enabled_tools(self) -> Iterator[Tool[Any]]:
-        """Raises ConfigError for a tool whose switch is no setting."""
-        for tool in TOOLS.all().values():
-            try:
-                if not tool.switch or attrgetter(tool.switch)(self.settings):
-                    yield tool
-            except AttributeError as error:
-                told = f"the switch of the tool {tool.name} is no setting: {tool.switch}"
-                raise ConfigError(told) from error
 
     def _started(
         self,

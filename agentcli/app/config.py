@@ -17,14 +17,17 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from agentcli.app.project_servers import of_file, permitted
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
 from agentcli.llm.provider import protocol_names
+from agentcli.mcp.servers_file import FILE as SERVERS_FILE
 from agentcli.settings import (
     HooksSettings,
     PriceSettings,
     ProviderSettings,
+    ServerSettings,
     Settings,
     flatten,
 )
@@ -85,14 +88,16 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     *,
     trusted: bytes | None = None,
+    servers: bytes = b"",
     rule_fault: Callable[[str], str] = lambda rule: "",
     on_fault: Callable[[ConfigError], None] | None = None,
 ) -> LoadedSettings:
     """Merge all layers; `flags` maps dotted keys to values. `trusted`: the content of the project's
-    file, if the folder is trusted. Without it the file is read here, may only tighten settings, and
-    what is wrong in it is left out; `rule_fault` says what is wrong with a rule. What is wrong
-    elsewhere, a file that can't be read, an unknown key or a wrong value, is told to `on_fault`
-    and left out; without that, the first is raised as ConfigError, naming the layer and the key."""
+    file, if the folder is trusted, `servers` that of its .mcp.json. Without it the file is read
+    here, may only tighten settings, and what is wrong in it is left out; `rule_fault` says what is
+    wrong with a rule. What is wrong elsewhere, a file that can't be read, an unknown key or a wrong
+    value, is told to `on_fault` and left out; without that, the first is raised as ConfigError,
+    naming the layer and the key."""
     user, project = user_file(environ), workspace / PROJECT_FILE
     notices: list[str] = []
 
@@ -113,6 +118,12 @@ def load_settings(
     else:
         values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
         left_out = list(_contained_hooks(values, str(project)))
+        own = dict(layers.values)
+        if servers:
+            named = str(workspace / SERVERS_FILE)
+            found = of_file(servers, named, notices)
+            layers.add(permitted(found, own, named, notices), named)
+        values = permitted(values, own, str(project), notices)
     notices += left_out
     layers.add(values, str(project))
     shell = {key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}
@@ -230,8 +241,9 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 _KEYED_SECTIONS: dict[str, type[BaseModel]] = {
     "providers": ProviderSettings,
     "prices": PriceSettings,
+    "mcp_servers": ServerSettings,
 }
-_FREE_TABLES = ("headers", "extra_body")
+_FREE_TABLES = ("headers", "extra_body", "env")
 _SHELL = "environment"
 _RULES = ("security.deny", "security.ask")
 _GROWING = frozenset({*_RULES, *(f"hooks.{name}" for name in HooksSettings.model_fields)})

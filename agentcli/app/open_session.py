@@ -20,6 +20,7 @@ from agentcli.files.scaling import fitted_message
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.image_limits import image_limits
+from agentcli.mcp.servers import ToolServers
 from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.shell.jobs import Job
@@ -44,6 +45,8 @@ class OpenSession:
     fresh: bool = False
     open_ports: dict[int, OpenPort] = field(default_factory=dict)
     """Of servers that its commands have started, which the person reaches."""
+    servers: ToolServers | None = None
+    """Of tools, if there are any."""
     _begun: bool = field(default=False, init=False)
     """The hooks know of the session, so they must hear of its end."""
 
@@ -91,6 +94,8 @@ class OpenSession:
             stack.callback(git_watch.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)
+            if self.servers is not None:
+                stack.callback(self.servers.close)
             for opened in self.open_ports.values():
                 stack.callback(opened.close)
             if self.hooks is not None and self._begun:

@@ -59,6 +59,7 @@ def tool_context(
         ),
         sandbox=sandbox,
         max_output_chars=max_chars,
+        output_folder=outputs,
         image_limits=image_limits(model),
         past=session.events,
     )

@@ -74,6 +74,7 @@ def load_with_trust(
         workspace,
         flags,
         trusted=found.contents.get(PROJECT_CONFIG, b""),
+        servers=found.contents.get(TOOL_SERVERS, b""),
         on_fault=on_fault,
     )
     files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}

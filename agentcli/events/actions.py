@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
@@ -162,6 +164,35 @@ class GlobAction(Action):
         return f"glob {self.pattern} in {self.path}"
 
 
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+"""Providers take no longer names of tools."""
+
+
+def server_tool_name(server: str, tool: str) -> str:
+    """What models and rules call a tool of a tool server: mcp__server__tool, of the characters that
+    every provider takes. One that is too long ends in a digest of the whole."""
+    name = _NOT_IN_NAMES.sub("_", f"mcp__{server}__{tool}")
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(f"{server}__{tool}".encode(errors="replace")).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9]}_{digest}"
+
+
+class MCPAction(Action):
+    """A call of the tool `name` of the tool server `server`, both as these call themselves."""
+
+    kind: ClassVar[str] = "call_tool_mcp"
+    runnable: ClassVar[bool] = True
+    server: str
+    name: str
+    arguments: dict[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        return f"{self.server}: {_first_line(self.name)}"
+
+
 class AgentThinkAction(Action):
     kind: ClassVar[str] = "think"
     runnable: ClassVar[bool] = True
@@ -312,6 +343,8 @@ class ToolCallAction(Action):
 
 def tool_name(action: Action) -> str:
     """What rules call the tool of `action`."""
+    if isinstance(action, MCPAction):
+        return server_tool_name(action.server, action.name)
     return action.name if isinstance(action, ToolCallAction) else action.tool or action.kind
 
 

@@ -155,6 +155,20 @@ class ToolResultObservation(Observation):
     data: dict[str, Any] = {}
 
 
+class MCPObservation(Observation):
+    """What a tool of a tool server answered; `error`: that it failed. `structured`: the same as
+    data, where the server gave that. `full_output_path`: all of it, where `content` is cut."""
+
+    kind: ClassVar[str] = "mcp"
+    server: str
+    name: str
+    error: bool = False
+    image_urls: tuple[str, ...] = ()
+    structured: dict[str, Any] | None = None
+    full_output_path: str | None = None
+    duration_s: float = 0.0
+
+
 class AgentStateChangedObservation(Observation):
     """`reason` is a stable word (finished, max_turns, interrupted, …), `content` says it in full;
     `exit_code` is what a run that ends here exits with."""

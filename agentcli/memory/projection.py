@@ -23,6 +23,7 @@ from agentcli.events.observations import (
     ErrorObservation,
     FileReadObservation,
     IPythonRunCellObservation,
+    MCPObservation,
     RecallObservation,
     ReplyDiscardedObservation,
     SetAsideObservation,
@@ -42,8 +43,14 @@ _MASK_HINT_CHARS = 120
 _SLACK_CHARS = 3_000
 """Less than that is not cut away."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
-_BOUNDED = (CmdOutputObservation, FileReadObservation, IPythonRunCellObservation)
-_WITH_IMAGES = (FileReadObservation, IPythonRunCellObservation, ToolResultObservation)
+_BOUNDED = (
+    *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
+    MCPObservation,
+)
+_WITH_IMAGES = (
+    *(FileReadObservation, IPythonRunCellObservation, MCPObservation),
+    ToolResultObservation,
+)
 
 
 @dataclass

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentcli.git.watch import GitWatch
     from agentcli.knowledge.notes import Notes
     from agentcli.sandbox.choosing import Sandbox
+    from agentcli.shell.output_folder import OutputFolder
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
 
@@ -82,6 +83,8 @@ class ToolContext:
     git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
+    output_folder: OutputFolder | None = None
+    """Where whole outputs are kept; as `outputs`, with a limit."""
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
     """All events of the session, the newest among them."""
@@ -114,6 +117,8 @@ class Tool(Generic[A]):
     """What the pattern of a rule for it is about: its argument of this name."""
     parallel: bool = True
     """Its calls may run beside others, if it only reads."""
+    offered: bool = True
+    """The model is told of it from the beginning; else another tool tells it."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for `rules` by which no call could be judged."""

@@ -57,7 +57,10 @@ class ToolCollection:
         self._permitted: Path | None = None
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        return tuple(tool.schema() for tool in self._tools.values())
+        return tuple(tool.schema() for tool in self._tools.values() if tool.offered)
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
 
     def effect(self, action: Action) -> Effect:
         """What carrying out `action` can do; READ for calls that can't be run at all."""
@@ -178,7 +181,7 @@ class ToolCollection:
     def _validate(self, name: str, raw: str) -> tuple[Tool[Any], ToolArguments]:
         tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join(self._tools)
+            known = ", ".join(tool.name for tool in self._tools.values() if tool.offered)
             raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
         try:
             values = json.loads(raw or "{}")

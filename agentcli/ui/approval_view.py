@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from agentcli.events.actions import (
     FileEditAction,
     FileWriteAction,
     IPythonRunCellAction,
+    MCPAction,
     ToolCallAction,
 )
 from agentcli.ui.diff import change_rows, number_width
@@ -51,6 +53,9 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
             return ApprovalView("edit", _edit(action, current))
         case ToolCallAction(name=name, raw_arguments=arguments):
             return ApprovalView(f"call of {name}", texts(arguments))
+        case MCPAction(server=server, name=name, arguments=values):
+            rows = json.dumps(values, ensure_ascii=False, indent=1)
+            return ApprovalView(f"call of {name}, a tool of the server {server}", texts(rows))
     call = action.tool_call_metadata
     if call is None:
         return ApprovalView("action", texts(action.model_dump_json(exclude_defaults=True)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from agentcli.events.actions import (
     FileWriteAction,
     GlobAction,
     IPythonRunCellAction,
+    MCPAction,
     MemoryAction,
     RecallAction,
     SearchAction,
@@ -33,6 +35,7 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
     IPythonRunCellObservation,
+    MCPObservation,
     MemoryObservation,
     RecallObservation,
     SearchObservation,
@@ -85,7 +88,8 @@ class Outcome:
 
 def call_name(action: Action) -> str:
     call = action.tool_call_metadata
-    return printable(call.function_name if call else tool_name(action), multiline=False)
+    by_name = call is not None and not isinstance(action, MCPAction)
+    return printable(call.function_name if call and by_name else tool_name(action), multiline=False)
 
 
 def call_text(action: Action) -> str:
@@ -117,6 +121,8 @@ def _rarer_call_text(action: Action) -> str:
     match action:
         case ToolCallAction(raw_arguments=raw, error=error):
             return "" if error else _argument_text(raw)
+        case MCPAction(arguments=arguments):
+            return _values_text(arguments)
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case RecallAction(recall_type=kind, query=query):
@@ -132,8 +138,10 @@ def _argument_text(raw: str) -> str:
         given = json.loads(raw or "{}")
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(given, dict):
-        return ""
+    return _values_text(given) if isinstance(given, dict) else ""
+
+
+def _values_text(given: Mapping[str, object]) -> str:
     values = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in given.items()
@@ -229,8 +237,13 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
             return Outcome(status, failed=failed)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
-        case ToolResultObservation() if failed:
+        case ToolResultObservation() | MCPObservation() if failed:
             return _failure(observation, folding)
+        case MCPObservation(image_urls=images, duration_s=took):
+            status = [Span(duration(took), "dim")]
+            if images:
+                status.append(Span(f" · {count(len(images), 'image')}", "dim"))
+            return Outcome(status, _output(observation, folding.output, folding))
         case ToolResultObservation():
             return Outcome(lines=_output(observation, folding.output, folding))
     return Outcome()

@@ -10,7 +10,7 @@ import pytest
 from agentcli.app import config
 from agentcli.app.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
-from agentcli.settings import PriceSettings, ProviderSettings, Settings, flatten
+from agentcli.settings import PriceSettings, ProviderSettings, ServerSettings, Settings, flatten
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
@@ -40,7 +40,7 @@ def place(tmp_path, monkeypatch):
 def test_the_example_names_every_key_with_its_default():
     shown = tomllib.loads(EXAMPLE.read_text())
     keys = dict(flatten(Settings()))
-    del keys["providers"], keys["prices"]
+    del keys["providers"], keys["prices"], keys["mcp_servers"]
     assert {f"{s}.{k}": v for s, table in shown.items() for k, v in table.items()} == keys
 
 
@@ -54,7 +54,7 @@ def test_a_wire_format_that_there_is_none_of_is_told_with_its_file(place):
     assert "chat_completions" in told.value.hint
 
 
-def test_the_example_explains_providers_and_prices():
+def test_the_example_explains_providers_prices_and_servers():
     lines = EXAMPLE.read_text().splitlines()
     start = next(n for n, line in enumerate(lines) if line == "# [providers.NAME]")
     section = "\n".join(
@@ -63,6 +63,7 @@ def test_the_example_explains_providers_and_prices():
     shown = tomllib.loads(section)
     assert set(shown["providers"]["NAME"]) == set(ProviderSettings.model_fields)
     assert set(shown["prices"]["NAME/MODEL"]) == set(PriceSettings.model_fields)
+    assert set(shown["mcp_servers"]["NAME"]) == set(ServerSettings.model_fields)
 
 
 def test_stronger_layers_win_and_each_value_knows_its_origin(place):

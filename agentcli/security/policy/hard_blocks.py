@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.events import Action
-from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, ToolCallAction, path_of
+from agentcli.events.actions import (
+    CmdRunAction,
+    IPythonRunCellAction,
+    MCPAction,
+    ToolCallAction,
+    path_of,
+)
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, name_of
 from agentcli.security.commands.python_code import read_python
@@ -114,7 +120,12 @@ class HardBlocks:
         writes = path_of(action) if self.effect_of(action) == "write" else None
         if writes is not None and (reason := self._file(writes)):
             return reason
-        return self._named_in(action.raw_arguments) if isinstance(action, ToolCallAction) else ""
+        match action:
+            case ToolCallAction(raw_arguments=arguments):
+                return self._named_in(arguments)
+            case MCPAction(arguments=values):
+                return self._named_in(json.dumps(values, ensure_ascii=False))
+        return ""
 
     def _named_in(self, arguments: str) -> str:
         try:

@@ -14,6 +14,7 @@ from agentcli.events import Action
 from agentcli.events.actions import (
     CmdRunAction,
     IPythonRunCellAction,
+    MCPAction,
     MemoryAction,
     path_of,
     tool_name,
@@ -426,6 +427,8 @@ class Policy:
             wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
             if self._escalates(action) and self.contained:
                 return f"it wants to run with {wanted}"
+        if isinstance(action, MCPAction):
+            return f"it calls a tool of the server {action.server}, which may do anything"
         if effect == "network":
             return "" if self.network else "it reaches the network"
         if self._is_contained(action):

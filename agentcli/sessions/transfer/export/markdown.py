@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +15,14 @@ from agentcli.events.actions import (
     CmdRunAction,
     CondensationAction,
     IPythonRunCellAction,
+    MCPAction,
     MessageAction,
     RecallAction,
     RenameAction,
     RewindAction,
     SystemMessageAction,
     ToolCallAction,
+    tool_name,
 )
 from agentcli.events.observations import (
     AgentStateChangedObservation,
@@ -127,6 +130,9 @@ def _call(event: Action) -> Iterator[str]:
             yield f"**python**\n\n{_fenced(event.code, 'python')}"
         case ToolCallAction():
             yield f"**{_plain(event.name)}**\n\n{_fenced(event.raw_arguments, 'json')}"
+        case MCPAction():
+            asked = json.dumps(event.arguments, ensure_ascii=False)
+            yield f"**{_plain(tool_name(event))}**\n\n{_fenced(asked, 'json')}"
         case _:
             name = event.kind.replace("_", " ")
             yield f"**{name}** {_code(event.message.removeprefix(f'{name} '))}"

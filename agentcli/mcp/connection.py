@@ -1,0 +1,229 @@
+"""One connection to a server, in the SDK's terms: coroutines of the loop's thread.
+
+Requests go without the SDK's check of results against the schemas that a server declares: a pattern
+there can keep the interpreter busy for ever, and a model needs no such check.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from agentcli import __version__
+from agentcli.errors import ToolError
+from agentcli.mcp import content
+from agentcli.mcp.answers import Answer, Offer
+from agentcli.mcp.plan import Launch, ServerPlan
+from agentcli.mcp.program import program_streams
+from agentcli.mcp.site import site_streams
+from agentcli.mcp.transport import Health
+from agentcli.shell.output import clean
+
+MOST_PAGES = 50
+MOST_TOOLS = 2_000
+_SLACK_S = 5.0
+"""After the SDK's own limits: what it waits for without one."""
+_SAID_CHARS = 300
+
+T = TypeVar("T")
+OnProgress = Callable[[str], None]
+
+
+class Connection:
+    """`settled` is set when the server has answered, or it is clear that it does not. `offer` is
+    what it offered then; `was_ready`: it had answered before it came to its end, if it has."""
+
+    def __init__(self, plan: ServerPlan, workspace: Path) -> None:
+        self.plan = plan
+        self.settled = threading.Event()
+        self.was_ready = False
+        self._fault = ""
+        self.offer = Offer()
+        self._workspace = workspace
+        self._health = Health()
+        self._session: ClientSession | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._session is not None and not self._health.fault
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not alive, with the last words of its program, which mostly tell."""
+        return f"{self._fault or self._health.fault or 'it ended'}{self._last_words()}"
+
+    async def run(self) -> None:
+        """From start to end; whatever goes wrong is in `why_not`."""
+        try:
+            await self._connected()
+        except Exception as error:
+            self._fault = self._health.fault or self._in_words(error)
+        finally:
+            self._session = None
+            self.settled.set()
+
+    def stop(self) -> None:
+        """Let `run` come to its end."""
+        self._health.ended.set()
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], on_progress: OnProgress
+    ) -> Answer:
+        """Raises ToolError."""
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(_progress(progress, total, message))
+
+        params = types.CallToolRequestParams(name=name, arguments=arguments)
+        result = await self._answered(
+            lambda session: session.send_request(
+                types.CallToolRequest(params=params),
+                types.CallToolResult,
+                request_read_timeout_seconds=self.plan.timeout_s,
+                progress_callback=tell,
+            )
+        )
+        return content.tool_answer(result)
+
+    async def read_resource(self, uri: str) -> Answer:
+        """Raises ToolError."""
+        return content.resource_answer(
+            await self._answered(lambda session: session.read_resource(uri))
+        )
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> Answer:
+        """Raises ToolError."""
+        return content.prompt_answer(
+            await self._answered(lambda session: session.get_prompt(name, arguments))
+        )
+
+    async def _connected(self) -> None:
+        way = self.plan.way
+        assert way is not None
+        streams = (
+            program_streams(way, self._health)
+            if isinstance(way, Launch)
+            else site_streams(way, self.plan.timeout_s, self._health)
+        )
+        async with (
+            streams as (read, write),
+            ClientSession(
+                read,
+                write,
+                read_timeout_seconds=self.plan.timeout_s,
+                list_roots_callback=self._roots,
+                client_info=types.Implementation(name="agent", version=__version__),
+            ) as session,
+        ):
+            with anyio.move_on_after(self.plan.start_timeout_s) as limit:
+                await _greeted(session)
+                self.offer = await _offer(session, self.plan)
+            if limit.cancelled_caught:
+                limit_s = f"{self.plan.start_timeout_s:g}"
+                self._fault = f"it did not answer within {limit_s} s"
+                return
+            self._session = session
+            self.was_ready = True
+            self.settled.set()
+            await self._health.ended.wait()
+
+    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=self._workspace.as_uri())])
+
+    async def _answered(self, ask: Callable[[ClientSession], Awaitable[T]]) -> T:
+        session = self._session
+        if session is None:
+            raise ToolError(f"The tool server {self.plan.name} is gone.", error_id="server_gone")
+        name = self.plan.name
+        try:
+            with anyio.fail_after(self.plan.timeout_s + _SLACK_S):
+                return await ask(session)
+        except (MCPError, TimeoutError) as error:
+            if self._health.fault:
+                self.stop()
+                told = f"The tool server {name} failed while it worked on this: "
+                told += f"{self.why_not}. Its effect is unknown."
+                raise ToolError(told, error_id="server_died") from error
+            if isinstance(error, TimeoutError) or error.code == types.REQUEST_TIMEOUT:
+                told = f"{name} did not answer within {self.plan.timeout_s:g} s, and was told to "
+                told += "stop. Its effect is unknown."
+                raise ToolError(told, error_id="server_timeout") from error
+            raise ToolError(f"{name} refused: {error.message}", error_id="server_error") from error
+        except (ValidationError, RuntimeError, ValueError) as error:
+            told = f"What {name} answered is not as the protocol has it: {type(error).__name__}."
+            raise ToolError(told, error_id="server_error") from error
+
+    def _in_words(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, OSError):
+            return f"it can't be started: {error.strerror or error}"
+        if isinstance(error, MCPError):
+            return f"it refused: {error.message}"
+        return f"it does not speak as it should ({type(error).__name__})"
+
+    def _last_words(self) -> str:
+        lines = clean(self._health.said).strip().splitlines()
+        return f"; it said: {lines[-1].strip()[:_SAID_CHARS]}" if lines else ""
+
+
+async def _greeted(session: ClientSession) -> None:
+    """As servers have it since the beginning; one that is too new for that says so."""
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+
+
+async def _offer(session: ClientSession, plan: ServerPlan) -> Offer:
+    """Raises MCPError when it does not tell what it can do."""
+    can = session.server_capabilities or types.ServerCapabilities()
+    info = session.server_info
+    tools = [] if can.tools is None else await _all_tools(session)
+    offered = [tool for tool in content.tools(tools) if plan.offers(tool.name)]
+    prompts: Sequence[types.Prompt] = ()
+    resources: Sequence[types.Resource] = ()
+    templates: Sequence[types.ResourceTemplate] = ()
+    # Of what comes beside tools, some servers announce more than they have.
+    with suppress(MCPError):
+        if can.prompts is not None:
+            prompts = (await session.list_prompts()).prompts
+    with suppress(MCPError):
+        if can.resources is not None:
+            resources = (await session.list_resources()).resources
+            templates = (await session.list_resource_templates()).resource_templates
+    return Offer(
+        f"{info.name} {info.version}".strip() if info else "",
+        offered,
+        list(content.prompts(prompts[:MOST_TOOLS])),
+        list(content.resources(resources[:MOST_TOOLS])),
+        [each.uri_template for each in templates[:MOST_TOOLS]],
+    )
+
+
+async def _all_tools(session: ClientSession) -> list[types.Tool]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= MOST_TOOLS:
+            break
+    return found[:MOST_TOOLS]
+
+
+def _progress(done: float, total: float | None, message: str | None) -> str:
+    share = f"{done:g}/{total:g}" if total else f"{done:g}"
+    return f"{share} {message}" if message else share

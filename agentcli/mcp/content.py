@@ -1,0 +1,91 @@
+"""From the SDK's types to ours. Imported with the SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+import mcp_types as types
+
+from agentcli.mcp.answers import Answer, ServerPrompt, ServerResource, ServerTool
+
+
+def tool_answer(result: types.CallToolResult) -> Answer:
+    """Data that a server gives beside no text is its text."""
+    text, images = _rendered(result.content)
+    structured = result.structured_content
+    if structured is not None and not isinstance(structured, dict):
+        structured = {"result": structured}
+    if not text.strip() and not images and structured is not None:
+        text = json.dumps(structured, ensure_ascii=False, indent=1)
+    return Answer(text, images, structured, error=bool(result.is_error))
+
+
+def resource_answer(result: types.ReadResourceResult) -> Answer:
+    text, images = _rendered(
+        types.EmbeddedResource(type="resource", resource=each) for each in result.contents
+    )
+    return Answer(text, images)
+
+
+def prompt_answer(result: types.GetPromptResult) -> Answer:
+    """Its messages, those that it puts into the model's mouth marked as such."""
+    parts: list[str] = []
+    images: list[str] = []
+    for message in result.messages:
+        text, found = _rendered([message.content])
+        parts.append(text if message.role == "user" else f"[An answer that it suggests:]\n{text}")
+        images += found
+    return Answer("\n\n".join(parts), tuple(images))
+
+
+def _rendered(blocks: Iterable[object]) -> tuple[str, tuple[str, ...]]:
+    texts: list[str] = []
+    images: list[str] = []
+    for block in blocks:
+        match block:
+            case types.TextContent(text=text):
+                texts.append(text)
+            case types.ImageContent(data=data, mime_type=kind):
+                images.append(f"data:{kind};base64,{data}")
+            case types.AudioContent(data=data, mime_type=kind):
+                texts.append(f"[audio ({kind}), {_size(data)}, is not played]")
+            case types.ResourceLink(uri=uri, name=name):
+                texts.append(f"[resource {uri}: {name}]")
+            case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+                texts.append(text)
+            case types.EmbeddedResource(resource=types.BlobResourceContents() as blob):
+                kind = blob.mime_type or "unknown"
+                if kind.startswith("image/"):
+                    images.append(f"data:{kind};base64,{blob.blob}")
+                else:
+                    texts.append(f"[{blob.uri} ({kind}), {_size(blob.blob)}, is not shown]")
+            case _:
+                texts.append("[something of an unknown kind]")
+    return "\n".join(texts), tuple(images)
+
+
+def _size(encoded: str) -> str:
+    return f"{len(encoded) * 3 // 4:,} bytes"
+
+
+def tools(found: Iterable[types.Tool]) -> Iterator[ServerTool]:
+    for tool in found:
+        hints = tool.annotations
+        yield ServerTool(
+            tool.name,
+            tool.description or tool.title or "",
+            dict(tool.input_schema),
+            read_only=bool(hints and hints.read_only_hint),
+        )
+
+
+def prompts(found: Iterable[types.Prompt]) -> Iterator[ServerPrompt]:
+    for prompt in found:
+        arguments = [(each.name, bool(each.required)) for each in prompt.arguments or ()]
+        yield ServerPrompt(prompt.name, prompt.description or prompt.title or "", arguments)
+
+
+def resources(found: Iterable[types.Resource]) -> Iterator[ServerResource]:
+    for resource in found:
+        yield ServerResource(str(resource.uri), resource.name, resource.description or "")

@@ -1,0 +1,160 @@
+"""A server that is a program: messages are lines on its stdin and stdout.
+
+The SDK has a transport for that too, which takes lines of any length, logs each that is no message
+and passes on the environment; a program that nobody vouches for is held to limits here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from agentcli.mcp.plan import Launch
+from agentcli.mcp.transport import MOST_BYTES, MOST_UNASKED, Health, Streams
+from agentcli.system import processes
+
+_MARK = "AGENT_SERVER_ID"
+_CHUNK = 65_536
+_STDERR_KEPT = 4_000
+_GRACE_S = 0.5
+"""From the end of its input to SIGTERM, and from there to SIGKILL."""
+_COST_OF_MESSAGE = 1_000
+"""What a message that nobody asked for counts beside its bytes."""
+
+
+@asynccontextmanager
+async def program_streams(launch: Launch, health: Health) -> AsyncGenerator[Streams]:
+    """Start the program; at the end nothing of it is left. Raises OSError or ValueError when it
+    can't be started."""
+    mark = f"{_MARK}={os.urandom(16).hex()}"
+    process = await _started(launch, mark)
+    to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_program, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, process, to_session, health)
+        tasks.start_soon(_write, process, from_session, health)
+        tasks.start_soon(_read_stderr, process, health)
+        try:
+            yield from_program, to_program
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process, mark)
+            tasks.cancel_scope.cancel()
+            for stream in (to_session, from_program, to_program, from_session):
+                stream.close()
+
+
+async def _started(launch: Launch, mark: str) -> Process:
+    options = launch.options()
+    name, _, value = mark.partition("=")
+    argv, environment = options.launch(launch.command, {**launch.environment, name: value})
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=options.cwd,
+        env=environment,
+        preexec_fn=options.preexec,
+        # Else those that bwrap is to read would be closed too; ours close by themselves.
+        close_fds=options.preexec is None,
+        # ^C at the terminal reaches us alone, and the program has no terminal to write to.
+        start_new_session=True,
+    )
+
+
+async def _read(
+    process: Process,
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    health: Health,
+) -> None:
+    """Pass on its messages until it ends or breaks a limit."""
+    assert process.stdout is not None
+    buffer, unasked = bytearray(), 0
+    try:
+        while not health.fault and (data := await process.stdout.read(_CHUNK)):
+            buffer += data
+            lines: list[bytearray] = []
+            if b"\n" in data:
+                *lines, buffer = buffer.split(b"\n")
+            elif len(buffer) > MOST_BYTES:
+                health.fault = f"it sent a message of more than {MOST_BYTES / 1e6:.0f} MB"
+            for line in filter(None, (bytes(each).strip() for each in lines)):
+                message = _parsed(line, health)
+                answers = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+                unasked = 0 if answers else unasked + len(line) + _COST_OF_MESSAGE
+                if unasked > MOST_UNASKED:
+                    health.fault = "it sent far more than anybody asked for"
+                if health.fault:
+                    break
+                if message is not None:
+                    await to_session.send(SessionMessage(message))
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        pass
+    finally:
+        health.lost("it ended")
+        # The session learns that nothing more comes: open requests fail.
+        to_session.close()
+
+
+def _parsed(line: bytes, health: Health) -> types.JSONRPCMessage | None:
+    """None for what is no message: some programs print what is meant for people."""
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        if line.startswith(b"{") and any(each["type"] == "json_invalid" for each in error.errors()):
+            health.fault = "it sent a broken message"
+        return None
+
+
+async def _write(
+    process: Process, from_session: MemoryObjectReceiveStream[SessionMessage], health: Health
+) -> None:
+    assert process.stdin is not None
+    with suppress(anyio.ClosedResourceError):
+        async for message in from_session:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                process.stdin.write(f"{text}\n".encode())
+                await process.stdin.drain()
+            except (OSError, RuntimeError):
+                health.lost("it takes no input")
+                return
+
+
+async def _read_stderr(process: Process, health: Health) -> None:
+    assert process.stderr is not None
+    while data := await process.stderr.read(_CHUNK):
+        health.said = (health.said + data)[-_STDERR_KEPT:]
+
+
+async def _end(process: Process, mark: str) -> None:
+    """The end of its input asks it to end; what does not is killed, with all that it started."""
+    assert process.stdin is not None
+    with suppress(OSError, RuntimeError):
+        process.stdin.close()
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with anyio.move_on_after(_GRACE_S):
+            await process.wait()
+        # Its group outlives it where it left something behind.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signum)
+        if process.returncode is not None:
+            break
+    processes.kill_marked(mark)
+    with anyio.move_on_after(_GRACE_S):
+        await process.wait()
+    # Nothing public closes its pipes, which a survivor could hold open.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()

@@ -1,0 +1,74 @@
+"""Tools of servers as a model is told of them. What a server says of itself is somebody else's
+text: it is marked as such, and bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentcli.events.actions import server_tool_name
+from agentcli.mcp.answers import ServerTool
+from agentcli.messages import ToolSchema
+from agentcli.shell.output import clean
+
+MOST_DESCRIPTION_CHARS = 2_000
+MOST_SCHEMA_CHARS = 20_000
+_DEEPEST = 12
+_LEFT_OUT = frozenset({"$schema", "$id", "$defs", "definitions", "title", "$comment"})
+_NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
+"""Providers refuse these where the arguments of a tool are described."""
+
+
+def tool_schema(server: str, tool: ServerTool) -> ToolSchema:
+    name = server_tool_name(server, tool.name)
+    return ToolSchema(name, told(server, tool), parameters(tool.schema))
+
+
+def told(server: str, tool: ServerTool) -> str:
+    """What it says of itself, and who says so."""
+    text = one_line(tool.description)[:MOST_DESCRIPTION_CHARS]
+    return f"[{server} says:] {text}" if text else f"[{server} does not say what it does]"
+
+
+def one_line(text: str) -> str:
+    """Without control characters: it is shown on screens too."""
+    return " ".join(clean(text.encode("utf-8", "replace")).split())
+
+
+def parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON Schema that every provider takes, as far as that can be made of `schema`: references
+    are followed, and what says nothing to a model is left out."""
+    definitions = {**_table(schema, "definitions"), **_table(schema, "$defs")}
+    found = _plain(dict(schema), definitions, 0)
+    result = {key: value for key, value in found.items() if key not in _NOT_AT_TOP}
+    result |= {"type": "object", "properties": _table(result, "properties")}
+    if len(json.dumps(result, ensure_ascii=False)) > MOST_SCHEMA_CHARS:
+        return {"type": "object", "properties": {}}
+    return result
+
+
+def _table(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = schema.get(key)
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _plain(node: Any, definitions: Mapping[str, Any], depth: int) -> Any:
+    if depth > _DEEPEST:
+        return {}
+    if isinstance(node, list):
+        return [_plain(item, definitions, depth + 1) for item in node]
+    if isinstance(node, str):
+        return clean(node.encode("utf-8", "replace"))
+    if not isinstance(node, dict):
+        return node
+    if isinstance(reference := node.get("$ref"), str):
+        target = definitions.get(reference.rpartition("/")[2], {})
+        return _plain(target, definitions, depth + 1)
+    return {
+        key: {name: _plain(sub, definitions, depth + 1) for name, sub in value.items()}
+        if key == "properties" and isinstance(value, dict)
+        else _plain(value, definitions, depth + 1)
+        for key, value in node.items()
+        if key not in _LEFT_OUT
+    }

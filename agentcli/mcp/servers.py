@@ -1,0 +1,224 @@
+"""The tool servers of a session, for code that knows no event loop.
+
+They live in a thread with a loop of their own, begun when the first session that has any is opened;
+the SDK is loaded there. Calls come from the thread that works on the session, one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcli.errors import ToolError
+from agentcli.llm.lazy_sdk import make_lazy
+from agentcli.mcp.answers import Answer, Offer
+from agentcli.mcp.plan import ServerPlan
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+    from agentcli.mcp.connection import Connection
+
+_TICK_S = 0.1
+_LOADING_S = 30.0
+"""For the SDK to be loaded on a busy machine, beside what a server has to start."""
+_END_S = 3.0
+_MOST_PROGRESS = 20
+"""Lines of it that wait to be shown; of a server that sends more, the newest."""
+
+
+@dataclass
+class _Server:
+    plan: ServerPlan
+    connection: Connection | None = None
+    restarted: bool = False
+    left_out: str = ""
+    """Why it is not asked any more."""
+
+
+class ToolServers:
+    """`tell` takes lines for the person. A server that ends is started once more, when it is next
+    needed, and is left out after that."""
+
+    def __init__(
+        self, plans: Sequence[ServerPlan], workspace: Path, tell: Callable[[str], None]
+    ) -> None:
+        self._servers = {plan.name: _Server(plan, left_out=plan.fault) for plan in plans}
+        self._workspace = workspace
+        self._tell = tell
+        self._portal: BlockingPortal | None = None
+        self._runs: list[Future[None]] = []
+        self._up = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="tool servers")
+
+    def start(self) -> None:
+        """Begin to connect, in the background."""
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until each server has answered or its time is over; `faults` tells what became of it."""
+        self._up.wait(_LOADING_S)
+        begun = time.monotonic()
+        for server in self._servers.values():
+            if not server.left_out:
+                spent = time.monotonic() - begun
+                self._settle(server, server.plan.start_timeout_s + _END_S - spent)
+
+    def faults(self) -> Iterator[str]:
+        """A line on each that is left out."""
+        for server in self._servers.values():
+            if server.left_out:
+                yield f"the tool server {server.plan.name} is left out: {server.left_out}"
+
+    def offers(self) -> Iterator[tuple[ServerPlan, Offer]]:
+        """What those that answer offer."""
+        for server in self._servers.values():
+            if server.connection is not None and not server.left_out:
+                yield server.plan, server.connection.offer
+
+    def states(self) -> Iterator[tuple[ServerPlan, str, Offer | None]]:
+        """Each with how it is, in a few words, and what it offers."""
+        for server in self._servers.values():
+            connection = server.connection
+            if server.left_out:
+                yield server.plan, f"left out: {server.left_out}", None
+            elif connection is None or not connection.settled.is_set():
+                yield server.plan, "is being started", None
+            else:
+                state = "ready" if connection.alive else f"ended: {connection.why_not}"
+                yield server.plan, state, connection.offer
+
+    def call(
+        self,
+        name: str,
+        tool: str,
+        arguments: dict[str, Any],
+        on_progress: Callable[[str], None],
+    ) -> Answer:
+        """Of a tool. Interrupted, the server is told to stop. Raises ToolError."""
+        lines: deque[str] = deque(maxlen=_MOST_PROGRESS)
+
+        def show() -> None:
+            while lines:
+                on_progress(f"{lines.popleft()}\n")
+
+        return self._asked(
+            name, lambda connection: connection.call_tool(tool, arguments, lines.append), show
+        )
+
+    def read_resource(self, name: str, uri: str) -> Answer:
+        """Raises ToolError."""
+        return self._asked(name, lambda connection: connection.read_resource(uri))
+
+    def prompt(self, name: str, prompt: str, arguments: dict[str, str]) -> Answer:
+        """Raises ToolError."""
+        return self._asked(name, lambda connection: connection.get_prompt(prompt, arguments))
+
+    def close(self) -> None:
+        """End all of them; nothing of them is left."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(_END_S + 1)
+
+    def _asked(
+        self,
+        name: str,
+        ask: Callable[[Connection], Coroutine[Any, Any, Answer]],
+        show: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        server = self._servers.get(name)
+        if server is None:
+            raise ToolError(f"There is no tool server {name!r}.", error_id="server_gone")
+        connection = self._living(server)
+        assert self._portal is not None
+        future: Future[Answer] = self._portal.start_task_soon(ask, connection)
+        try:
+            while not future.done():
+                wait([future], _TICK_S)
+                show()
+            show()
+            return future.result()
+        except ToolError as error:
+            if error.error_id == "server_died" and server.restarted:
+                self._leave_out(server, connection.why_not)
+                told = f"{error.message} It is left out from now on."
+                raise ToolError(told, error_id=error.error_id) from error
+            raise
+        finally:
+            # An interrupt: the request is cancelled, which its server is told.
+            future.cancel()
+
+    def _living(self, server: _Server) -> Connection:
+        """Started once more if it has ended. Raises ToolError."""
+        name = server.plan.name
+        if not server.left_out:
+            self._settle(server, server.plan.start_timeout_s + _LOADING_S)
+        connection = server.connection
+        if connection is not None and not server.left_out and not connection.alive:
+            self._restart(server, connection.why_not)
+            connection = server.connection
+        if server.left_out or connection is None:
+            why = f"The tool server {name} is left out: {server.left_out}. Do without its tools."
+            raise ToolError(why, error_id="server_gone")
+        return connection
+
+    def _restart(self, server: _Server, why: str) -> None:
+        assert self._portal is not None
+        if server.restarted:
+            self._leave_out(server, why)
+            return
+        server.restarted = True
+        self._tell(f"the tool server {server.plan.name} is started again: {why}")
+        server.connection = None
+        self._begin(server, self._portal)
+        self._settle(server, server.plan.start_timeout_s + _END_S)
+        if server.left_out:
+            self._tell(f"the tool server {server.plan.name} is left out: {server.left_out}")
+
+    def _leave_out(self, server: _Server, why: str) -> None:
+        server.left_out = why
+        self._tell(f"the tool server {server.plan.name} is left out: {why}")
+
+    def _settle(self, server: _Server, seconds: float) -> None:
+        """Wait until it has answered; one that has not, or failed, is left out."""
+        connection = server.connection
+        if connection is None or not connection.settled.wait(max(seconds, 0)):
+            server.left_out = "it could not be started in time"
+        elif not connection.alive and not connection.was_ready:
+            server.left_out = connection.why_not
+
+    def _serve(self) -> None:
+        """The thread that holds the loop's."""
+        try:
+            # Its packages import servers of all kinds, of which nothing is needed here.
+            make_lazy("mcp")
+            from anyio.from_thread import start_blocking_portal
+
+            with start_blocking_portal() as portal:
+                self._portal = portal
+                for server in self._servers.values():
+                    if not server.left_out:
+                        self._begin(server, portal)
+                self._up.set()
+                self._closing.wait()
+                for server in self._servers.values():
+                    if server.connection is not None:
+                        portal.call(server.connection.stop)
+                wait(self._runs, _END_S)
+                portal.call(portal.stop, True)
+        finally:
+            self._up.set()
+
+    def _begin(self, server: _Server, portal: BlockingPortal) -> None:
+        from agentcli.mcp.connection import Connection
+
+        connection = Connection(server.plan, self._workspace)
+        self._runs.append(portal.start_task_soon(connection.run))
+        server.connection = connection

@@ -1,0 +1,79 @@
+""".mcp.json: the tool servers that a project names, as other assistants have them too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentcli.errors import ConfigError
+from agentcli.settings import is_server_name
+
+FILE = ".mcp.json"
+_TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp")
+_TAKEN = ("command", "args", "env", "cwd", "url", "headers")
+_NAMES_HINT = "letters, digits, and single - or _ between them, 32 at most"
+
+
+def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any]:
+    """What the file sets, by dotted key of the settings; `notices` gets a line for each server
+    that is left out. Raises ConfigError for what is no such file."""
+    try:
+        data = json.loads(text)
+        servers = data["mcpServers"]
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin} is not valid JSON: {error}") from error
+    except (TypeError, KeyError):
+        servers = None
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{origin} holds no object mcpServers")
+    values: dict[str, Any] = {}
+    for name, server in servers.items():
+        if fault := _fault(name, server):
+            notices.append(f"{origin}: the tool server {name} is left out: {fault}")
+            continue
+        values |= {f"mcp_servers.{name}.{key}": value for key, value in _settings(server).items()}
+    return values
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError for what is no name of a server."""
+    if not is_server_name(name):
+        raise ConfigError(f"{name!r} can't name a tool server", hint=f"use {_NAMES_HINT}")
+
+
+def _fault(name: str, server: object) -> str:
+    if not is_server_name(name):
+        return f"its name must be of {_NAMES_HINT}"
+    if not isinstance(server, dict):
+        return "it is no object"
+    kind = server.get("type", "stdio")
+    if kind == "sse":
+        return "the old transport sse is not spoken; it may offer streamable HTTP too"
+    if kind not in _TRANSPORTS:
+        return f"there is no transport {kind!r}"
+    if bool(server.get("command")) == bool(server.get("url")):
+        return "it needs a command or a url"
+    if (url := server.get("url")) and not str(url).startswith(("http://", "https://")):
+        return "its url must begin with http:// or https://"
+    return next(
+        filter(None, (_wrong_type(key, server[key]) for key in _TAKEN if key in server)), ""
+    )
+
+
+def _wrong_type(key: str, value: object) -> str:
+    """Checked here, so that one bad server doesn't stop a run."""
+    if key == "args":
+        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        return "" if good else "args must be a list of texts"
+    if key in ("env", "headers"):
+        good = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+        return "" if good else f"{key} must be an object of texts"
+    return "" if isinstance(value, str) else f"{key} must be text"
+
+
+def _settings(server: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: server[key] for key in _TAKEN if server.get(key)}
+    if server.get("disabled") is True:
+        found["enabled"] = False
+    return found

@@ -1,0 +1,286 @@
+"""Tools of servers among the tools of a session: each by its name, or found by a search."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from agentcli.errors import ToolError
+from agentcli.events import Action
+from agentcli.events.actions import MCPAction
+from agentcli.events.observations import MCPObservation
+from agentcli.mcp.answers import Answer, Offer, ServerTool
+from agentcli.mcp.plan import Launch, ServerPlan
+from agentcli.mcp.schemas import tool_schema
+from agentcli.mcp.servers import ToolServers
+from agentcli.messages import ToolSchema
+from agentcli.shell.output import Capture
+from agentcli.shell.output_folder import OutputFolder
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+SEARCH, CALL = "mcp_search", "mcp_call"
+MOST_TOLD = 40
+"""Tools whose schemas are told, however short they are."""
+BYTES_PER_TOKEN = 4
+_MOST_FOUND = 5
+_MOST_SEARCH_CHARS = 20_000
+_MOST_SERVERS_NAMED = 20
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+class AnyArguments(ToolArguments):
+    """Those that the server asks for, which judges them itself."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SearchArguments(ToolArguments):
+    query: str = Field(description="what it should do, a name, or a server for all of its tools")
+
+
+class CallArguments(ToolArguments):
+    tool: str = Field(description="as mcp_search names it")
+    arguments: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tool and where it is."""
+
+    server: str
+    tool: ServerTool
+    schema: ToolSchema
+    effect: Effect
+
+    @property
+    def tokens(self) -> int:
+        return len(json.dumps(asdict(self.schema), ensure_ascii=False)) // BYTES_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class _ToldTool(Tool[Any]):
+    """A tool whose schema is made for the session."""
+
+    told: ToolSchema | None = None
+
+    def schema(self) -> ToolSchema:
+        assert self.told is not None
+        return self.told
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedTool(_ToldTool):
+    """A tool of a server, called by its name."""
+
+    found: Found | None = None
+
+    def action(self, arguments: AnyArguments, raw_arguments: str) -> Action:
+        assert self.found is not None
+        return _action(self.found, arguments.model_extra or {})
+
+
+@dataclass(frozen=True, slots=True)
+class _CallTool(_ToldTool):
+    """Calls whatever tool its argument names."""
+
+    index: ToolIndex | None = None
+
+    def action(self, arguments: CallArguments, raw_arguments: str) -> Action:
+        """Raises ToolError for a tool that there is not."""
+        assert self.index is not None
+        return _action(self.index.named(arguments.tool), arguments.arguments)
+
+
+class ToolIndex:
+    """All tools of the servers; of two with one name, the first."""
+
+    def __init__(self, offers: Iterable[tuple[ServerPlan, Offer]]) -> None:
+        self._found: dict[str, Found] = {}
+        for plan, offer in offers:
+            effect = Effect.EXECUTE if isinstance(plan.way, Launch) else Effect.NETWORK
+            for tool in offer.tools:
+                found = Found(plan.name, tool, tool_schema(plan.name, tool), effect)
+                self._found.setdefault(found.schema.name, found)
+
+    def __iter__(self) -> Iterator[Found]:
+        return iter(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def named(self, name: str) -> Found:
+        """Raises ToolError."""
+        if name not in self._found:
+            near = ", ".join(each.schema.name for each in self.search(name))
+            hint = f"Did you mean {near}?" if near else f"{SEARCH} finds tools."
+            raise ToolError(f"There is no tool {name!r} of a server. {hint}")
+        return self._found[name]
+
+    def of_server(self, server: str) -> list[Found]:
+        return [found for found in self if found.server == server]
+
+    def search(self, query: str) -> list[Found]:
+        """The few that fit best: by words of their names first, then of what they say."""
+        words = set(_WORD.findall(query.casefold()))
+        scored = [(_score(found, words, query.strip()), found) for found in self]
+        best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
+        return [found for _, found in best[:_MOST_FOUND]]
+
+
+def _score(found: Found, words: set[str], query: str) -> float:
+    if query in (found.schema.name, found.tool.name):
+        return 1_000
+    name = found.schema.name.removeprefix("mcp__").casefold()
+    text = found.schema.description.casefold()
+    return sum(3 * (word in name) + (word in text) for word in words)
+
+
+def server_tools(
+    servers: ToolServers, outputs: OutputFolder, most_tokens: float
+) -> list[Tool[Any]]:
+    """The tools of a session that has `servers`. Their schemas are told as long as they take no
+    more than `most_tokens`, else those of a search are."""
+    index = ToolIndex(servers.offers())
+    caller = _Caller(servers, outputs)
+    searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
+    tools: list[Tool[Any]] = [_named(found, caller, offered=not searched) for found in index]
+    return [*tools, *_on_demand(index, caller, offered=searched)]
+
+
+def _named(found: Found, caller: _Caller, *, offered: bool) -> Tool[Any]:
+    return _NamedTool(
+        name=found.schema.name,
+        arguments=AnyArguments,
+        effect=found.effect,
+        run=lambda arguments, context: caller(found, arguments.model_extra or {}, context),
+        to_observation=MCPObservation,
+        offered=offered,
+        told=found.schema,
+        found=found,
+    )
+
+
+def _on_demand(index: ToolIndex, caller: _Caller, *, offered: bool) -> list[Tool[Any]]:
+    def search(arguments: SearchArguments, context: ToolContext) -> ToolResult:
+        return ToolResult(_listed(index, arguments.query))
+
+    def call(arguments: CallArguments, context: ToolContext) -> ToolResult:
+        return caller(index.named(arguments.tool), arguments.arguments, context)
+
+    describe = (
+        f"Find tools of these servers: {_counted(index)}. The answer has their schemas; call them "
+        f"with {CALL}."
+    )
+    parameters = {
+        SEARCH: Tool(SEARCH, SearchArguments, Effect.READ, search).schema().parameters,
+        CALL: Tool(CALL, CallArguments, Effect.EXECUTE, call).schema().parameters,
+    }
+    return [
+        _ToldTool(
+            name=SEARCH,
+            arguments=SearchArguments,
+            effect=Effect.READ,
+            run=search,
+            offered=offered,
+            told=ToolSchema(SEARCH, describe, parameters[SEARCH]),
+        ),
+        _CallTool(
+            name=CALL,
+            arguments=CallArguments,
+            effect=Effect.EXECUTE,
+            run=call,
+            to_observation=MCPObservation,
+            offered=offered,
+            told=ToolSchema(CALL, f"Call a tool that {SEARCH} found.", parameters[CALL]),
+            index=index,
+        ),
+    ]
+
+
+def _counted(index: ToolIndex) -> str:
+    counts: dict[str, int] = {}
+    for found in index:
+        counts[found.server] = counts.get(found.server, 0) + 1
+    named = [f"{name} ({number})" for name, number in counts.items()]
+    more = len(named) - _MOST_SERVERS_NAMED
+    named = named[:_MOST_SERVERS_NAMED]
+    return ", ".join([*named, f"{more} more"] if more > 0 else named)
+
+
+def _listed(index: ToolIndex, query: str) -> str:
+    """What a search tells: all names of a server, or the schemas of what fits best."""
+    if everything := index.of_server(query.strip()):
+        lines = [f"{each.schema.name}: {each.schema.description[:120]}" for each in everything]
+        return "\n".join(lines)[:_MOST_SEARCH_CHARS]
+    found = index.search(query)
+    if not found:
+        return f"Nothing fits. The servers are: {_counted(index)}. Name one to list its tools."
+    told = "\n\n".join(_schema_text(each) for each in found)
+    return told[:_MOST_SEARCH_CHARS]
+
+
+def _schema_text(found: Found) -> str:
+    schema = found.schema
+    parameters = json.dumps(schema.parameters, ensure_ascii=False, separators=(",", ":"))
+    return f"{schema.name}\n{schema.description}\narguments: {parameters}"
+
+
+def _action(found: Found, arguments: Mapping[str, Any]) -> Action:
+    return MCPAction(server=found.server, name=found.tool.name, arguments=dict(arguments))
+
+
+class _Caller:
+    """Calls tools; keeps of each answer what the model is to see, and the rest in a file."""
+
+    def __init__(self, servers: ToolServers, outputs: OutputFolder) -> None:
+        self._servers = servers
+        self._outputs = outputs
+        self._numbers = count(1)
+
+    def __call__(
+        self, found: Found, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolResult:
+        begun = time.monotonic()
+        answer = self._servers.call(
+            found.server, found.tool.name, dict(arguments), context.live_output
+        )
+        text, path = self._kept(found.server, answer, context.max_output_chars)
+        if not text.strip() and not answer.images:
+            text = "[it answered nothing]"
+        return ToolResult(
+            text,
+            answer.images,
+            {
+                "server": found.server,
+                "name": found.tool.name,
+                "error": answer.error,
+                "structured": _short(answer.structured, context.max_output_chars),
+                "full_output_path": path,
+                "duration_s": round(time.monotonic() - begun, 3),
+            },
+        )
+
+    def _kept(self, server: str, answer: Answer, most_chars: int) -> tuple[str, str | None]:
+        path = next(
+            place
+            for number in self._numbers
+            if not (place := self._outputs.path / f"{server}-{number}.txt").exists()
+        )
+        capture = Capture(path, keep=most_chars, folder=self._outputs)
+        capture.feed(answer.text.encode("utf-8", "replace"))
+        rendered = capture.render(most_chars)
+        return rendered.text, rendered.path
+
+
+def _short(structured: Mapping[str, Any] | None, most_chars: int) -> dict[str, Any] | None:
+    """Data that is not too long to be recorded a second time."""
+    if structured is None or len(json.dumps(structured, ensure_ascii=False)) > most_chars:
+        return None
+    return dict(structured)

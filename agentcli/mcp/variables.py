@@ -1,0 +1,31 @@
+"""Variables in the settings of a tool server: `${NAME}`, and `${NAME:-default}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+
+
+class MissingVariable(Exception):
+    """A variable that has no value and no default; its text says which."""
+
+
+def filled(text: str, environ: Mapping[str, str], withheld: Collection[str]) -> str:
+    """`text` with the values of its variables; those in `withheld`, the keys of models, count as
+    unset. Raises MissingVariable."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        known = environ.get(name, "") if name not in withheld else ""
+        if known or default is not None:
+            return known or default
+        why = "is a key of a model, which no server gets" if name in withheld else "is not set"
+        raise MissingVariable(f"${{{name}}} {why}")
+
+    return _VARIABLE.sub(value, text)
+
+
+def uses_variables(text: str) -> bool:
+    return _VARIABLE.search(text) is not None
