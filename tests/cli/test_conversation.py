@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import signal
 import threading
 
 import pytest
 
+from tests.emulated import Emulated
 from tests.server import Call, Paused, Reply
 from tests.server.samples import PNG
 
@@ -66,6 +68,18 @@ def test_a_task_begins_it_and_it_goes_on_later(agent, serve, talk):
     later.until("do the first")
     later.until(READY)
     later.type("and the second\r").until("Did the second.")
+
+
+def test_a_line_that_was_typed_before_there_was_a_prompt_is_a_message(agent, serve, tmp_path):
+    agent.use(serve([Reply("Heard.")]))
+    typed = tmp_path / "typed"
+    os.mkfifo(typed)
+    begin = ["sh", "-c", 'read x < "$0"; exec "$@"', str(typed), *agent.command]
+    terminal = Emulated(begin, agent.workspace, agent.environment)
+    terminal.type("too early\r").until("too early")
+    typed.write_text("it was typed\n")
+    terminal.until("Heard.")
+    terminal.close()
 
 
 def test_what_is_typed_while_it_works_is_heard_at_the_next_step_or_after_the_turn(

@@ -22,7 +22,6 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, is_done
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
-from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import merge_key_bindings
 from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
 from prompt_toolkit.layout import (
@@ -40,6 +39,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
+from agentcli.ui.prompt.keyboard import Keyboard
 from agentcli.ui.prompt.reflow import PromptApplication, reflows
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
@@ -213,7 +213,7 @@ class ConversationPrompt:
 
     def _run(self) -> None:
         try:
-            with create_app_session(input=create_input(sys.stdin), output=self._output):
+            with create_app_session(input=Keyboard(), output=self._output):
                 self._application = self._make_application()
                 self._application.run(
                     pre_run=self._begin, handle_sigint=False, set_exception_handler=False
@@ -323,7 +323,7 @@ class ConversationPrompt:
             key_bindings=merge_key_bindings([load_open_in_editor_bindings(), bindings(self)]),
             erase_when_done=True,
             color_depth=ColorDepth.DEPTH_4_BIT,
-            input=create_input(sys.stdin),
+            input=Keyboard(),
             output=self._output,
         )
         application.reflows = reflows(os.environ)

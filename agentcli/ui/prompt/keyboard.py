@@ -1,0 +1,58 @@
+"""The keys of the prompt, those typed before it had the terminal included."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input
+
+
+class Keyboard(Vt100Input):
+    """stdin. While a terminal is not in raw mode it makes a newline of Enter; read at the prompt,
+    that would be Ctrl-J."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdin)
+        self._reader = _Reader(sys.stdin.fileno(), encoding=sys.stdin.encoding)
+        self.stdin_reader = self._reader
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        return self._then_early(super().raw_mode())
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return self._early_after(super().cooked_mode())
+
+    @contextmanager
+    def _then_early(self, mode: AbstractContextManager[None]) -> Iterator[None]:
+        with mode:
+            self._reader.count_early()
+            yield
+
+    @contextmanager
+    def _early_after(self, mode: AbstractContextManager[None]) -> Iterator[None]:
+        with mode:
+            yield
+        self._reader.count_early()
+
+
+class _Reader(PosixStdinReader):
+    _early = 0
+    """Bytes that were typed before raw mode, and are unread."""
+
+    def count_early(self) -> None:
+        size = array.array("i", [0])
+        fcntl.ioctl(self.stdin_fd, termios.FIONREAD, size)
+        self._early = size[0]
+
+    def read(self, count: int = 1024) -> str:
+        text = super().read(count)
+        if self._early > 0:
+            self._early -= len(text.encode("utf-8", "surrogateescape"))
+            text = text.replace("\n", "\r")
+        return text
