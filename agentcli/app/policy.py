@@ -56,7 +56,7 @@ class SessionPolicy:
         return self._full.policy.grant_objection(action, text)
 
     def set_mode(self, mode: str) -> None:
-        """What runs unasked from the next action on; not for plan mode, which the sandbox holds."""
+        """What runs unasked from the next action on. The sandbox stays as it is."""
         settings = self._parts.settings
         agent = settings.agent.model_copy(update={"approval": mode})
         self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))

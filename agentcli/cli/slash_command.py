@@ -97,16 +97,24 @@ def read_own_commands(conversation: Conversation) -> OwnCommands:
 
 
 def run_at_once(conversation: Conversation, line: str) -> bool:
-    """Run a command that need not wait; False for all others."""
-    command = slash_commands().get(_parts(line)[0])
-    if command is None or not command.at_once:
-        return False
-    conversation.show_said(line)
+    """Run a command that need not wait, or say that there is none such; False for all others."""
+    name = _parts(line)[0]
+    command = slash_commands().get(name)
     try:
+        if line.startswith("!") or (command is None and _is_known(conversation, name)):
+            return False
+        if command is not None and not command.at_once:
+            return False
+        conversation.show_said(line)
         run_slash(conversation, Submission(line))
     except (AgentError, OSError) as error:
         conversation.show_error(error)
     return True
+
+
+def _is_known(conversation: Conversation, name: str) -> bool:
+    own = read_own_commands(conversation)
+    return name in own.commands or own.skill(name) is not None
 
 
 def _parts(line: str) -> tuple[str, str]:

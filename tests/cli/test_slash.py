@@ -193,10 +193,28 @@ def test_what_shows_only_is_shown_while_it_works(agent, serve, ask):
     enter("/context", "The biggest parts:")
     enter("/diff", "nothing was changed")
     enter("/undo", "after the turn: /undo")
+    enter("/nope", "there is no command /nope")
     (agent.workspace / "go").touch()
     terminal.until("to take that back")
     terminal.type(CTRL_D)
     assert terminal.ended() == 0
+
+
+def test_plan_mode_holds_from_the_next_action_on_and_leaving_it_ends_no_job(agent, serve, ask):
+    job = Reply("", [Call("bash", {"command": "sleep 1000", "background": True})])
+    script = [job, running(), writes("a", "1\n"), Reply("Not written."), Reply("Planned.")]
+    agent.use(serve([*script, Reply("Written.")]))
+    terminal, enter = ask("write a", rows=60)
+    terminal.until("while [ ! -e go ]")
+    enter("/permissions plan", "plan: reads, changes nothing")
+    (agent.workspace / "go").touch()
+    terminal.until("done in")
+    assert not (agent.workspace / "a").exists()
+    enter("/permissions ask", "doesn't hold")
+    enter("/status", "job-1")
+    enter("/permissions plan", counted("plan: reads, changes nothing", 2))
+    enter("plan it", "1 command in the background ended")
+    terminal.until("Planned.")
 
 
 def test_older_work_is_summed_up_with_what_it_must_keep(agent, serve, ask):

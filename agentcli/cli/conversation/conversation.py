@@ -83,7 +83,9 @@ class Conversation:
         self._counter = SessionTotalsCounter()
         self._notifier: TerminalNotifier | None = None
         self._stale = False
-        """The session must be opened again for the settings to take effect."""
+        """What is on disk may be ahead of the open session."""
+        self._sealed = False
+        """The session was opened in plan mode, and its sandbox writes nothing."""
         self._follower = _OneAtATime(renderer, Lock())
         self._last: Path | None = None
         """The session that was open last."""
@@ -199,7 +201,7 @@ class Conversation:
 
     def open_session(self) -> OpenSession:
         """The session of this conversation, begun if there is none yet. Raises AgentError."""
-        if self._stale and self.opened is not None:
+        if self.opened is not None and (self._stale or self._sealed != self._planning):
             self.open(self.opened.session.folder)
         if self.opened is None:
             ready = self._ready or self.builder.prepare()
@@ -231,7 +233,7 @@ class Conversation:
         if workspace == self.builder.workspace:
             return None
         builder = self.builder_in(workspace)
-        if not self.settings.agent.planning:
+        if not self._planning:
             return builder
         agent = builder.settings.agent.model_copy(update={"approval": "plan"})
         return replace(builder, settings=builder.settings.model_copy(update={"agent": agent}))
@@ -249,7 +251,7 @@ class Conversation:
         self.opened = opened
         self._last = opened.session.folder
         self._follower.has_begun = False
-        self._stale = False
+        self._stale, self._sealed = False, self._planning
         self._follow(opened)
         self.control.waiting.mailbox = SessionMailbox(opened.session)
 
@@ -261,9 +263,6 @@ class Conversation:
         """The session with nothing at work on it, so that its files and its past can be changed;
         it is opened again after. Raises UsageError while there is none."""
         folder = self.session.folder
-        if self.opened is not None and (jobs := self.opened.running_jobs()):
-            ended = f"{count(len(jobs), 'command')} in the background ended for that"
-            self.print([Span(ended, "dim")])
         self.close_session()
         try:
             with Session.open(folder) as session:
@@ -277,18 +276,20 @@ class Conversation:
         self.control.waiting.mailbox = None
         self.status.unfollow()
         if opened is not None:
+            jobs = opened.running_jobs()
             opened.close(reason)
+            if jobs:
+                ended = f"{count(len(jobs), 'command')} in the background ended with it"
+                self.print([Span(ended, "dim")])
         if self._notifier is not None:
             self._notifier.close()
 
-    def change_settings(self, *, reopen: bool = False, **changes: object) -> None:
-        """From now on, sections of the settings by name: `agent`, `model`, …; with `reopen` they
-        take effect when the session is opened again, before the next message."""
+    def change_settings(self, **changes: object) -> None:
+        """From now on, sections of the settings by name: `agent`, `model`, …"""
         self.builder = replace(
             self.builder, settings=self.builder.settings.model_copy(update=changes)
         )
         self._ready = None
-        self._stale = self._stale or (reopen and self.opened is not None)
 
     def _require_free(self, key: str) -> None:
         """Raises ConfigError for a setting that is not for the person at the prompt to change."""
@@ -324,6 +325,10 @@ class Conversation:
     @property
     def settings(self) -> Settings:
         return self.builder.settings
+
+    @property
+    def _planning(self) -> bool:
+        return self.settings.agent.planning
 
     def _subscribers(self, session: Session) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
@@ -394,8 +399,7 @@ class Conversation:
             self.prompt.say("no command is running; nothing else can go to the background")
 
     def _next_mode(self) -> None:
-        """On the prompt's thread. Between plan and another mode the sandbox changes, so that the
-        session is opened again."""
+        """On the prompt's thread."""
         agent = self.builder.settings.agent
         modes = MODES if agent.approval != "yolo" else (*MODES, "yolo")
         mode = modes[(modes.index(agent.approval) + 1) % len(modes)]
@@ -405,12 +409,12 @@ class Conversation:
             self.prompt.say(error.message)
 
     def set_mode(self, mode: str) -> None:
-        """Raises ConfigError."""
+        """From the next action on. Between plan and another mode the sandbox changes too: for that
+        the session is opened again before the next message. Raises ConfigError."""
         self._require_free("agent.approval")
         agent = self.builder.settings.agent
-        sealed = "plan" in (mode, agent.approval)
-        self.change_settings(agent=agent.model_copy(update={"approval": mode}), reopen=sealed)
-        if self.opened is not None and mode != "plan":
+        self.change_settings(agent=agent.model_copy(update={"approval": mode}))
+        if self.opened is not None:
             self.opened.policy.set_mode(mode)
 
     # --- the screen
