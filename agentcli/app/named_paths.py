@@ -17,6 +17,9 @@ from agentcli.sandbox.named_paths import paths_named, why_not_shown
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
+BEFORE_MENTIONED = "\n\n[@session:"
+"""In a message, what is told of a session that it mentions begins so."""
+
 
 def named_before(events: Sequence[Event]) -> list[Path]:
     """What the person named in messages that are recorded: as it was noted with one that they said
@@ -46,9 +49,10 @@ def show_newest(session: Session, context: ToolContext) -> None:
 
 
 def named_in(message: MessageAction) -> list[Path]:
-    """What a message of the person from another terminal names."""
+    """What a message of the person from another terminal names; what an earlier session answered,
+    below it, names nothing."""
     of_person = message.source is Source.USER and message.inbox_id is not None
-    return paths_named(message.content) if of_person else []
+    return paths_named(message.content.partition(BEFORE_MENTIONED)[0]) if of_person else []
 
 
 def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:

@@ -375,3 +375,18 @@ def test_a_mentioned_session_is_told_with_the_message(agent, serve, talk):
     terminal.type("\r").until("As before.")
     assert "was about: why does it hang?" in said(server)
     assert "It was the lock." in said(server)
+
+
+def test_a_session_is_mentioned_while_the_agent_works_too(agent, serve, talk):
+    server = serve([Reply("It was the lock."), running(), Reply("As before.")], sessions=2)
+    agent.use(server)
+    agent("run", "--name", "earlier", "why does it hang?")
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type("see @session:never\r").until("there is no session 'never'")
+    terminal.type("\x15see @hang").until("@session:")
+    terminal.type("\t").until("> see @session:2")
+    terminal.type("\r").until("next: see @session:2")
+    (agent.workspace / "go").touch()
+    terminal.until("As before.")
+    assert "It was the lock." in said(server)

@@ -194,8 +194,10 @@ def test_what_shows_only_is_shown_while_it_works(agent, serve, ask):
     enter("/diff", "nothing was changed")
     enter("/undo", "after the turn: /undo")
     enter("/nope", "there is no command /nope")
+    enter("/resume", "after the turn: /resume")
     (agent.workspace / "go").touch()
     terminal.until("to take that back")
+    terminal.until("there is no other session here")
     terminal.type(CTRL_D)
     assert terminal.ended() == 0
 

@@ -16,6 +16,7 @@ from agentcli.app.config import MANAGED_FILE
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
+from agentcli.cli.conversation.mailbox import SessionMailbox
 from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
@@ -96,7 +97,7 @@ class Conversation:
         control.on_tick = self._follower.tick
         control.on_next_mode = self._next_mode
         control.on_background = self._to_background
-        control.status_line = lambda: self.status.line(self.builder.settings)
+        control.status_line = lambda: self.status.line(self.settings, self.width)
 
     # --- what the person does
 
@@ -253,7 +254,7 @@ class Conversation:
         self._follower.has_begun = False
         self._stale, self._sealed = False, self._planning
         self._follow(opened)
-        self.control.waiting.mailbox = SessionMailbox(opened.session)
+        self.control.waiting.mailbox = SessionMailbox(opened.session, self.builder.home)
 
     def _follow(self, opened: OpenSession) -> None:
         self.status.follow(opened.session, Catalog(self.settings.prices))
@@ -284,6 +285,13 @@ class Conversation:
         if self._notifier is not None:
             self._notifier.close()
 
+    def begin_anew(self) -> None:
+        """The next message begins a session, with the model that is then told of. Raises
+        ConfigError when there is none."""
+        self.close_session()
+        self._ready = self.builder.prepare()
+        self.status.model = self._ready.models.chain("main").model
+
     def change_settings(self, **changes: object) -> None:
         """From now on, sections of the settings by name: `agent`, `model`, …"""
         self.builder = replace(
@@ -303,8 +311,7 @@ class Conversation:
         self._change_model(name=name)
         try:
             if self.opened is None:
-                self._ready = self.builder.prepare()
-                self.status.model = self._ready.models.chain("main").model
+                self.begin_anew()
             else:
                 self.builder.use_model(self.opened, name)
                 self._follow(self.opened)
@@ -439,25 +446,6 @@ class Conversation:
         if isinstance(error, AgentError) and error.hint:
             lines.append([Span(printable(error.hint), "")])
         self.print(*lines)
-
-
-class SessionMailbox:
-    """The messages that wait for a session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._folder = session.folder
-
-    def put(self, submission: Submission) -> str:
-        images = attached(submission.images)
-        text, urls = with_images(submission.text, images, self._session.state.model)
-        return inbox.put(self._folder, text, submission.delivery, urls)
-
-    def remove(self, message_id: str) -> None:
-        inbox.remove(self._folder, message_id)
-
-    def texts(self) -> dict[str, str]:
-        return {message.id: message.text for message in inbox.waiting(self._folder)}
 
 
 class _OneAtATime:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from agentcli.agent.replies import last_answer
+from agentcli.app.named_paths import BEFORE_MENTIONED
 from agentcli.sessions.search.finder import find
 from agentcli.sessions.session import read_session
 
@@ -18,7 +19,7 @@ def with_mentioned(text: str, home: Path) -> str:
     """The text, and below it how each session it mentions ended. Raises UsageError for one that
     there is not."""
     names = dict.fromkeys(_MENTION.findall(text))
-    return "\n\n".join([text, *(_told(find(home, name), name) for name in names)])
+    return "".join([text, *(_told(find(home, name), name) for name in names)])
 
 
 def _told(folder: Path, name: str) -> str:
@@ -27,6 +28,6 @@ def _told(folder: Path, name: str) -> str:
     if len(answer) > _MOST_CHARS:
         answer = f"{answer[:_MOST_CHARS]}\n[… cut]"
     return (
-        f"[{MENTION}{name} was about: {state.title}\nIt worked in {state.workspace} and is "
+        f"{BEFORE_MENTIONED}{name} was about: {state.title}\nIt worked in {state.workspace} and is "
         f"{state.agent_state}. What it answered last:\n{answer or 'nothing'}]"
     )

@@ -10,11 +10,12 @@ from agentcli.sessions.session import Session
 from agentcli.settings import Settings
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.style import Line, Span, Style, cells
 from agentcli.ui.summary import money
 
 _MODE_STYLES: dict[str, Style] = {"plan": "cyan", "auto-edit": "yellow", "yolo": "red bold"}
 _NEARLY_FULL = 80
+_BETWEEN = " · "
 
 
 class ConversationStatus:
@@ -50,7 +51,8 @@ class ConversationStatus:
     def on_progress(self, progress: Progress) -> None:
         """Nothing that passes is shown here."""
 
-    def line(self, settings: Settings) -> Line:
+    def line(self, settings: Settings, width: int) -> Line:
+        """Of the facts between model and mode as many as there is room for."""
         facts: list[Span] = [Span(printable(self.model, multiline=False), "dim")]
         if self._prompt_tokens and self._window:
             full = 100 * self._prompt_tokens // self._window
@@ -64,9 +66,11 @@ class ConversationStatus:
             facts.append(Span(f"{share}% cached", "dim"))
         mode = settings.agent.approval
         facts.append(Span(f"{mode} (Shift-Tab)", _MODE_STYLES.get(mode, "dim")))
+        while len(facts) > 2 and cells(_BETWEEN.join(fact.text for fact in facts)) + 2 > width:
+            del facts[-2]
         line: list[Span] = [Span("  ")]
         for number, fact in enumerate(facts):
-            line += [Span(" · ", "dim"), fact] if number else [fact]
+            line += [Span(_BETWEEN, "dim"), fact] if number else [fact]
         return line
 
 

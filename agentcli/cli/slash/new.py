@@ -16,7 +16,7 @@ def new(conversation: Conversation, argument: str) -> None:
     if conversation.opened is not None:
         before = conversation.session.id
         conversation.print([Span(f"to go on with the one before: /resume {before}", "dim")])
-    conversation.close_session()
+    conversation.begin_anew()
     if argument:
         conversation.say(Submission(argument))
     else:

@@ -76,7 +76,7 @@ def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:
     before = conversation.session.id
     if part == _BOTH:
         _go_back(conversation, place.event_id, "files")
-    conversation.close_session()
+    conversation.begin_anew()
     told = f"a new session begins with what you say next; the one before: /resume {before}"
     conversation.print([Span(told, "dim")])
 

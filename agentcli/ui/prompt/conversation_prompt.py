@@ -126,7 +126,7 @@ class ConversationPrompt:
 
         def begin() -> None:
             self._draw()
-            run_in_terminal(give_way, in_executor=True)
+            self._lend(give_way)
 
         self._call(begin)
         while not entered.wait(0.5) and self._thread.is_alive():
@@ -140,11 +140,13 @@ class ConversationPrompt:
         """Have `act` use the terminal for as long as it takes, on another thread than the prompt's
         and the main one; what is drawn meanwhile waits."""
 
-        def begin() -> None:
-            done = asyncio.ensure_future(run_in_terminal(act, in_executor=True))
-            done.add_done_callback(lambda done: self._wake())
+        self._call(lambda: self._lend(act))
 
-        self._call(begin)
+    def _lend(self, act: Callable[[], object]) -> None:
+        """The terminal to `act`, on a thread of its own; what is to be drawn meanwhile is drawn
+        after."""
+        done = asyncio.ensure_future(run_in_terminal(act, in_executor=True))
+        done.add_done_callback(lambda done: self._wake())
 
     def use_vi_keys(self) -> None:
         """In place of those of emacs."""

@@ -1,0 +1,34 @@
+"""What is said while a session is worked on waits in its inbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcli.app.open_session import with_images
+from agentcli.cli.conversation.mentions import with_mentioned
+from agentcli.cli.inputs import attached
+from agentcli.sessions import inbox
+from agentcli.sessions.session import Session
+from agentcli.ui.prompt.control import Submission
+
+
+class SessionMailbox:
+    """The messages that wait for a session."""
+
+    def __init__(self, session: Session, home: Path) -> None:
+        self._session = session
+        self._folder = session.folder
+        self._home = home
+
+    def put(self, submission: Submission) -> str:
+        """Raises UsageError for a session or an image that there is not."""
+        said = with_mentioned(submission.text, self._home)
+        images = attached(submission.images)
+        text, urls = with_images(said, images, self._session.state.model)
+        return inbox.put(self._folder, text, submission.delivery, urls)
+
+    def remove(self, message_id: str) -> None:
+        inbox.remove(self._folder, message_id)
+
+    def texts(self) -> dict[str, str]:
+        return {message.id: message.text for message in inbox.waiting(self._folder)}
