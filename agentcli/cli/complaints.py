@@ -13,15 +13,26 @@ from agentcli.security.secret_variables import masked_values
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.jsonl import JsonLinesWriter
+from agentcli.ui.live import terminal_size
 from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Span, plain, wrap
 from agentcli.ui.summary import RunSummary
 
 
 def print_error(message: str, hint: str = "") -> None:
-    lines = [f"agent: {printable(message)}"] + ([f"  {printable(hint)}"] if hint else [])
+    lines = [*_rows(f"agent: {message}"), *(_rows(hint, "  ") if hint else ())]
     # Where nobody can be told, the exit code has to do.
     with suppress(OSError):
         print("\n".join(lines), file=sys.stderr)
+
+
+def _rows(text: str, before: str = "") -> list[str]:
+    """Broken at words where a person reads them; in a log a line stays one."""
+    text = printable(text)
+    if not sys.stderr.isatty():
+        return [f"{before}{text}"]
+    width = terminal_size(sys.stderr)[0] - 1 - len(before)
+    return [before + plain(row) for row in wrap([Span(text)], width)]
 
 
 def write_result(code: int, message: str, hint: str) -> None:

@@ -60,23 +60,20 @@ class NoRules:
 
 @dataclass(frozen=True)
 class Question:
-    """`reason` is why it is asked, `place` which of how many questions this is, from 1. `rules` are
-    those to choose from, the narrowest first, `offered` the one among them that is offered first;
-    `objection` tells why another one can't be saved. Without rules only this once can be
-    allowed."""
+    """`reason` is why it is asked. `rules` are those to choose from, the narrowest first, `offered`
+    the one among them that is offered first; `objection` tells why another one can't be saved.
+    Without rules only this once can be allowed."""
 
     view: ApprovalView
     reason: str = ""
     risk: Risk = Risk.UNKNOWN
-    place: tuple[int, int] | None = None
     rules: tuple[str, ...] = ()
     offered: str = ""
     objection: Callable[[str], str] = lambda text: ""
 
     @property
     def title(self) -> str:
-        count = f" ({self.place[0]} of {self.place[1]})" if self.place and self.place[1] > 1 else ""
-        return f"Allow this {visible(self.view.kind)}?{count}"
+        return f"Allow this {visible(self.view.kind)}?"
 
     @property
     def what(self) -> str:
@@ -115,7 +112,6 @@ def question_about(
     reason: str,
     *,
     risk: Risk = Risk.UNKNOWN,
-    place: tuple[int, int] | None = None,
     offers: RuleOffers,
     current_text: Callable[[str], str | None] = lambda path: None,
 ) -> Question:
@@ -129,7 +125,6 @@ def question_about(
         view=approval_view(action, current),
         reason=reason,
         risk=risk,
-        place=place,
         rules=tuple(offers.grant_choices(action)) or (offered,) if offered else (),
         offered=offered,
         objection=lambda text: offers.grant_objection(action, text),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from agentcli.events.actions import (
     MCPAction,
     ToolCallAction,
 )
+from agentcli.ui.arguments import argument_rows, raw_argument_rows
 from agentcli.ui.diff import change_rows, number_width
 from agentcli.ui.literal import Text, texts
 
@@ -52,14 +52,20 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
         case FileEditAction():
             return ApprovalView("edit", _edit(action, current))
         case ToolCallAction(name=name, raw_arguments=arguments):
-            return ApprovalView(f"call of {name}", texts(arguments))
+            return ApprovalView(f"call of {name}", _rows(raw_argument_rows(arguments)))
         case MCPAction(server=server, name=name, arguments=values):
-            rows = json.dumps(values, ensure_ascii=False, indent=1)
-            return ApprovalView(f"call of {name}, a tool of the server {server}", texts(rows))
+            kind = f"call of {name}, a tool of the server {server}"
+            return ApprovalView(kind, _rows(argument_rows(values)))
     call = action.tool_call_metadata
     if call is None:
         return ApprovalView("action", texts(action.model_dump_json(exclude_defaults=True)))
-    return ApprovalView(f"call of {call.function_name}", texts(call.raw_arguments))
+    return ApprovalView(
+        f"call of {call.function_name}", _rows(raw_argument_rows(call.raw_arguments))
+    )
+
+
+def _rows(arguments: list[str]) -> list[Text]:
+    return [Text(row) for row in arguments]
 
 
 def _command(action: CmdRunAction) -> ApprovalView:

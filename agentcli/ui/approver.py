@@ -63,16 +63,9 @@ class TerminalApprover:
             return False
         return True
 
-    def ask(
-        self,
-        action: Action,
-        reason: str,
-        *,
-        risk: Risk = Risk.UNKNOWN,
-        place: tuple[int, int] | None = None,
-    ) -> Approval:
+    def ask(self, action: Action, reason: str, *, risk: Risk = Risk.UNKNOWN) -> Approval:
         """Show the whole of `action` and wait for an answer; the end of input is a no. `reason` is
-        why it is asked, `place` which of how many questions this is, from 1.
+        why it is asked.
 
         A terminal that is gone, at whatever moment, is a no. An interrupt passes through.
         """
@@ -81,7 +74,6 @@ class TerminalApprover:
             action,
             reason,
             risk=risk,
-            place=place,
             offers=self._offers,
             current_text=self._current_text,
         )

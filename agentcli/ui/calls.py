@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +41,7 @@ from agentcli.events.observations import (
     ToolResultObservation,
     UserRejectObservation,
 )
+from agentcli.ui.arguments import argument_line, given_arguments
 from agentcli.ui.diff import diff_counts, diff_lines, is_cut
 from agentcli.ui.folding import FOLDED, Folding
 from agentcli.ui.outputs import output_lines, stopped
@@ -77,13 +76,15 @@ _TOLD = {
 @dataclass(slots=True)
 class Outcome:
     """How a call ended: `status` stands on the line of the call, `lines` under it, `whole` if none
-    of them may be left out and `wraps` if the terminal is to wrap those that are long."""
+    of them may be left out, `wraps` if the terminal is to wrap those that are long, and `prose` if
+    they are broken at words, as nobody copies them."""
 
     status: list[Span] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     failed: bool = False
     whole: bool = False
     wraps: bool = False
+    prose: bool = False
 
 
 def call_name(action: Action) -> str:
@@ -120,9 +121,9 @@ def call_text(action: Action) -> str:
 def _rarer_call_text(action: Action) -> str:
     match action:
         case ToolCallAction(raw_arguments=raw, error=error):
-            return "" if error else _argument_text(raw)
+            return "" if error else argument_line(given_arguments(raw))
         case MCPAction(arguments=arguments):
-            return _values_text(arguments)
+            return argument_line(arguments)
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case RecallAction(recall_type=kind, query=query):
@@ -130,25 +131,6 @@ def _rarer_call_text(action: Action) -> str:
         case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
             return ""
     return action.message
-
-
-def _argument_text(raw: str) -> str:
-    """Arguments as people would write them: of a single one its value, else `name: value`."""
-    try:
-        given = json.loads(raw or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    return _values_text(given) if isinstance(given, dict) else ""
-
-
-def _values_text(given: Mapping[str, object]) -> str:
-    values = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in given.items()
-    }
-    if len(values) == 1:
-        return next(iter(values.values()))
-    return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
 class Code(NamedTuple):
@@ -318,7 +300,7 @@ def _changed_note(observation: MemoryObservation) -> list[Line]:
 def _failure(observation: Observation, folding: Folding) -> Outcome:
     if isinstance(observation, ErrorObservation) and (told := _told(observation)):
         lines = _output(observation, None, folding) if folding.error is None else []
-        return Outcome([Span(told, "yellow")], lines, failed=True)
+        return Outcome([Span(told, "yellow")], lines, failed=True, prose=True)
     rejected = isinstance(observation, UserRejectObservation)
     text = observation.reason if isinstance(observation, UserRejectObservation) else ""
     first, *rest = printable((text or observation.content).strip()).split("\n")
@@ -326,7 +308,7 @@ def _failure(observation: Observation, folding: Folding) -> Outcome:
     status = [Span(f"{word}: {first}" if first else word, "red")]
     lines = [[Span(line, "red")] for line in rest]
     shown = folding.first(lines, folding.error, _call_of(observation))
-    return Outcome(status, shown, failed=True)
+    return Outcome(status, shown, failed=True, prose=True)
 
 
 def _told(error: ErrorObservation) -> str:

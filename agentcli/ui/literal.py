@@ -17,6 +17,7 @@ _PICTURES = re.compile("[\u2400-\u2426]")
 _PADDING = re.compile(r" {24,}")
 _AT_END = re.compile(r"(?<! ) +$")
 _BLANKS = re.compile(" +")
+_NUMBER = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]+")
 _LOOK_ALIKE = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf]")
 """Greek, Cyrillic, Armenian, Cherokee: letters that pass for Latin ones."""
@@ -31,7 +32,8 @@ _GUTTER, _GOES_ON = Span("  │", "dim"), Span("  ↳", "dim")
 
 
 class Text(NamedTuple):
-    """One line of what is asked; `mark` stands before it (`+`, `-` or a blank in a diff)."""
+    """One line of what is asked; `mark` stands before it (in a diff `+`, `-` or a blank, after the
+    number of the line, which the rows that it goes on in don't repeat)."""
 
     text: str
     mark: str = ""
@@ -63,7 +65,8 @@ def rows(lines: Iterable[Text], width: int) -> Iterator[Line]:
         together = list(group)
         if blank and len(together) > _MOST_BLANK_LINES:
             counted = f"<{len(together)} blank lines>"
-            yield [_GUTTER, Span(f"{together[0].mark} {counted}", together[0].style)]
+            mark = f" {together[0].mark}" if together[0].mark else ""
+            yield [_GUTTER, Span(f"{mark} {counted}", together[0].style)]
         else:
             for line in together:
                 yield from _wrapped(line, width)
@@ -94,10 +97,12 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _wrapped(line: Text, width: int) -> Iterator[Line]:
-    first, *others = wrapped(visible(line.text), width - 4 - len(line.mark))
-    yield [_GUTTER, Span(f"{line.mark} {first}".rstrip(" "), line.style)]
+    before = f" {line.mark} " if line.mark else " "
+    first, *others = wrapped(visible(line.text), width - 3 - len(before))
+    yield [_GUTTER, Span(f"{before}{first}".rstrip(" "), line.style)]
+    before = _NUMBER.sub(" ", before)
     for piece in others:
-        yield [_GOES_ON, Span(f"{line.mark} {piece}", line.style)]
+        yield [_GOES_ON, Span(f"{before}{piece}", line.style)]
 
 
 def _mixed(word: re.Match[str]) -> str:

@@ -31,7 +31,7 @@ from agentcli.ui.outputs import live_lines
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, cells, clip, indent, plain
+from agentcli.ui.style import Line, Span, cells, clip, indent, plain, wrap
 from agentcli.ui.summary import count, whole_seconds
 from agentcli.ui.unfolded import asked_lines
 
@@ -156,8 +156,12 @@ class ToolCalls:
 
     def _outcome(self, call: _Call, observation: Observation) -> Outcome:
         result = outcome(observation, self._folding)
+        width = self._screen.width - 4
+        if result.prose:
+            lines = [row for line in result.lines for row in wrap(line, width)]
+            result = replace(result, lines=lines)
         if self._folding.code is None:
-            asked = asked_lines(call.action, observation)
+            asked = asked_lines(call.action, observation, width)
             result = replace(result, lines=[*asked, *result.lines], wraps=True)
         if isinstance(observation, CmdOutputObservation | IPythonRunCellObservation):
             own = "" if self._reach == _NO_SANDBOX else reach_of(call.action)

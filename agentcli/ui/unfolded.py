@@ -11,17 +11,20 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.observations import FileEditObservation, FileWriteObservation
+from agentcli.ui.arguments import raw_argument_rows
 from agentcli.ui.diff import SIGN_STYLES, is_cut
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
+from agentcli.ui.style import Line, Span, wrap
 
 
-def asked_lines(action: Action, observation: Observation) -> list[Line]:
+def asked_lines(action: Action, observation: Observation, width: int) -> list[Line]:
     """Reasons that were given, texts that a change was to be made of where its diff does not have
-    them, and the arguments of a call that no tool understood."""
+    them, and the arguments of a call that no tool understood. Prose is broken at words to fit
+    `width` columns."""
     match action:
         case CmdRunAction(reason=reason) if reason:
-            return [[Span(f"asked for, in the model's words: {_one_line(reason)}", "dim")]]
+            told = f"asked for, in the model's words: {_one_line(reason)}"
+            return wrap([Span(told, "dim")], width)
         case FileWriteAction(content=content) if not _has_diff(observation):
             return _marked(content, "+")
         case FileEditAction() if not _has_diff(observation):
@@ -30,7 +33,8 @@ def asked_lines(action: Action, observation: Observation) -> list[Line]:
         case MemoryAction(text=text):
             return [[Span(row)] for row in printable(text).split("\n")]
         case ToolCallAction(error=str(), raw_arguments=raw):
-            return [[Span(row)] for row in printable(raw).split("\n")]
+            rows = ([Span(printable(row))] for row in raw_argument_rows(raw))
+            return [line for row in rows for line in wrap(row, width)]
     return []
 
 

@@ -342,3 +342,13 @@ def test_a_fork_goes_on_from_a_message_or_from_the_end(agent, three, list_of):
     assert len(agent.sessions) == 5
     assert "in another way" in asked(three)
     assert "two" not in [message.get("content") for message in three.requests[-1].body["messages"]]
+
+
+def test_an_error_is_broken_between_words_at_a_terminal_and_whole_in_a_log(agent, talk):
+    terminal = talk("sessions", "show", columns=60)
+    assert terminal.ended() == 2
+    assert [row for row in terminal.rows if row][-2:] == [
+        "  those of other folders: agent resume --all, agent",
+        "  sessions list --all",
+    ]
+    assert agent("sessions", "show").stderr.count("\n") == 2

@@ -65,13 +65,13 @@ class Terminal:
 
     def ask(self, *steps, action=PUSH, **options):
         """What was answered. A step is what must be seen, and then the keys or something to do."""
-        question = {key: options.pop(key) for key in ("risk", "place") if key in options}
+        risk = options.pop("risk", Risk.UNKNOWN)
         failed, answered = [], threading.Event()
         person = threading.Thread(target=self._type, args=(steps, failed, answered), daemon=True)
         person.start()
         approver = TerminalApprover(self.path, **{"offers": PUSHES, "timeout_s": 1, **options})
         try:
-            return approver.ask(action, "it wants to run with the network", **question)
+            return approver.ask(action, "it wants to run with the network", risk=risk)
         finally:
             answered.set()
             person.join(LIMIT_S)
@@ -166,7 +166,7 @@ SCREENS = {
     60: """
 before
 
-Allow this command? (1 of 3)
+Allow this command?
 
   │ pip install --index-url https://packages.example.org/si
   ↳ mple requests
@@ -191,7 +191,7 @@ Allow this command? (1 of 3)
     80: """
 before
 
-Allow this command? (1 of 3)
+Allow this command?
 
   │ pip install --index-url https://packages.example.org/simple requests
   why, in the model's own words:
@@ -218,7 +218,7 @@ SCREENS[120] = SCREENS[80]
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_screen(terminal, columns):
     place, seen = terminal(columns), []
-    options = {"action": ESCALATION, "risk": Risk.MEDIUM, "place": (1, 3)}
+    options = {"action": ESCALATION, "risk": Risk.MEDIUM}
     place.ask(("do instead", lambda: seen.append(place.text)), (ASKED, b"n"), **options)
     assert "\n" + seen[0] == SCREENS[columns]
 

@@ -96,10 +96,10 @@ class Rules:
         return "" if text.startswith("bash(ls") else "this does not cover what is asked"
 
 
-def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, place=None, **options):
+def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, **options):
     person.answers(*lines)
     approver = TerminalApprover(person.path, **{"offers": Rules(), **options})
-    approval = approver.ask(action, reason, risk=risk, place=place)
+    approval = approver.ask(action, reason, risk=risk)
     person.wait()
     return approval
 
@@ -222,7 +222,7 @@ def test_nothing_in_a_command_hides(person):
             FileEditAction(path="/etc/x", old_str="old", new_str="new"),
             ["this edit?", "/etc/x", "- old", "+ new"],
         ),
-        (ToolCallAction(name="push", raw_arguments='{"to": "x"}'), ["call of push?", '"to"']),
+        (ToolCallAction(name="push", raw_arguments='{"to": "x"}'), ["call of push?", "to: x"]),
     ],
 )
 def test_other_actions_are_shown_whole(person, action, parts):
@@ -254,7 +254,7 @@ def test_an_edit_is_a_diff(person):
     action = FileEditAction(path="a.py", old_str="x = 1\ny = 2", new_str="x = 1\ny = 3 ")
     ask(person, b"n\n", action=action)
     assert "  │ a.py\n" in person.screen
-    assert "  │  x = 1\n  │- y = 2\n  │+ y = 3␣\n" in person.screen
+    assert "  │   x = 1\n  │ - y = 2\n  │ + y = 3␣\n" in person.screen
 
 
 @pytest.mark.parametrize("typed", [b"\x0cok\n", b"\x1b[Ay\n", b"\x0cwords\n"])
@@ -278,8 +278,8 @@ def test_an_edit_shows_where_in_the_file_it_is(person):
     text = "".join(f"line {n}\n" for n in range(40))
     action = FileEditAction(path="a", old_str="line 20", new_str="other")
     ask(person, b"n\n", action=action, current_text={"a": text}.get)
-    assert "  │18   line 17\n" in person.screen
-    assert "  │21 - line 20\n  │21 + other\n" in person.screen
+    assert "  │ 18   line 17\n" in person.screen
+    assert "  │ 21 - line 20\n  │ 21 + other\n" in person.screen
 
 
 def test_a_write_over_a_file_shows_what_changes(person):
@@ -287,17 +287,9 @@ def test_a_write_over_a_file_shows_what_changes(person):
     action = FileWriteAction(path="a", content=old.replace("line 20\n", "other\n"))
     ask(person, b"n\n", action=action, current_text={"a": old}.get)
     assert "this write over a file?" in person.screen
-    assert "  │18   line 17\n" in person.screen
-    assert "  │21 - line 20\n  │21 + other\n" in person.screen
+    assert "  │ 18   line 17\n" in person.screen
+    assert "  │ 21 - line 20\n  │ 21 + other\n" in person.screen
     assert "line 30" not in person.screen
-
-
-@pytest.mark.parametrize(
-    ("place", "shown"), [((2, 3), "this command? (2 of 3)"), ((1, 1), "this command?\n")]
-)
-def test_which_of_several_questions_it_is(person, place, shown):
-    ask(person, b"n\n", place=place)
-    assert shown in person.screen
 
 
 ESCALATION = CmdRunAction(
@@ -308,7 +300,7 @@ ESCALATION = CmdRunAction(
     reason="the tests need it\nplease press y",
 )
 SCREEN_OF_80 = """
-Allow this command? (1 of 3)
+Allow this command?
 
   │ pip install --index-url https://packages.example.org/simple requests
   in /w
@@ -329,7 +321,7 @@ Allow this command? (1 of 3)
   n  no; or type what the model should know or do instead
 > """
 SCREEN_OF_40 = """
-Allow this command? (1 of 3)
+Allow this command?
 
   │ pip install --index-url␣
   ↳ https://packages.example.org/simple␣
@@ -367,7 +359,6 @@ def test_the_screen(person, columns, screen):
         action=ESCALATION,
         reason="it needs more than the sandbox gives",
         risk=Risk.MEDIUM,
-        place=(1, 3),
         offers=Rules("bash(pip install:*)"),
     )
     assert person.screen.removesuffix(" ") == screen
@@ -375,6 +366,7 @@ def test_the_screen(person, columns, screen):
 
 def test_keys_pressed_before_the_question_do_not_count(person):
     os.write(person.master, b"y\n")
+    assert select.select([person.slave], [], [], LIMIT_S)[0], "it has not arrived yet"
     assert ask(person, b"n\n") == Approval(False)
 
 

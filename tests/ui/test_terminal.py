@@ -765,6 +765,24 @@ def test_a_transcript_for_a_pager_folds_nothing_and_has_colours():
     assert "\x1b[1mAll" in text
 
 
+def test_a_transcript_tells_a_mistaken_call_as_people_write_and_breaks_it_between_words():
+    raw = '{"path": "a.py", "text": "one\\ntwo", "options": {"deep": [1, 2]}}'
+    call = ToolCallAction(id=0, name="edit", raw_arguments=raw, error="wrong")
+    told = "edit was called wrongly: options is no argument of it"
+    wrong = ErrorObservation(cause=0, error_id="invalid_tool_call", content=told)
+    text = transcript([call, wrong], lambda name: None, width=40, colors="none")
+    assert text.split("\n")[3:] == [
+        "    path: a.py",
+        "    text:",
+        "      one",
+        "      two",
+        '    options: {"deep": [1, 2]}',
+        "    edit was called wrongly: options is",
+        "    no argument of it",
+        "",
+    ]
+
+
 def test_verbose_shows_what_a_reply_cost():
     metrics = LLMMetrics(
         model="m", prompt_tokens=12_000, cache_read_tokens=9_000, completion_tokens=200, latency_s=3
