@@ -213,6 +213,11 @@ class ToolsSettings(_Section):
     enable_think: bool = Field(False, description="think, for models without reasoning")
     enable_finish: bool = Field(True, description="finish")
     enable_recall: bool = Field(True, description="recall")
+    enable_fetch: bool = Field(True, description="fetch")
+    enable_ask: bool = Field(True, description="ask")
+    enable_llm_editor: bool = Field(
+        False, description="edit of a range of lines by a model, see models.editor"
+    )
     enable_mcp: bool = Field(True, description="tools of the servers in mcp_servers")
     mcp_schema_share: float = Field(
         0.02,
@@ -222,6 +227,11 @@ class ToolsSettings(_Section):
     )
     max_output_chars: int = Field(
         30_000, ge=1_000, description="of one output; the rest, if it is worth a cut, in a file"
+    )
+    fetch_s: float = Field(30.0, gt=0, description="limit on fetching one page")
+    fetch_mb: float = Field(10.0, gt=0, description="of one page; the rest is not read")
+    fetch_by_proxy: bool = Field(
+        False, description="through the proxy of the environment, which looks up names itself"
     )
     max_outputs_mb: int = Field(
         1_000, ge=0, description="of all such files of a session; what comes beyond is not kept"

@@ -30,7 +30,7 @@ GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
 _SPEAKING = (
     *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "mcp", "memory", "sandbox"),
-    *("security", "shell", "tools", "llm/text_tools.py"),
+    *("security", "shell", "tools", "web", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
     "app/policy.py",

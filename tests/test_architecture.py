@@ -58,6 +58,7 @@ MAY_IMPORT = {
         "sandbox",
         "shell",
         "system",
+        "web",
     },
     "agent": {
         *("errors", "events", "files", "interrupts", "memory", "messages", "sessions", "settings"),

@@ -368,6 +368,8 @@ class AgentBuilder:
                 lambda: (
                     None if checkpointer is None else checkpointer.coverage(show_saving(session))
                 ),
+                lambda: session.state.grants,
+                lambda text: str(session.redact(text)),
             )
         )
         if self.settings.agent.checkpoints:

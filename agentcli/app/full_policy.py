@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import unquote
 
 from agentcli.app.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.policy_rules import settings_rules
-from agentcli.events import Action, Risk
+from agentcli.events import Action, Risk, ToolCallMetadata
+from agentcli.events.actions import BrowseURLAction
 from agentcli.git.reading_risks import GitFacts
 from agentcli.security.policy.hard_blocks import HardBlocks
 from agentcli.security.policy.policy import Policy
+from agentcli.security.policy.rule import Decision
 from agentcli.security.policy.rules import parse_grants
 from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.security.risk.analyzer import Analyzer, model_rating
 from agentcli.security.risk.judge import Judge
 from agentcli.security.risk.rating import rate_by_rules
 from agentcli.tools.collection import rule_patterns
+from agentcli.web.addresses import refused_at_once
 
 
 class FullPolicy:
@@ -36,9 +40,7 @@ class FullPolicy:
             effect_of=parts.tools.effect,
             locate=context.files.locate,
             rate=Analyzer(list(self._analyzers())).rate,
-            blocked=HardBlocks(
-                scope, self._cwd, parts.environ, parts.tools.effect, parts.sandbox.contains
-            ),
+            blocked=lambda action: self._no_page(action) or self._hard_blocks(action),
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
             cwd=self._cwd,
@@ -46,6 +48,33 @@ class FullPolicy:
             coverage=parts.coverage,
             exported=lambda: context.shell.exports,
         )
+
+        context.judge_url = self._judge_url
+
+    @cached_property
+    def _hard_blocks(self) -> HardBlocks:
+        parts = self._parts
+        return HardBlocks(
+            parts.sandbox.view,
+            self._cwd,
+            parts.environ,
+            parts.tools.effect,
+            parts.sandbox.contains,
+        )
+
+    def _no_page(self, action: Action) -> str:
+        """Why an address is never fetched from; "" if it may be, or nothing is fetched."""
+        if not isinstance(action, BrowseURLAction):
+            return ""
+        if any(self._parts.mask(url) != url for url in (action.url, unquote(action.url))):
+            return "the address holds a secret, which is sent nowhere"
+        return refused_at_once(action.url, self._parts.context.page_limits.open_ports)
+
+    def _judge_url(self, url: str) -> Decision:
+        """Of an address that another one redirects to."""
+        call = ToolCallMetadata(function_name="fetch", tool_call_id="", raw_arguments="")
+        action = BrowseURLAction(url=url, tool_call_metadata=call)
+        return self.policy.decide(action, self._parts.grants()).decision
 
     def save_rule(self, rules: str) -> None:
         self._saved.add(self._parts.workspace, parse_grants(rules))

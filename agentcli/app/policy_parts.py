@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,10 @@ class PolicyParts:
     ask_judge: Callable[[str], str]
     coverage: Callable[[], Coverage | None]
     """What checkpoints hold; None: there are none."""
+    grants: Callable[[], Sequence[str]] = tuple
+    """What the person allowed so far."""
+    mask: Callable[[str], str] = str
+    """Takes the secrets out of a text."""
 
     @property
     def repository(self) -> Path:

@@ -20,6 +20,7 @@ from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
+from agentcli.web.page import PageLimits
 
 _SHELL, _PYTHON = "shell", "python"
 """Folders of a session for the pipes of its interpreters, of no use once those have ended."""
@@ -62,6 +63,13 @@ def tool_context(
         output_folder=outputs,
         image_limits=image_limits(model),
         past=session.events,
+        kept_outputs=outputs,
+        page_limits=PageLimits(
+            seconds=settings.tools.fetch_s,
+            max_bytes=round(settings.tools.fetch_mb * 1_000_000),
+            open_ports=sandbox.host_ports,
+            proxied=settings.tools.fetch_by_proxy,
+        ),
     )
     named_paths.restore(past, context)
     context.git = git_watch.start(context, sandbox, home, session)

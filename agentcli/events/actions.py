@@ -193,6 +193,18 @@ class MCPAction(Action):
         return f"{self.server}: {_first_line(self.name)}"
 
 
+class BrowseURLAction(Action):
+    kind: ClassVar[str] = "browse"
+    tool: ClassVar[str] = "fetch"
+    runnable: ClassVar[bool] = True
+    url: str
+    thought: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"fetch {_first_line(self.url)}"
+
+
 class AgentThinkAction(Action):
     kind: ClassVar[str] = "think"
     runnable: ClassVar[bool] = True

@@ -106,11 +106,18 @@ class SearchObservation(Observation):
 
 
 class BrowserOutputObservation(Observation):
+    """`url` is where it came from in the end."""
+
     kind: ClassVar[str] = "browse"
     url: str
     status_code: int | None = None
     screenshot: str | None = None
+    image_urls: tuple[str, ...] = ()
     error: bool = False
+
+    @property
+    def message(self) -> str:
+        return f"fetched {self.url}" + (f": {self.status_code}" if self.status_code else "")
 
 
 class RecallObservation(Observation):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-_FRAMES = ("instructions", "skill", "skills", "notes", "past_session", "tool_result", "tool_call")
+_FRAMES = (
+    *("instructions", "skill", "skills", "notes", "past_session", "page"),
+    *("tool_result", "tool_call"),
+)
 _TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_FRAMES)})\b)", re.IGNORECASE)
 
 

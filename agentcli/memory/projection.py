@@ -18,6 +18,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.live import live
 from agentcli.events.observations import (
+    BrowserOutputObservation,
     CmdOutputObservation,
     DecisionObservation,
     ErrorObservation,
@@ -45,10 +46,11 @@ _SLACK_CHARS = 3_000
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _BOUNDED = (
     *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
-    MCPObservation,
+    *(BrowserOutputObservation, MCPObservation),
 )
 _WITH_IMAGES = (
     *(FileReadObservation, IPythonRunCellObservation, MCPObservation),
+    BrowserOutputObservation,
     ToolResultObservation,
 )
 

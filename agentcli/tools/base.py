@@ -17,6 +17,7 @@ from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ImageLimits, ToolSchema
 from agentcli.security.policy.rule import Pattern
+from agentcli.web.page import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
     from agentcli.files.tracking import FileTracker
@@ -93,6 +94,10 @@ class ToolContext:
     notes: Notes | None = None
     search_sessions: Callable[[str], str] | None = None
     """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
+    kept_outputs: OutputFolder | None = None
+    """What `outputs` has room for."""
+    page_limits: PageLimits = field(default_factory=PageLimits)
+    judge_url: JudgeURL = lambda url: "deny"
 
 
 A = TypeVar("A", bound=ToolArguments)

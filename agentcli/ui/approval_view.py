@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from agentcli.events import Action
 from agentcli.events.actions import (
+    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileWriteAction,
@@ -46,6 +48,8 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
             return _command(action)
         case IPythonRunCellAction(code=code):
             return ApprovalView("Python code", texts(code))
+        case BrowseURLAction(url=url):
+            return ApprovalView("fetch", texts(url), wants=_other_spelling(url))
         case FileWriteAction(path=path, content=content):
             kind = "write" if current is None else "write over a file"
             return ApprovalView(kind, [*texts(path), Text(""), *_change(current, content)])
@@ -84,6 +88,16 @@ def _command(action: CmdRunAction) -> ApprovalView:
     if action.unsandboxed:
         wants.append("runs outside the sandbox, with all your rights")
     return ApprovalView(kind, texts(action.command), action.cwd or "", tuple(wants), action.reason)
+
+
+def _other_spelling(url: str) -> tuple[str, ...]:
+    """A host with letters that may look like others, as name servers know it."""
+    try:
+        host = urlsplit(url).hostname or ""
+        known = host.encode("idna").decode()
+    except ValueError:
+        return ()
+    return () if host.isascii() else (f"reaches {known}",)
 
 
 def _edit(action: FileEditAction, current: str | None) -> list[Text]:

@@ -10,6 +10,7 @@ from agentcli.events import Action, Observation
 from agentcli.events.actions import (
     AgentFinishAction,
     AgentThinkAction,
+    BrowseURLAction,
     CmdRunAction,
     FileEditAction,
     FileReadAction,
@@ -126,6 +127,8 @@ def _rarer_call_text(action: Action) -> str:
             return argument_line(arguments)
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
+        case BrowseURLAction(url=url):
+            return url
         case RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
         case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
@@ -216,7 +219,8 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
     match observation:
         case BrowserOutputObservation(status_code=int() as code):
             status = [Span(f"status {code}", "red" if failed else "dim")]
-            return Outcome(status, failed=failed)
+            lines = _output(observation, folding.read, folding)
+            return Outcome(status, lines, failed=failed)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
         case ToolResultObservation() | MCPObservation() if failed:

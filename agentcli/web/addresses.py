@@ -25,6 +25,7 @@ from agentcli.errors import ToolError, os_error_text
 Address = IPv4Address | IPv6Address
 
 PORTS = {"http": 80, "https": 443}
+_LONGEST_URL = 4_000
 _OF_THIS_MACHINE = ("127.0.0.1", "localhost")
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _NO_PAGES: dict[IPv4Network | IPv6Network, str] = {
@@ -69,6 +70,8 @@ def refusal(address: Address) -> str:
 
 def split_url(url: str) -> SplitResult:
     """Raises ToolError for what is no address of a page."""
+    if len(url) > _LONGEST_URL:
+        raise _bad(f"an address has at most {_LONGEST_URL:,} characters.")
     if re.search(r"[\x00-\x20\x7f\\]", url):
         raise _bad("an address has no blanks, backslashes or control characters: write %20, %5C.")
     try:
@@ -103,6 +106,22 @@ def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float)
     if not allowed:
         raise _refused(host, port, found[0])
     return [Place(address, port) for address in allowed]
+
+
+def refused_at_once(url: str, open_ports: Collection[int]) -> str:
+    """Why `url` can't be fetched whatever a name server says; "" when that is not certain."""
+    try:
+        parts = split_url(url)
+        host = (parts.hostname or "").rstrip(".")
+        port = port_of(parts)
+        if is_own_service(host, port, open_ports):
+            return ""
+        address = ip_address("127.0.0.1" if host in _OF_THIS_MACHINE else host)
+    except ToolError as error:
+        return error.message.rstrip(".")
+    except ValueError:
+        return ""
+    return _refused(host, port, address).message.rstrip(".") if refusal(address) else ""
 
 
 def connect(places: Sequence[Place], deadline: float) -> socket.socket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 NETWORK = "network"
 _HOST_PORT = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
@@ -22,6 +23,18 @@ def host_ports(allowed: Iterable[str], denied: Iterable[str]) -> tuple[int, ...]
     """The ports that rules allow and none denies."""
     wanted, unwanted = set(_ports(allowed)), set(_ports(denied))
     return () if NETWORK in map(str.strip, denied) else tuple(sorted(wanted - unwanted))
+
+
+def is_about(pattern: str, url: str) -> bool:
+    """Whether `url` is a service of this machine, and the one that such a rule names if it names
+    one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return False
+    here = port_of(f"{(parts.hostname or '').rstrip('.')}:{port}")
+    return here is not None and (not pattern or port_of(pattern) == here)
 
 
 def _ports(rules: Iterable[str]) -> Iterable[int]:

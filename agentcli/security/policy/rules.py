@@ -19,7 +19,7 @@ from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, path_of, tool_name
 from agentcli.security.policy.command_rules import pattern_words
 from agentcli.security.policy.file_patterns import pattern_matches
-from agentcli.security.policy.host_ports import NETWORK, port_of
+from agentcli.security.policy.host_ports import NETWORK, is_about, port_of
 from agentcli.security.policy.rule import Decision, Pattern, Rule
 
 UNSANDBOXED = "unsandboxed"
@@ -28,7 +28,7 @@ it names may itself have been changed by what the sandbox contains. One that all
 of a command."""
 _COMMANDS = ("bash", UNSANDBOXED)
 _OF_ALL_FILES = (("edit", "write"), ("read", "read"))
-_PLANNED: Mapping[str, Pattern] = {"fetch": "url", "delegate": "", "ask": ""}
+_PLANNED: Mapping[str, Pattern] = {"delegate": ""}
 """Rules for these tools hold as soon as there are any."""
 _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<pattern>.*)\))?", re.ASCII)
 _OF_SERVER = re.compile(r"mcp__\w[\w.-]*?__(?:\*|[\w.-]+)", re.ASCII)
@@ -143,13 +143,17 @@ def matches(
     """Of any tool but bash: whether `rule` is about this call, which has that effect. A file is
     judged by where its path leads in the end; what may not happen to it is also looked up under the
     name it was given."""
-    if isinstance(action, CmdRunAction) or not for_tool(rule, action, effect):
+    if isinstance(action, CmdRunAction):
+        return False
+    url: str | None = getattr(action, "url", None)
+    if rule.tool == NETWORK and url is not None:
+        return is_about(rule.pattern, url)
+    if not for_tool(rule, action, effect):
         return False
     if not rule.pattern:
         return True
     path = path_of(action)
     if path is None:
-        url = getattr(action, "url", None)
         return url is not None and _is_of_domain(url, rule.pattern.removeprefix("domain:"))
     named = locate(path)
     places = [Path(os.path.realpath(named))]
@@ -163,8 +167,16 @@ def _is_of_domain(url: str, domain: str) -> bool:
         host = urlsplit(url).hostname or ""
     except ValueError:
         return False
-    host, domain = host.rstrip(".").casefold(), domain.strip(".").casefold()
+    host, domain = _as_asked_for(host.rstrip(".")), _as_asked_for(domain.strip("."))
     return host == domain or host.endswith(f".{domain}")
+
+
+def _as_asked_for(host: str) -> str:
+    """As name servers know it, however it is written."""
+    try:
+        return host.encode("idna").decode().lower()
+    except UnicodeError:
+        return host.casefold()
 
 
 def of_decision(rules: Sequence[Rule], decision: Decision) -> tuple[Rule, ...]:

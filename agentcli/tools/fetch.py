@@ -1,0 +1,126 @@
+"""fetch: a page of the web as Markdown, or what else lies at an address."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import BrowseURLAction
+from agentcli.events.observations import BrowserOutputObservation
+from agentcli.files.images import ImageFault, data_url
+from agentcli.files.names import output_name, size_text
+from agentcli.knowledge.framing import framed
+from agentcli.shell.output import SOURCE_HEAD_SHARE, Capture
+from agentcli.shell.variables import WITHHELD
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
+from agentcli.web.page import Page
+
+_LONGEST_TITLE = 200
+_SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)
+
+
+class Fetch(ToolArguments):
+    """Fetch a web page as Markdown, or text, JSON, an image, a PDF."""
+
+    url: str
+
+
+def run(args: Fetch, ctx: ToolContext) -> ToolResult:
+    from agentcli.web.fetching import fetch
+    from agentcli.web.readable import form_of
+
+    if WITHHELD in args.url:
+        raise ToolError(
+            f"{WITHHELD} in an address stands for a secret, which is sent nowhere.",
+            error_id="bad_url",
+        )
+    page = fetch(args.url, ctx.page_limits, ctx.judge_url)
+    facts = {
+        "url": page.url,
+        "status_code": page.status_code,
+        "error": page.status_code >= 400,
+    }
+    if page.leads_to:
+        told = f"[{page.status}: redirects to {page.leads_to}, which is another site: fetch that]"
+        return ToolResult(told, data=facts)
+    match form_of(page):
+        case "image":
+            return _image(page, facts)
+        case "binary":
+            return ToolResult(_saved(page, ctx), data=facts)
+        case form:
+            return ToolResult(_text(page, form, ctx), data=facts)
+
+
+def _text(page: Page, form: Any, ctx: ToolContext) -> str:
+    """What the page says, framed, as whoever wrote it says it."""
+    from agentcli.web.readable import readable
+
+    found = readable(page, form)
+    cut = f"the page is cut: {page.cut}" if page.cut else ""
+    text = _fitting(found.text, ctx) or "[the page has no text]"
+    about = {"url": page.url, "status": page.status}
+    if title := " ".join(found.title.split())[:_LONGEST_TITLE]:
+        about["title"] = title
+    return with_notes(framed("page", text, **about), found.note, cut)
+
+
+def _fitting(text: str, ctx: ToolContext) -> str:
+    """Head and tail of a long text, the whole in a file that is named."""
+    path = next(_free_paths(ctx.outputs, ".md"))
+    limit = ctx.max_output_chars
+    capture = Capture(path, keep=4 * limit, folder=ctx.kept_outputs, head_share=SOURCE_HEAD_SHARE)
+    capture.feed(text.encode(errors="replace"))
+    return capture.render(limit).text
+
+
+def _image(page: Page, facts: dict[str, Any]) -> ToolResult:
+    try:
+        url = data_url(page.data)
+    except ImageFault as fault:
+        raise ToolError(f"{page.url} {fault}.", error_id="unusable_image") from fault
+    told = f"[{page.status}: {page.content_type}, {size_text(len(page.data))}]"
+    return ToolResult(told, images=(url,), data=facts)
+
+
+def _saved(page: Page, ctx: ToolContext) -> str:
+    """Keep what is no text in a file for other programs to look at."""
+    size, kind = size_text(len(page.data)), page.content_type or "of unknown type"
+    told = f"{page.status}: {kind}, {size}"
+    if page.cut:
+        return f"[{told}, not kept: {page.cut}]"
+    folder = ctx.kept_outputs
+    if folder is not None and folder.take(len(page.data)) < len(page.data):
+        return f"[{told}, not kept: {folder.full}]"
+    own = Path(page.url.partition("?")[0]).suffix
+    suffix = own if _SUFFIX.fullmatch(own) else mimetypes.guess_extension(kind) or ".bin"
+    path = next(_free_paths(ctx.outputs, suffix))
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(page.data)
+    except OSError as error:
+        return f"[{told}, not kept: {error.strerror}]"
+    return f"[{told}, saved as {output_name(path)}]"
+
+
+def _free_paths(folder: Path, suffix: str) -> Iterator[Path]:
+    paths = (folder / f"page-{number}{suffix}" for number in count(1))
+    return (path for path in paths if not path.exists())
+
+
+TOOL = Tool(
+    "fetch",
+    Fetch,
+    Effect.NETWORK,
+    run,
+    BrowseURLAction,
+    BrowserOutputObservation,
+    switch="tools.enable_fetch",
+    rules="url",
+)

@@ -1,0 +1,269 @@
+"""A page fetched: each address checked where it is connected to, size and time bounded.
+
+The HTTP client is that of the SDKs; it is told where to connect by a network of ours, so that names
+are looked up once and certificates are checked against the name.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import SplitResult, urldefrag, urljoin
+from urllib.request import getproxies, proxy_bypass
+
+import httpcore2
+import httpx2
+from httpcore2 import SOCKET_OPTION, NetworkBackend, NetworkStream
+
+from agentcli import __version__
+from agentcli.errors import ToolError
+from agentcli.web.addresses import connect, is_own_service, look_up, port_of, split_url
+from agentcli.web.page import JudgeURL, Page, PageLimits
+
+MAX_REDIRECTS = 5
+_HEADERS = {
+    "user-agent": f"agent/{__version__}",
+    "accept": "text/html, text/markdown, text/plain, application/json, */*;q=0.5",
+    "accept-encoding": "gzip, deflate",
+}
+_NETWORK_FAULTS = (
+    *(OSError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError),
+    *(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
+)
+
+
+def fetch(url: str, limits: PageLimits, judge: JudgeURL) -> Page:
+    """Get `url`, which may be fetched, and what it redirects to: at most five times, only where
+    rules allow it or it is the same site. Raises ToolError, in words for the model."""
+    end = time.monotonic() + limits.seconds
+    for _ in range(MAX_REDIRECTS + 1):
+        page = _get(url, limits, end)
+        if not page.leads_to or not _may_follow(url, page.leads_to, limits, judge):
+            return page
+        url = page.leads_to
+    raise _failed(f"{url} redirects more than {MAX_REDIRECTS} times.")
+
+
+def _may_follow(url: str, target: str, limits: PageLimits, judge: JudgeURL) -> bool:
+    """Nobody leads to a service of this machine but that service itself."""
+    old, new = split_url(url), split_url(target)
+    verdict = judge(target)
+    if is_own_service(new.hostname or "", port_of(new), limits.open_ports):
+        return verdict == "allow" and old.netloc == new.netloc
+    return verdict == "allow" or (verdict == "ask" and _site(old) == _site(new))
+
+
+def _site(parts: SplitResult) -> str:
+    return (parts.hostname or "").removeprefix("www.").rstrip(".")
+
+
+def _get(url: str, limits: PageLimits, end: float) -> Page:
+    host = _host_of(url)
+    try:
+        proxy = _proxy_of(url, limits, end)
+        transport = _Transport(_Network(limits, end, to_proxy=bool(proxy)), proxy)
+        with (
+            httpx2.Client(transport=transport, headers=_HEADERS, trust_env=False) as client,
+            client.stream("GET", urldefrag(url)[0]) as got,
+        ):
+            return _page(url, got, limits, end)
+    except TimeoutError as error:
+        raise _failed(f"{host} did not answer within {limits.seconds:.0f} s.") from error
+    except _NETWORK_FAULTS as error:
+        raise _failed(f"{host} could not be fetched from: {_reason(error)}.") from error
+
+
+def _page(url: str, got: httpx2.Response, limits: PageLimits, end: float) -> Page:
+    if got.headers.get("content-encoding", "").count(",") > 1:
+        raise _failed(f"{got.url.host} packed the page again and again.")
+    status = f"{got.status_code} {got.reason_phrase}".strip()
+    if got.is_redirect and (location := got.headers.get("location")):
+        return Page(url, got.status_code, status, leads_to=_target(url, location))
+    data, cut = _read(got, limits, end)
+    kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Page(url, got.status_code, status, data, kind, got.charset_encoding or "", cut)
+
+
+def _target(url: str, location: str) -> str:
+    try:
+        target = urljoin(url, location)
+    except ValueError as error:
+        raise _failed(f"{url} redirects to no address: {error}.") from error
+    split_url(target)
+    return target
+
+
+def _read(got: httpx2.Response, limits: PageLimits, end: float) -> tuple[bytes, str]:
+    """The body, and why it is not whole."""
+    data = bytearray()
+    try:
+        for piece in got.iter_bytes():
+            data += piece
+            if len(data) > limits.max_bytes:
+                return bytes(data[: limits.max_bytes]), "longer than what is read of a page"
+            _left(end)
+    except TimeoutError:
+        cut = f"not all of it came within {limits.seconds:.0f} s"
+    except _NETWORK_FAULTS as error:
+        cut = f"it broke off: {_reason(error)}"
+    else:
+        cut = ""
+    if cut and not data:
+        raise _failed(f"{got.url.host} answered {got.status_code}, but {cut}.")
+    return bytes(data), cut
+
+
+def _host_of(url: str) -> str:
+    """The host, if all who read the address take it for the same. Raises ToolError."""
+    host = split_url(url).hostname or ""
+    try:
+        theirs = httpx2.URL(url).host
+    except httpx2.InvalidURL as error:
+        raise ToolError(f"{url} is no address of a page: {error}.", error_id="bad_url") from error
+    if theirs.strip("[]").lower() != host.lower():
+        told = f"{url} is ambiguous: its host may be {host} or {theirs}."
+        raise ToolError(told, error_id="bad_url")
+    return host
+
+
+# --- the network --------------------------------------------------------------------------------
+
+
+class _Network(NetworkBackend):
+    """Connects where the address is checked, or to the proxy that the person set; after `end`
+    nothing is waited for."""
+
+    def __init__(self, limits: PageLimits, end: float, *, to_proxy: bool) -> None:
+        self._limits = limits
+        self._end = end
+        self._to_proxy = to_proxy
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> NetworkStream:
+        if self._to_proxy:
+            connection = socket.create_connection((host, port), _left(self._end))
+        else:
+            places = look_up(host, port, self._limits.open_ports, _left(self._end))
+            connection = connect(places, self._end)
+        return _Stream(connection, self._end)
+
+
+class _Stream(NetworkStream):
+    """Whatever it is asked to wait, it waits until `end` at most."""
+
+    def __init__(self, connection: socket.socket, end: float) -> None:
+        self._socket = connection
+        self._end = end
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._socket.settimeout(_left(self._end))
+        return self._socket.recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._socket.settimeout(_left(self._end))
+        self._socket.sendall(buffer)
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> NetworkStream:
+        self._socket.settimeout(_left(self._end))
+        try:
+            wrapped = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+        except BaseException:
+            self.close()
+            raise
+        return _Stream(wrapped, self._end)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _left(end: float) -> float:
+    """Seconds until `end`. Raises TimeoutError when it is over."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+class _Transport(httpx2.BaseTransport):
+    """A connection of `network` for one request, through `proxy` if there is one."""
+
+    def __init__(self, network: _Network, proxy: str) -> None:
+        if proxy and not proxy.startswith("http://"):
+            raise _failed("The proxy that the environment names is none of http://.")
+        parts: dict[str, Any] = {"ssl_context": _tls(), "network_backend": network}
+        self._pool = (
+            httpcore2.HTTPProxy(proxy, **parts) if proxy else httpcore2.ConnectionPool(**parts)
+        )
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        answer = self._pool.handle_request(
+            httpcore2.Request(
+                method=request.method,
+                url=httpcore2.URL(
+                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                ),
+                headers=request.headers.raw,
+            )
+        )
+        return httpx2.Response(answer.status, headers=answer.headers, stream=_Body(answer))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Body(httpx2.SyncByteStream):
+    def __init__(self, answer: httpcore2.Response) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._answer.iter_stream()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def _proxy_of(url: str, limits: PageLimits, end: float) -> str:
+    """That of the environment for this address, "" for none. What can be looked up here is checked
+    here. Raises ToolError."""
+    parts = split_url(url)
+    host, port = parts.hostname or "", port_of(parts)
+    if not limits.proxied or proxy_bypass(host) or is_own_service(host, port, limits.open_ports):
+        return ""
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+    if proxy:
+        try:
+            look_up(host, port, (), _left(end))
+        except ToolError as error:
+            if error.error_id != "unreachable":
+                raise
+    return proxy
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def _failed(told: str) -> ToolError:
+    return ToolError(told, error_id="not_fetched")
