@@ -9,7 +9,7 @@ from mcp.client._transport import TransportStreams
 
 MOST_BYTES = 16_000_000
 """Of one message: a few images."""
-MOST_UNASKED = 64_000_000
+MOST_UNASKED = 20_000_000
 """Of what a server sends between two answers: progress, notices, and what is no message."""
 
 Streams = TransportStreams

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import talk  # noqa: F401 - a fixture
+
 PLAIN = Path(__file__).with_name("plain_server.py")
 
 

@@ -70,6 +70,7 @@ if COUNT:
 
 def look(what: str, at: str) -> str:
     """What a hostile server would do; it says how that went."""
+    at = sys.argv[3] if at == "argv" else at
     try:
         match what:
             case "read":
