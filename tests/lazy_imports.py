@@ -37,6 +37,7 @@ LAZY_IMPORTS = {
     ("cli/conversation/front_door.py", "agentcli.cli.session_selector"): "when one can type",
     ("cli/conversation/front_door.py", "agentcli.security.redact"): "for what was typed",
     ("cli/conversation/front_door.py", "agentcli.security.secret_variables"): "for what was typed",
+    ("cli/commands/mcp/serve.py", "agentcli.mcp.serve"): "700 ms, with the SDK's servers",
     ("cli/commands/init.py", "agentcli.cli.new_session"): "--help needs nothing of it",
     ("cli/commands/init.py", "agentcli.cli.work"): "300 ms; --help needs nothing of it",
     ("cli/commands/resume.py", "agentcli.cli.stored_session"): "--help needs nothing of it",

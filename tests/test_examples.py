@@ -41,9 +41,11 @@ EXIT_CODES = {
     "agent skills add": (0, 2),
     "agent trust": (0, 2, 3),
     "agent open": (1,),
+    "agent mcp test": (2,),
+    "agent mcp remove": (2,),
 }
 """Where 0 is not all, by how the example begins: no such model, something missing, a skill
-that is there, nothing to trust, no session that is open."""
+that is there, nothing to trust, no session that is open, no tool server."""
 AN_EVENT = re.compile(r"(?<=--(?:at|to) )\d+|(?<=--event )\d+")
 AN_ID = re.compile(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b")
 LEFT_OUT = {

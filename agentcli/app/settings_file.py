@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,40 @@ _MAX_BYTES = 1_000_000
 def set_in_file(path: Path, key: str, value: Any) -> None:
     """Set `key` in the TOML file at `path`, which is made if there is none. Raises ConfigError for
     what is no setting or no value of it; then the file is as it was."""
+    check_setting(_read(Path(os.path.realpath(path))), key, value, str(path))
+    _change(path, key, lambda document: _put(document, key_path(key), value))
+
+
+def add_table(path: Path, section: str, name: str, values: Mapping[str, Any]) -> None:
+    """Put the table `section.name` with these values, which are known to be good, into the file.
+    Raises ConfigError."""
+
+    def put(document: TOMLDocument) -> None:
+        for key, value in values.items():
+            _put(document, [section, name, key], value)
+
+    _change(path, f"{section}.{name}", put)
+
+
+def remove_table(path: Path, section: str, name: str) -> bool:
+    """Whether there was a table `section.name`, which is gone now. Raises ConfigError."""
+    found = require_changeable(path).get(section)
+    if not isinstance(found, AbstractTable | dict) or name not in found:
+        return False
+
+    def drop(document: TOMLDocument) -> None:
+        del document[section][name]
+
+    _change(path, f"{section}.{name}", drop)
+    return True
+
+
+def _change(path: Path, key: str, change: Callable[[TOMLDocument], None]) -> None:
     # A link is the person's own, such as to a folder of dotfiles: what it leads to is replaced.
     real = Path(os.path.realpath(path))
-    text, document = _read(real), require_changeable(path)
-    check_setting(text, key, value, str(path))
+    document = require_changeable(path)
     try:
-        _put(document, key_path(key), value)
+        change(document)
         changed = document.as_string().encode()
     except (TOMLKitError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: {key} can't be set: {error}") from error

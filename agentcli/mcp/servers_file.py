@@ -36,6 +36,20 @@ def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any
     return values
 
 
+def with_server(text: bytes, origin: str, name: str, server: Mapping[str, Any] | None) -> bytes:
+    """The file with `server` in it, or with none of that name. Raises ConfigError."""
+    try:
+        data = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin} is not valid JSON: {error}", hint="mend it first") from error
+    if not isinstance(data, dict) or not isinstance(data.setdefault("mcpServers", {}), dict):
+        raise ConfigError(f"{origin} holds no object mcpServers", hint="mend it first")
+    data["mcpServers"].pop(name, None)
+    if server is not None:
+        data["mcpServers"][name] = dict(server)
+    return f"{json.dumps(data, ensure_ascii=False, indent=2)}\n".encode()
+
+
 def check_name(name: str) -> None:
     """Raises ConfigError for what is no name of a server."""
     if not is_server_name(name):

@@ -3,5 +3,5 @@
 ORDER = (
     *("chat", "run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff"),
     *("open", "demo", "setup", "init", "models", "notes", "doctor", "trust", "schema"),
-    *("sessions", "skills", "config", "policy"),
+    *("sessions", "skills", "mcp", "config", "policy"),
 )

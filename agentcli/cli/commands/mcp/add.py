@@ -1,0 +1,74 @@
+"""Add a tool server: a program after --, or a site by --url.
+
+It goes into your settings, or by --project into .mcp.json of this folder, which takes effect where
+the folder is trusted. A program runs in the sandbox of commands; without the network, unless you
+say --network. Variables are written as ${NAME}, in quotes, and read when the server is started.
+
+Examples:
+  agent mcp add clock --network -- uvx mcp-server-time
+  agent mcp add tickets --url https://mcp.example.org/mcp --header 'Authorization=Bearer ${TOKEN}'
+  agent mcp add notes --project --env 'NOTES=${HOME}/notes' -- npx -y @example/notes-server
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from agentcli.app.config import user_file
+from agentcli.app.settings_file import add_table
+from agentcli.app.trust import inside_session
+from agentcli.cli.mcp_settings import OfProject, has_server, named_in, project_file, write_project
+from agentcli.cli.session_common import here
+from agentcli.errors import UsageError
+from agentcli.mcp.servers_file import check_name
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import say
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, - and _.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND…]", help="Its program and arguments.")
+    ] = None,
+    url: Annotated[str, typer.Option("--url", help="Of a server reached by HTTP.")] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, for its environment.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", help="NAME=VALUE, of each HTTP request.")
+    ] = None,
+    network: Annotated[bool, typer.Option("--network", help="Let it reach the network.")] = False,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Let it run with all your rights.")
+    ] = False,
+    project: OfProject = False,
+) -> int:
+    if inside_session(person_environ()):
+        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    check_name(name)
+    if bool(command) == bool(url):
+        raise UsageError("a server has a command or a url, one of them", hint="agent mcp add -h")
+    if project and (network or no_sandbox):
+        told = "how a server is contained is for each person to say, not for a project"
+        raise UsageError(told, hint=f"agent config set mcp_servers.{name}.network true")
+    values: dict[str, Any] = {"url": url} if url else {"command": (command or [""])[0]}
+    values |= {"args": command[1:]} if command and command[1:] else {}
+    values |= {"env": named_in(env)} if env else {}
+    values |= {"headers": named_in(header)} if header else {}
+    place = project_file(here()) if project else user_file(person_environ())
+    if has_server(name, here(), project=project):
+        raise UsageError(f"{place} has a server {name}", hint=f"agent mcp remove {name}")
+    if project:
+        write_project(here(), name, values)
+        say(f"{name} is in {place}; it takes effect once this folder is trusted: agent trust")
+        return 0
+    rights = {"network": True} if network else {}
+    rights |= {"sandbox": False} if no_sandbox else {}
+    add_table(place, "mcp_servers", name, {**values, **rights})
+    say(f"{name} is in {place}; try it: agent mcp test {name}")
+    return 0
+
+
+COMMAND = add

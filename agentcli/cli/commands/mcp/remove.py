@@ -1,0 +1,39 @@
+"""Remove a tool server from your settings, or by --project from .mcp.json of this folder.
+
+Examples:
+  agent mcp remove clock
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.app.config import user_file
+from agentcli.app.settings_file import remove_table
+from agentcli.app.trust import inside_session
+from agentcli.cli.mcp_settings import OfProject, has_server, project_file, write_project
+from agentcli.cli.session_common import here
+from agentcli.errors import UsageError
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import say
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    project: OfProject = False,
+) -> None:
+    if inside_session(person_environ()):
+        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    place = project_file(here()) if project else user_file(person_environ())
+    if not has_server(name, here(), project=project):
+        raise UsageError(f"{place} has no server {name!r}", hint="agent mcp list")
+    if project:
+        write_project(here(), name, None)
+    else:
+        remove_table(place, "mcp_servers", name)
+    say(f"{name} is removed from {place}")
+
+
+COMMAND = remove

@@ -1,0 +1,37 @@
+"""Offer the agent as a tool server on stdin and stdout, to other assistants and editors.
+
+It has three tools: run (a task in a folder), resume (a session), sessions_search. What would need
+your approval is denied, as in every run that nobody watches.
+
+Examples:
+  agent mcp serve
+"""
+
+from __future__ import annotations
+
+import sys
+
+from agentcli.app.trust import inside_session
+from agentcli.cli.session_common import home
+from agentcli.errors import UsageError
+from agentcli.sessions.search import index
+from agentcli.system.programs import person_environ
+
+_MOST_HITS = 20
+
+
+def serve() -> None:
+    if inside_session(person_environ()):
+        raise UsageError("a session can't serve the agent", hint="run it in a shell of your own")
+    from agentcli.mcp.serve import serve as serve_tools
+
+    serve_tools([sys.executable, "-m", "agentcli"], dict(person_environ()), _search)
+
+
+def _search(query: str) -> str:
+    hits = index.search(home(), query, None, limit=_MOST_HITS)
+    rows = [f"{hit.session_id}  event {hit.event_id}  {hit.kind}: {hit.snippet}" for hit in hits]
+    return "\n".join(rows) or "nothing found"
+
+
+COMMAND = serve

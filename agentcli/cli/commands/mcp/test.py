@@ -1,0 +1,91 @@
+"""Start tool servers as a session would, and show what they offer. Exits 1 when one does not work.
+
+Examples:
+  agent mcp test
+  agent mcp test --json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from agentcli.app.sandbox import Containment
+from agentcli.app.tool_servers import server_plans
+from agentcli.cli.builders import builder_for
+from agentcli.cli.session_common import Json, here, working
+from agentcli.errors import UsageError
+from agentcli.mcp.answers import Offer
+from agentcli.mcp.schemas import one_line
+from agentcli.mcp.servers import ToolServers
+from agentcli.ui.sanitize import printable
+
+_MOST_CHARS = 100
+
+
+def try_servers(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All if left out.")] = None,
+    as_json: Json = False,
+) -> int:
+    builder = builder_for(here())
+    known = builder.settings.mcp_servers
+    if name is not None and name not in known:
+        raise UsageError(f"there is no tool server {name!r}", hint="agent mcp list")
+    if not known:
+        raise UsageError("there are no tool servers here", hint="agent mcp add --help")
+    with TemporaryDirectory(prefix="agent-mcp-") as folder:
+        (Path(folder) / "tmp").mkdir(mode=0o700)
+        keys = builder.registry().key_variables()
+        containment = Containment(
+            builder.settings, builder.environ, here(), builder.home, Path(folder), keys, True
+        )
+        plans = [
+            plan
+            for plan in server_plans(builder.settings, containment)
+            if name in (None, plan.name)
+        ]
+        servers = ToolServers(plans, here(), lambda line: None)
+        try:
+            with working("starting them"):
+                servers.start()
+                servers.wait()
+            rows = [(plan.name, state, offer) for plan, state, offer in servers.states()]
+        finally:
+            servers.close()
+    if as_json:
+        print(json.dumps([_record(*row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            _print(*row)
+    return 0 if all(offer is not None for _, _, offer in rows) else 1
+
+
+def _record(name: str, state: str, offer: Offer | None) -> dict[str, Any]:
+    return {"name": name, "state": state, "offer": asdict(offer) if offer is not None else None}
+
+
+def _print(name: str, state: str, offer: Offer | None) -> None:
+    if offer is None:
+        print(f"{name}: {printable(state, multiline=False)}", file=sys.stderr)
+        return
+    print(printable(f"{name}: {state} ({offer.title})", multiline=False))
+    for tool in offer.tools:
+        _row("tool", tool.name, tool.description)
+    for prompt in offer.prompts:
+        _row("prompt", f"/mcp__{name}__{prompt.name}", prompt.description)
+    for resource in offer.resources:
+        _row("resource", f"@{name}:{resource.uri}", resource.description or resource.name)
+
+
+def _row(kind: str, name: str, told: str) -> None:
+    text = f"  {kind:<9} {name:<28} {one_line(told)[:_MOST_CHARS]}"
+    print(printable(text, multiline=False).rstrip())
+
+
+COMMAND = try_servers

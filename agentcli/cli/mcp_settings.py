@@ -1,0 +1,75 @@
+"""Where tool servers are set, for `agent mcp`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentcli.app.config import PROJECT_FILE, load_settings, user_file
+from agentcli.errors import ConfigError, UsageError, os_error_text
+from agentcli.files.private import read_regular, replace_durably
+from agentcli.mcp.servers_file import FILE, server_values, with_server
+from agentcli.system.programs import person_environ
+
+OfProject = Annotated[bool, typer.Option("--project", help=f"In {FILE} of this folder.")]
+_MAX_BYTES = 1_000_000
+
+
+def project_file(workspace: Path) -> Path:
+    return workspace / FILE
+
+
+def has_server(name: str, workspace: Path, *, project: bool) -> bool:
+    """Whether one of this name is set there. Raises ConfigError for a damaged file."""
+    if project:
+        text = _read(project_file(workspace))
+        return bool(text.strip()) and _is_in(server_values(text, FILE, []), name)
+    loaded = load_settings(person_environ(), workspace, on_fault=lambda fault: None)
+    return any(
+        key.startswith(f"mcp_servers.{name}.") and origin == str(user_file(person_environ()))
+        for key, origin in loaded.origins.items()
+    )
+
+
+def origin_of(name: str, workspace: Path) -> str:
+    """The file that names it; of several the one that counts."""
+    for project in (False, True):
+        if has_server(name, workspace, project=project):
+            return str(project_file(workspace) if project else user_file(person_environ()))
+    return str(PROJECT_FILE)
+
+
+def write_project(workspace: Path, name: str, server: Mapping[str, Any] | None) -> None:
+    """Set the server in .mcp.json, or remove it. Raises ConfigError."""
+    path = project_file(workspace)
+    text = with_server(_read(path), FILE, name, server)
+    try:
+        replace_durably(Path(os.path.realpath(path)), text)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {os_error_text(error)}") from error
+
+
+def named_in(texts: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, each. Raises UsageError."""
+    pairs = [text.partition("=") for text in texts]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise UsageError(f"{name!r} is not NAME=VALUE", hint="agent mcp add --help")
+    return {name: value for name, _, value in pairs}
+
+
+def _is_in(values: Mapping[str, Any], name: str) -> bool:
+    return any(key.startswith(f"mcp_servers.{name}.") for key in values)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MAX_BYTES, follow=True)[0]
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {os_error_text(error)}") from error
