@@ -5,29 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from agentcli.cli.session_common import home
+from agentcli.cli.session_rows import place, session_row, when_and_how
 from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.sessions import inbox
 from agentcli.sessions.search.finder import (
     FoundSession,
-    in_use_by,
     newest_events,
     no_session,
     offered,
 )
-from agentcli.system.programs import person_environ
-from agentcli.ui.choices import Choice, Preview, aligned
+from agentcli.ui.choices import Preview
 from agentcli.ui.picker import Picked, Question, pick
-from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.style import Span, Style
-from agentcli.ui.summary import ago, count, money
 
-_STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
 _OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
 """States in which there is nothing to go on with but what the person says."""
 
@@ -49,37 +43,26 @@ def choose_session(
         raise no_session(workspace)
 
     question = Question("resume which session? ", "resumes it", "sends that and resumes it")
-    choices = session_choices(found, with_place=workspace is None, can_wait=can_wait)
+    choices = [
+        session_row(
+            each,
+            facts,
+            with_place=workspace is None,
+            needs_message=not can_wait and _is_over(each),
+        )
+        for each, facts in zip(found, when_and_how(found), strict=True)
+    ]
     picked = pick(question, choices, preview)
     if picked is None:
         raise NothingChosen
     return Picked(picked.value.folder, picked.message)
 
 
-def session_choices(
-    found: Sequence[FoundSession], *, with_place: bool, can_wait: bool
-) -> list[Choice[FoundSession]]:
-    """A row for each session, with the folder it works in where they are of several."""
-    facts = aligned([_facts(each) for each in found], right=(0, 2, 3))
-    return [
-        Choice(
-            each,
-            title=each.state.title,
-            facts=line,
-            name=each.state.name or "",
-            place=_place(each) if with_place else "",
-            hidden=each.folder.name,
-            needs_message=not can_wait and _is_over(each),
-        )
-        for each, line in zip(found, facts, strict=True)
-    ]
-
-
 def preview(found: FoundSession) -> Preview:
     """Name and place of a session, and what was said last in it."""
     state = found.state
     name = f"{state.name} · " if state.name else ""
-    heading = f"{name}{_place(found)} · {found.folder.name} · {state.model}"
+    heading = f"{name}{place(found)} · {found.folder.name} · {state.model}"
     said: dict[Source, str] = {}
     with suppress(SessionError, OSError, ValueError):
         for event in _newest_first(newest_events(found.folder, state)):
@@ -107,30 +90,3 @@ def _newest_first(events: Sequence[Event]) -> Iterator[Event]:
 
 def _is_over(found: FoundSession) -> bool:
     return found.state.agent_state in _OVER and not inbox.waiting(found.folder)
-
-
-def _facts(found: FoundSession) -> list[Span]:
-    state = found.state
-    used = datetime.fromisoformat(state.updated_at).astimezone(UTC)
-    pid = in_use_by(found.folder)
-    ended = _ended(found)
-    status = Span(f"in use by {pid}", "yellow") if pid else Span(ended, _STYLES.get(ended, ""))
-    cost = "$?" if state.cost_usd is None else money(state.cost_usd)
-    age = ago((datetime.now(UTC) - used).total_seconds())
-    return [
-        Span(age, "dim"),
-        status,
-        Span(count(state.iteration, "step"), "dim"),
-        Span(cost, "dim"),
-    ]
-
-
-def _ended(found: FoundSession) -> str:
-    return how_it_ended(found.state.agent_state, found.state.exit_code)
-
-
-def _place(found: FoundSession) -> str:
-    folder, user_home = found.state.workspace, person_environ().get("HOME", "")
-    if user_home and folder.startswith(f"{user_home}/"):
-        return f"~{folder.removeprefix(user_home)}"
-    return folder

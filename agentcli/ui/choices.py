@@ -14,6 +14,8 @@ from agentcli.ui.style import Line, Span, cells, clip, fitting, plain
 ValueT = TypeVar("ValueT")
 
 _LONGEST_GAP = 3
+_TITLE_COLUMNS = 24
+"""That facts leave to what a person knows a choice by."""
 _LABEL_COLUMNS = 7
 
 
@@ -87,8 +89,11 @@ class Selection(Generic[ValueT]):
 
 
 def row(choice: Choice[ValueT], width: int) -> Line:
-    """The choice on one line of at most `width` columns."""
-    facts = clip(choice.facts, width)
+    """The choice on one line of at most `width` columns; facts give way to the title, the last
+    first."""
+    facts = list(choice.facts)
+    while facts and cells(plain(facts)) > width - _TITLE_COLUMNS:
+        facts.pop()
     return [*facts, *_title(choice, width - cells(plain(facts)))]
 
 
@@ -151,7 +156,8 @@ def _title(choice: Choice[ValueT], room: int) -> Line:
         return clip(text, max(room, 0))
     place = _end_of(printable(choice.place, multiline=False), max(room // 2 - 2, 1))
     text = clip(text, max(room - cells(place) - 2, 1))
-    return [*text, Span(f"  {place}", "dim")]
+    gap = " " * (room - cells(plain(text)) - cells(place))
+    return [*text, Span(f"{gap}{place}", "dim")]
 
 
 def _end_of(path: str, width: int) -> str:

@@ -227,7 +227,7 @@ class _Picker(Generic[ValueT]):
             if not self._message.text.strip():
                 needed = marked is not None and marked.needs_message
                 enter = "say what comes next" if needed else f"Enter {self._question.alone}"
-            keys = f"{enter} · Alt-Enter new line · Esc back to the list"
+            keys = f"{enter} · Alt-Enter new line · Esc back"
         else:
             enter = "chooses" if self._question.sending else self._question.alone
             keys = (

@@ -19,28 +19,19 @@ from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import (
     Everywhere,
     Json,
-    age,
     finish_interrupted_work,
     here,
     home,
     label,
     row,
 )
+from agentcli.cli.session_rows import session_row, when_and_how
 from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import session_states
+from agentcli.sessions.search.finder import FoundSession, session_states
 from agentcli.sessions.state import State
+from agentcli.ui.choices import row as choice_row
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, cells, clip, plain
-
-_SHORT_STATES = {
-    "awaiting_user_input": "waits",
-    "awaiting_user_confirmation": "asks",
-    "user_confirmed": "running",
-    "user_rejected": "running",
-    "rate_limited": "waits",
-}
-_LONGEST_WORKSPACE = 40
 
 
 def list_sessions(
@@ -69,28 +60,11 @@ def list_sessions(
 
 def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
     screen = Screen(sys.stdout, live=False)
-    room = _LONGEST_WORKSPACE if everywhere and screen.width >= 100 else 0
-    for folder, state in found:
-        screen.put("note", [_table_row(folder, state, room)], whole=False)
+    sessions = [FoundSession(folder, state) for folder, state in found]
+    for each, facts in zip(sessions, when_and_how(sessions, with_id=True), strict=True):
+        line = session_row(each, facts, with_place=everywhere)
+        screen.put("note", [choice_row(line, screen.width)])
     screen.flush()
-
-
-def _table_row(folder: Path, state: State, workspace_room: int) -> Line:
-    name = _SHORT_STATES.get(state.agent_state, str(state.agent_state))
-    failed = state.agent_state in ("error", "rejected")
-    line = [
-        Span(f"{folder.name:<20}", "bold"),
-        Span(f"  {age(updated_at(folder, state)):<11}", "dim"),
-        Span(f"  {name:<8}", "red" if failed else ""),
-        Span(f" {_cost(state):>8}  "),
-    ]
-    if workspace_room:
-        where = printable(state.workspace, multiline=False)
-        if cells(where) > workspace_room:
-            where = "…" + where[1 - workspace_room :]
-        clipped = plain(clip([Span(where)], workspace_room))
-        line.append(Span(clipped + " " * (workspace_room + 2 - cells(clipped)), "dim"))
-    return [*line, Span(label(state))]
 
 
 def _plain_row(folder: Path, state: State, everywhere: bool) -> str:

@@ -1,0 +1,57 @@
+"""How sessions look in a list: what is told of each stands in columns, then its name and title."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcli.cli.session_common import age
+from agentcli.sessions.manage.retention import updated_at
+from agentcli.sessions.search.finder import FoundSession, in_use_by
+from agentcli.system.programs import person_environ
+from agentcli.ui.choices import Choice, aligned
+from agentcli.ui.resume_summary import how_it_ended
+from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.summary import count, money
+
+_STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
+
+
+def when_and_how(found: Sequence[FoundSession], *, with_id: bool = False) -> list[Line]:
+    """When each was used last, how it ended, and what it used; `with_id` its id before that."""
+    rows = [([Span(each.folder.name, "bold")] if with_id else []) + _facts(each) for each in found]
+    return aligned(rows, right=(1, 3, 4) if with_id else (0, 2, 3))
+
+
+def session_row(
+    found: FoundSession, facts: Line, *, with_place: bool, needs_message: bool = False
+) -> Choice[FoundSession]:
+    """A row, with the folder that the session works in where they are of several."""
+    return Choice(
+        found,
+        title=found.state.title,
+        facts=facts,
+        name=found.state.name or "",
+        place=place(found) if with_place else "",
+        hidden=found.folder.name,
+        needs_message=needs_message,
+    )
+
+
+def place(found: FoundSession) -> str:
+    """The folder a session works in, with ~ for home."""
+    folder, user_home = found.state.workspace, person_environ().get("HOME", "")
+    if user_home and folder.startswith(f"{user_home}/"):
+        return f"~{folder.removeprefix(user_home)}"
+    return folder
+
+
+def _facts(found: FoundSession) -> list[Span]:
+    state = found.state
+    pid = in_use_by(found.folder)
+    ended = how_it_ended(state.agent_state, state.exit_code)
+    return [
+        Span(age(updated_at(found.folder, state)), "dim"),
+        Span(f"in use by {pid}", "yellow") if pid else Span(ended, _STYLES.get(ended, "")),
+        Span(count(state.iteration, "step"), "dim"),
+        Span("" if state.cost_usd is None else money(state.cost_usd), "dim"),
+    ]
