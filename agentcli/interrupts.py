@@ -22,6 +22,9 @@ _countdown: Countdown | None = None
 _around_stops: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
+_told_to_stop: dict[threading.Thread, TurnInterrupted] = {}
+
+
 class OutOfTime(TurnInterrupted):
     """The time that the run had is over: no person asked for it, and the run exits with 6."""
 
@@ -76,6 +79,18 @@ def interrupt(reason: TurnInterrupted) -> None:
             _waiting = reason
         return
     raise reason
+
+
+def stop_thread(thread: threading.Thread, reason: TurnInterrupted) -> None:
+    """Have `thread`, which is not the main one, raise `reason` where it next calls `check`."""
+    _told_to_stop[thread] = reason
+
+
+def check() -> None:
+    """Called by what waits or goes round: raises what stops this thread, if it was told to. The
+    main thread is interrupted wherever it is."""
+    if _told_to_stop and (reason := _told_to_stop.pop(threading.current_thread(), None)):
+        raise reason
 
 
 @contextmanager
@@ -199,8 +214,8 @@ class Countdown:
 
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """Time that a person takes to answer is not the run's."""
-    if _countdown is None:
+    """Time that a person takes to answer is not the run's. Only the main thread asks one."""
+    if _countdown is None or threading.current_thread() is not threading.main_thread():
         yield
         return
     with _countdown._stopped():

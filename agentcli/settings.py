@@ -41,6 +41,9 @@ class ModelsSettings(_Section):
     judge: str | list[str] = Field(
         "", description="one or several to rate risks; empty: as model.name; see security.analyzers"
     )
+    delegate: str | list[str] = Field(
+        "", description="one or several for what is delegated; empty: as model.name"
+    )
     vision: str | list[str] = Field(
         "", description="one or several to ask when there are images and model.name takes none"
     )
@@ -212,6 +215,7 @@ class ToolsSettings(_Section):
     enable_plan: bool = Field(True, description="todo")
     enable_think: bool = Field(False, description="think, for models without reasoning")
     enable_finish: bool = Field(True, description="finish")
+    enable_delegate: bool = Field(True, description="delegate, to agents: see docs/delegation.md")
     enable_recall: bool = Field(True, description="recall")
     enable_fetch: bool = Field(True, description="fetch")
     enable_ask: bool = Field(True, description="ask")
@@ -278,6 +282,12 @@ def is_server_name(name: str) -> bool:
     return len(name) <= _LONGEST_SERVER_NAME and bool(_SERVER_NAME.fullmatch(name))
 
 
+class DelegationSettings(_Section):
+    max_turns: int = Field(50, gt=0, description="model replies of a child to its task")
+    side_by_side: int = Field(3, gt=0, le=8, description="children at once that only read")
+    max_level: int = Field(2, ge=0, le=2, description="how deep children may delegate; 0: not")
+
+
 class InputSettings(_Section):
     stdin_notice_s: float = Field(1.0, ge=0, description="silence of a pipe before it is mentioned")
     stdin_limit_s: float = Field(10.0, ge=0, description="silence of a pipe before it is left out")
@@ -308,6 +318,7 @@ class Settings(_Section):
     hooks: HooksSettings = HooksSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolsSettings = ToolsSettings()
+    delegation: DelegationSettings = DelegationSettings()
     mcp_servers: dict[str, ServerSettings] = {}
     input: InputSettings = InputSettings()
     ui: UISettings = UISettings()

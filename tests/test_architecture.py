@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "system": {"errors"},
     "files": {"errors", "events", "messages"},
     "git": {"events", "files", "interrupts", "system"},
-    "llm": {"errors", "events", "extensions", "messages", "settings", "system"},
+    "llm": {"errors", "events", "extensions", "interrupts", "messages", "settings", "system"},
     "sessions": {"errors", "extensions", "events", "files", "interrupts", "messages"},
     "memory": {"errors", "events", "extensions", "messages", "settings"},
     "knowledge": {"errors", "events", "files", "git", "settings", "system"},

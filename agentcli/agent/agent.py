@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from agentcli.agent.ending import Ending
 from agentcli.agent.run_limits import Limits
 from agentcli.events import Action, Event, Observation, Progress, Risk
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.observations import CheckpointObservation, DecisionObservation
 from agentcli.memory.memory import Memory
 from agentcli.memory.prefix import PrefixCheck
@@ -82,6 +82,21 @@ class GitWatch(Protocol):
         """What it has put right since it was last asked."""
 
 
+class Children(Protocol):
+    """Sessions that carry out what this one delegates; see docs/delegation.md."""
+
+    def runs_beside_others(self, action: AgentDelegateAction) -> bool:
+        """Whether the child only reads, so that several may be at work at once."""
+
+    def carry_out(self, actions: Sequence[AgentDelegateAction]) -> Iterator[Observation]:
+        """Have a child work on each, or go on with it where it stopped, and report in this order.
+        Raises TurnInterrupted, or LLMError when the money is spent: what has not been reported
+        then is gone on with when it is carried out again."""
+
+    def give_up(self) -> None:
+        """Answer what is delegated and was not finished by what there is of it."""
+
+
 class Hooks(Protocol):
     """Programs of the user that are run at certain moments; see docs/hooks.md. Each may tell the
     model something, by recording a message of the environment."""
@@ -119,6 +134,8 @@ class Agent:
     checkpointer: Checkpointer | None = None
     git: GitWatch | None = None
     hooks: Hooks | None = None
+    children: Children | None = None
+    """None: nothing can be delegated."""
     recall: Callable[[Session], None] = lambda session: None
     """Records what the newest messages of the person bring up."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None

@@ -12,6 +12,7 @@ from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,
+    DelegateObservation,
     FileEditObservation,
     FileWriteObservation,
     IPythonRunCellObservation,
@@ -43,19 +44,22 @@ def explain_denied_approval(events: Sequence[Event], ending: Ending) -> Ending:
     return replace(
         ending,
         reason=NEEDS_APPROVAL,
-        content=f"not finished, as it needed approval: {refused.reason}",
+        content=f"not finished, as it needed approval: {refused}",
         exit_code=EXIT_CODE,
         hint='at a terminal, agent resume --last "try again" asks you; or allow it: --allow RULE',
     )
 
 
-def _refusal(events: Sequence[Event], *, anywhere: bool) -> DecisionObservation | None:
-    """The newest such refusal of this turn; unless `anywhere`, only if nothing was done after."""
+def _refusal(events: Sequence[Event], *, anywhere: bool) -> str | None:
+    """Why the newest such refusal of this turn, of a child too; unless `anywhere`, only if nothing
+    was done after."""
     for event in newest_first(events):
         if isinstance(event, DecisionObservation):
             # No task depends on a note.
             if event.unattended and not isinstance(_decided_action(events, event), MemoryAction):
-                return event
+                return event.reason
+        elif isinstance(event, DelegateObservation) and event.needs_approval:
+            return event.needs_approval
         elif _is_from_user(event) or (isinstance(event, _CHANGES) and not anywhere):
             return None
     return None

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from agentcli.agent.agent import Agent, Toolbox
+from agentcli.agent.agent import Agent
 from agentcli.errors import ConfigError
 from agentcli.events import Action
-from agentcli.events.actions import AgentFinishAction
+from agentcli.events.actions import AgentDelegateAction, AgentFinishAction
 from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,
@@ -24,14 +24,21 @@ _NOTHING_RUN = "Nothing of this call was run."
 _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
-def batches(actions: Sequence[Action], tools: Toolbox) -> Iterator[list[Action]]:
+def batches(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
     """Consecutive actions that may run in parallel together, any other alone, `finish` last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
-    for together, group in groupby(ordered, key=tools.runs_beside_others):
-        if together:
+    for company, group in groupby(ordered, key=lambda action: _company(agent, action)):
+        if company:
             yield list(group)
         else:
             yield from ([action] for action in group)
+
+
+def _company(agent: Agent, action: Action) -> str:
+    """Beside what it may run: calls that only read, or children that do; "": it runs alone."""
+    if isinstance(action, AgentDelegateAction) and agent.children is not None:
+        return "children" if agent.children.runs_beside_others(action) else ""
+    return "calls" if agent.tools.runs_beside_others(action) else ""
 
 
 class Authoriser:

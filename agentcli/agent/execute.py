@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agentcli.agent.agent import Agent
 from agentcli.errors import TurnInterrupted
-from agentcli.events import Action
+from agentcli.events import Action, Observation
+from agentcli.events.actions import AgentDelegateAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.events.progress import Status, ToolOutput
+from agentcli.sessions.recovery import without_delegated
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -21,18 +23,32 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
         session.notify(Status("running", action.message))
     by_id = {action.id: action for action in actions}
     try:
-        for observation in agent.tools.execute_all(
-            actions, lambda action_id, text: session.notify(ToolOutput(action_id, text))
-        ):
+        for observation in _carry_out(agent, session, actions):
             session.emit(observation)
             record_set_aside(agent, session)
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
         content = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
-        begun = [action for action in session.pending_actions() if action.id in by_id]
+        begun = [action for action in _unreported(session) if action.id in by_id]
         _record_interrupted(session, begun, content)
         raise
+
+
+def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Iterator[Observation]:
+    """Delegations never share a batch with calls of tools."""
+    delegated = [action for action in actions if isinstance(action, AgentDelegateAction)]
+    if delegated and agent.children is not None:
+        return agent.children.carry_out(delegated)
+    return agent.tools.execute_all(
+        actions, lambda action_id, text: session.notify(ToolOutput(action_id, text))
+    )
+
+
+def _unreported(session: Session) -> list[Action]:
+    """What is open and does not go on by itself, as delegations do where a child stopped: those
+    that come first."""
+    return without_delegated(session.pending_actions())
 
 
 def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
@@ -40,7 +56,7 @@ def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
     to be asked again."""
     if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
         content = f"Not started: the turn came to an end first ({interrupt.told})."
-        _record_interrupted(session, session.pending_actions(), content)
+        _record_interrupted(session, _unreported(session), content)
 
 
 def _record_interrupted(session: Session, actions: Sequence[Action], content: str) -> None:

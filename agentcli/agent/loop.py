@@ -33,7 +33,9 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
     has_summary = False
     try:
         ending = work(agent, session, countdown)
-        has_summary = ending.at_limit and write_summary(agent, session, ending, countdown)
+        # What is still delegated goes on where it stopped; until then there is nothing to sum up.
+        summing_up = ending.at_limit and not session.pending_actions()
+        has_summary = summing_up and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
     with shield():
@@ -63,7 +65,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
         return agent.limits.ending_after_failure(error, session.state)
     except TurnInterrupted as interrupt:
         record_not_started(session, interrupt)
-        if isinstance(interrupt, OutOfTime):
+        if isinstance(interrupt, OutOfTime) and countdown is not None:
             return agent.limits.out_of_time(session.state)
         raise
 
@@ -71,7 +73,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
 def act(agent: Agent, session: Session) -> None:
     """Execute the recorded actions that have no observation yet, as far as they are allowed."""
     authoriser = Authoriser(agent, session)
-    for batch in batches(session.pending_actions(), agent.tools):
+    for batch in batches(session.pending_actions(), agent):
         execute(agent, session, [action for action in batch if authoriser.allows(action)])
 
 

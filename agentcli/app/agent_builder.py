@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from agentcli import __version__
-from agentcli.agent.agent import Agent, Approver
-from agentcli.agent.execute import show_saving
+from agentcli.agent.agent import Agent
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
-from agentcli.app.checkpoints import make_checkpointer
+from agentcli.app.agents import agents_of
+from agentcli.app.checkpoints import policy_and_checkpointer
+from agentcli.app.child_role import ChildRole, tools_allowed
+from agentcli.app.children import AskPerson, Children, Parent
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
     HookContext,
@@ -25,8 +27,9 @@ from agentcli.app.hooks import (
 from agentcli.app.judge import ask_judge
 from agentcli.app.keys import stored_keys
 from agentcli.app.open_session import OpenSession, close_session
-from agentcli.app.policy import SessionPolicy, check_rules
+from agentcli.app.policy import check_rules
 from agentcli.app.policy_parts import PolicyParts
+from agentcli.app.purse import limits_of, require_prices
 from agentcli.app.resume import (
     end_survivors,
     last_writable,
@@ -38,7 +41,6 @@ from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
 from agentcli.app.tool_servers import session_tools, start_servers, tell_of_servers
 from agentcli.app.whereabouts import NameFolders, with_named_folders
-from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
@@ -51,11 +53,11 @@ from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
+from agentcli.knowledge.notes import Notes
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
-from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.logs import log_to
 from agentcli.mcp.servers import ToolServers
 from agentcli.memory.prefix import PrefixCheck
@@ -69,11 +71,6 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import ToolCollection
-
-AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
-"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
-save, and what the file of a path holds now."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +102,10 @@ class AgentBuilder:
     interactive: bool = False
     name_folders: NameFolders | None = None
     """None: what nobody named is not written to."""
+    project_agents: Mapping[str, bytes] = field(default_factory=dict)
+    """The files of the trusted project that define agents, by their path in it."""
+    role: ChildRole | None = None
+    """Of a child, which another session delegates a task to."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each setting that is not at its default was set."""
 
@@ -132,10 +133,10 @@ class AgentBuilder:
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )
 
-    def prepare(self) -> Prepared:
-        """For a new session, of which there is nothing on disk yet. Raises ConfigError when no
-        session can begin under these settings."""
-        ready = self._prepared(new_folder(self.home), self.settings.model.name, State())
+    def prepare(self, folder: Path | None = None) -> Prepared:
+        """For a new session, in `folder` if it is given, of which there is nothing on disk yet.
+        Raises ConfigError when no session can begin under these settings."""
+        ready = self._prepared(folder or new_folder(self.home), self.settings.model.name, State())
         return replace(ready, system_text=self._system_text(ready))
 
     def create(
@@ -143,10 +144,11 @@ class AgentBuilder:
         subscribers: Callable[[Session], Sequence[Subscriber]],
         name: str | None = None,
         ready: Prepared | None = None,
+        folder: Path | None = None,
     ) -> OpenSession:
-        """A new session. Raises ConfigError when there is no model, SessionError when the session
-        can't be written; then nothing of it is left."""
-        ready = ready or self.prepare()
+        """A new session, in a `folder` for one if it is given. Raises ConfigError when there is no
+        model, SessionError when the session can't be written; then nothing of it is left."""
+        ready = ready or self.prepare(folder)
         with ExitStack() as undo, writing_to(ready.folder):
             with shield():
                 session = Session.create(ready.folder)
@@ -154,7 +156,7 @@ class AgentBuilder:
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
             opened = self._open(session, ready, servers)
             opened.fresh = True
-            _bring_up(opened, undo, subscribers)
+            self._bring_up(opened, undo, subscribers)
             session.emit(self._started(session, ready, name=name))
             session.emit(
                 SystemMessageAction(
@@ -190,7 +192,7 @@ class AgentBuilder:
             ready = self._prepared(folder, model, session.state, before)
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
             opened = self._open(session, ready, servers, stored)
-            _bring_up(opened, undo, subscribers)
+            self._bring_up(opened, undo, subscribers)
             moved = session.state.workspace != str(self.workspace)
             contained = told_of_sandbox(session.events, ready.containment.facts())
             session.emit(self._started(session, ready, resumed=True))
@@ -216,7 +218,7 @@ class AgentBuilder:
         redactor.learn(*registry.keys())
         models = self.models(registry, model)
         models.chain("main").warm_up()
-        self._require_prices(models, state)
+        require_prices(self.settings, models, state, self._budget(state))
         memory.check(self.settings, models)
         containment = self._containment(folder, registry, before)
         containment.require_named_folders()
@@ -225,13 +227,14 @@ class AgentBuilder:
         return Prepared(folder, redactor, registry, models, containment, notices)
 
     def _system_text(self, ready: Prepared) -> str:
-        return knowledge.system_text(
+        text = knowledge.system_text(
             self.settings,
             self.home,
             ready.models.chain("main").model,
             ready.containment.facts(),
             watched=self.interactive,
         )
+        return self.role.system_text(text) if self.role else text
 
     def models(self, registry: Providers, wanted: str) -> Roles:
         """The models by their role, of the main one the `wanted` one first. Raises ConfigError when
@@ -259,38 +262,36 @@ class AgentBuilder:
         """`session` with all that works on it; `stored` holds the tools it was begun with."""
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
-        log_to(session.folder / "log", session.redact)
+        if self.role is None:
+            log_to(session.folder / "log", session.redact)
+        main = models.chain("main")
         context = tool_context(
-            self.settings,
-            self.workspace,
-            self.home,
-            session,
-            containment,
-            models.chain("main").model,
+            self.settings, self.workspace, self.home, session, containment, main.model
         )
         notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )
-        tools = session_tools(self.settings, context, servers, models.chain("main").model)
+        level = self.role.level if self.role else session.state.delegate_level
+        agents = agents_of(self.settings, self.environ, self.project_agents, level)
+        allows = tools_allowed(self.role, stored, session.state)
+        tools = session_tools(
+            self.settings, context, servers, main.model, lambda every: agents.offered(every, allows)
+        )
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
         judge = ask_judge(models, session, limits)
-        policy, checkpointer = self._policy(session, containment, tools, context, judge)
-        known = knowledge.knowledge(
-            self.settings,
-            self.environ,
-            self.workspace,
-            notes,
-            lambda: WorkspaceFacts(
-                self.workspace, containment.environment, containment.scope.may_read
-            ),
-        )
+        place = (self.settings, self.environ, self.workspace)
+        parts = PolicyParts(*place, containment.sandbox, tools, context, judge)
+        policy, checkpointer = policy_and_checkpointer(parts, session, agents.changes_files)
+        known = self._knowledge(notes, containment)
         model, approver = self.settings.model, None
         if self.ask_person:
             approver = self.ask_person(policy, context.files.current_text)
+        of_person = (containment.settings, self.ask_person, self._for_child)
+        parent = Parent(*of_person, session, containment, policy, limits, level)
         agent = Agent(
-            llm=models.chain("main"),
+            llm=main,
             memory=memory.memory(self.settings, models, schemas, session, limits),
             tools=tools,
             schemas=schemas,
@@ -301,6 +302,7 @@ class AgentBuilder:
             checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
+            children=Children(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
             recall=_after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),
@@ -309,8 +311,21 @@ class AgentBuilder:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        notices = ready.notices
+        notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def _knowledge(self, notes: Notes | None, containment: Containment) -> Knowledge:
+        def facts() -> WorkspaceFacts:
+            environment, scope = containment.environment, containment.scope
+            return WorkspaceFacts(self.workspace, environment, scope.may_read)
+
+        return knowledge.knowledge(self.settings, self.environ, self.workspace, notes, facts)
+
+    def _for_child(
+        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
+    ) -> AgentBuilder:
+        free = replace(self, interactive=False, name_folders=None, ask_person=ask_person)
+        return replace(free, settings=settings, role=role)
 
     def use_model(self, opened: OpenSession, name: str) -> None:
         """Let the model `name`, in place of the one before, answer from the next request on, with
@@ -322,7 +337,7 @@ class AgentBuilder:
         models = self.models(registry, name)
         chain = models.chain("main")
         chain.warm_up()
-        self._require_prices(models, session.state)
+        require_prices(self.settings, models, session.state, self._budget(session.state))
         agent = opened.agent
         limits = self.limits(session.state)
         parts = (self.settings, models, agent.schemas, session, limits)
@@ -344,39 +359,6 @@ class AgentBuilder:
                 )
             )
 
-    def _policy(
-        self,
-        session: Session,
-        containment: Containment,
-        tools: ToolCollection,
-        context: ToolContext,
-        judge: Callable[[str], str],
-    ) -> tuple[SessionPolicy, Checkpointer | None]:
-        """Policy and checkpointer, which need each other: the policy lets a command run unasked if
-        a checkpoint holds its targets; the checkpointer adds the files that the policy finds in the
-        command."""
-        checkpointer: Checkpointer | None = None
-        policy = SessionPolicy(
-            PolicyParts(
-                self.settings,
-                self.environ,
-                self.workspace,
-                containment.sandbox,
-                tools,
-                context,
-                judge,
-                lambda: (
-                    None if checkpointer is None else checkpointer.coverage(show_saving(session))
-                ),
-                lambda: session.state.grants,
-                lambda text: str(session.redact(text)),
-            )
-        )
-        if self.settings.agent.checkpoints:
-            checkpointer = make_checkpointer(session, tools, context, policy.to_keep)
-        policy.begin()
-        return policy, checkpointer
-
     def _containment(
         self, folder: Path, registry: Providers, before: Sequence[str] | None = None
     ) -> Containment:
@@ -390,6 +372,7 @@ class AgentBuilder:
             folder,
             registry.key_variables(),
             attended=self.ask_person is not None,
+            tmp=self.role.tmp if self.role else None,
         )
         _ = containment.sandbox
         return containment
@@ -420,28 +403,30 @@ class AgentBuilder:
         return self.hooks(session, self._containment(session.folder, registry, before=()))
 
     def limits(self, state: State) -> Limits:
-        catalog = Catalog(self.settings.prices)
-        return Limits(
-            self.settings.agent,
-            self._budget(state),
-            lambda state: spent_usd(state.metrics, catalog),
-        )
+        return limits_of(self.settings, self._budget(state))
 
     def _budget(self, state: State) -> float | None:
-        """USD that the session may cost in all: as set now, or else when it was last opened."""
+        """USD that the session may cost in all: as set now, or else when it was last opened; of a
+        child what its parent gives it."""
+        if self.role is not None:
+            return self.role.budget_usd
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
-    def _require_prices(self, models: Roles, state: State) -> None:
-        """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
-        if self._budget(state) is not None:
-            catalog = Catalog(self.settings.prices)
-            asked = [models.chain(name).model for name in ("main", "condenser", "judge")]
-            for name in asked:
-                require_price(catalog, name)
-            spent_usd(state.metrics, catalog)
-            for name in (*asked, *self.settings.model.fallback):
-                if options := self.settings.providers.get(name.partition("/")[0]):
-                    require_bounds(name, options.extra_body, options.drop_params)
+    def _bring_up(
+        self,
+        opened: OpenSession,
+        undo: ExitStack,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+    ) -> None:
+        """From here on `undo` closes the session with all that works on it."""
+        with shield():
+            undo.pop_all()
+            undo.callback(opened.close, "failed")
+        if self.role is None or not self.role.reads_only:
+            opened.context.shell.start()
+        opened.knowledge.begin(opened.session.events)
+        for subscriber in subscribers(opened.session):
+            opened.session.subscribe(subscriber)
 
     def _started(
         self,
@@ -466,6 +451,7 @@ class AgentBuilder:
             network=ready.containment.sandbox.network,
             writable=tuple(map(str, ready.containment.scope.writable)),
             host_ports=ready.containment.reached_ports,
+            **(self.role.facts() if self.role else {}),
         )
 
 
@@ -477,16 +463,3 @@ def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session]
         known.recall(session)
 
     return follow
-
-
-def _bring_up(
-    opened: OpenSession, undo: ExitStack, subscribers: Callable[[Session], Sequence[Subscriber]]
-) -> None:
-    """From here on `undo` closes the session with all that works on it."""
-    with shield():
-        undo.pop_all()
-        undo.callback(opened.close, "failed")
-    opened.context.shell.start()
-    opened.knowledge.begin(opened.session.events)
-    for subscriber in subscribers(opened.session):
-        opened.session.subscribe(subscriber)

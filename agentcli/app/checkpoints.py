@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.agent.execute import show_saving
+from agentcli.app.policy import SessionPolicy
+from agentcli.app.policy_parts import PolicyParts
 from agentcli.checkpoints.checkpointer import Checkpointer, checkpoints_of
 from agentcli.events import Action
-from agentcli.events.actions import CmdRunAction, MemoryAction, path_of
+from agentcli.events.actions import AgentDelegateAction, CmdRunAction, MemoryAction, path_of
+from agentcli.files.access_scope import Coverage
 from agentcli.sessions.session import Session
 from agentcli.tools.base import Effect, ToolContext
 from agentcli.tools.collection import ToolCollection
@@ -17,19 +22,49 @@ if TYPE_CHECKING:
     from agentcli.checkpoints.snapshots import Checkpoints
 
 
-def make_checkpointer(
+def policy_and_checkpointer(
+    parts: PolicyParts, session: Session, agent_changes: Callable[[str], bool]
+) -> tuple[SessionPolicy, Checkpointer | None]:
+    """Of a session; they need each other: the policy lets a command run unasked if a checkpoint
+    holds its targets; the checkpointer adds the files that the policy finds in the command.
+    `agent_changes`: whether the agent of that name may change files."""
+    checkpointer: Checkpointer | None = None
+
+    def coverage() -> Coverage | None:
+        return None if checkpointer is None else checkpointer.coverage(show_saving(session))
+
+    known = replace(
+        parts,
+        coverage=coverage,
+        grants=lambda: session.state.grants,
+        mask=lambda text: str(session.redact(text)),
+    )
+    policy = SessionPolicy(known)
+    if parts.settings.agent.checkpoints:
+        checkpointer = _checkpointer(
+            session, parts.tools, parts.context, policy.to_keep, agent_changes
+        )
+    policy.begin()
+    return policy, checkpointer
+
+
+def _checkpointer(
     session: Session,
     tools: ToolCollection,
     context: ToolContext,
     named: Callable[[Action], Iterable[Path]],
+    agent_changes: Callable[[str], bool],
 ) -> Checkpointer:
-    """`named` are files that a command changes and that no checkpoint has unless it is told to."""
+    """`named` are files that a command changes and that no checkpoint has unless it is told to;
+    `agent_changes`: whether the agent of that name may change any."""
 
     def may_change(action: Action) -> bool:
         from agentcli.security.commands.read_only import is_read_only
 
         if isinstance(action, MemoryAction):
             return False
+        if isinstance(action, AgentDelegateAction):
+            return agent_changes(action.agent)
         reads = isinstance(action, CmdRunAction) and is_read_only(action.command)
         return tools.effect(action) in (Effect.WRITE, Effect.EXECUTE) and not reads
 

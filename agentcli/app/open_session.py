@@ -59,6 +59,8 @@ class OpenSession:
         knowledge.check_call(self.knowledge, text)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
+        if self.agent.children is not None:
+            self.agent.children.give_up()
         named = paths_named(typed)
         text, image_urls = with_images(text, image_urls, self.session.state.model)
         self.session.emit(

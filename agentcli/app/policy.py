@@ -39,6 +39,11 @@ class SessionPolicy:
     def __init__(self, parts: PolicyParts) -> None:
         self._parts = parts
 
+    @property
+    def mode(self) -> str:
+        """What runs unasked now."""
+        return self._parts.settings.agent.approval
+
     def begin(self) -> None:
         """Keep what the repository is like as the session begins."""
         note_repository(self._parts.workspace, self._parts.repository)

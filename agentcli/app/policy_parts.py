@@ -22,7 +22,7 @@ class PolicyParts:
     tools: ToolCollection
     context: ToolContext
     ask_judge: Callable[[str], str]
-    coverage: Callable[[], Coverage | None]
+    coverage: Callable[[], Coverage | None] = lambda: None
     """What checkpoints hold; None: there are none."""
     grants: Callable[[], Sequence[str]] = tuple
     """What the person allowed so far."""

@@ -40,6 +40,8 @@ class Containment:
     session_folder: Path
     keys: Collection[str]
     attended: bool
+    tmp: Path | None = None
+    """What its commands see as /tmp, where that is not a folder of its own."""
 
     @cached_property
     def scope(self) -> AccessScope:
@@ -58,7 +60,7 @@ class Containment:
                 self.session_folder / OUTPUTS,
                 *_skills(skill_folders(self.settings.knowledge, self.environ)),
             ],
-            tmp=self.session_folder / TMP_FOLDER,
+            tmp=self.tmp or self.session_folder / TMP_FOLDER,
             confined=self.settings.sandbox.read == "workspace",
             only_named=only_named(self.settings, self.workspace, user_home(self.environ)),
         )

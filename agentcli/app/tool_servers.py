@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from operator import attrgetter
@@ -58,19 +58,25 @@ def start_servers(
 
 
 def session_tools(
-    settings: Settings, context: ToolContext, servers: ToolServers | None, model: str
+    settings: Settings,
+    context: ToolContext,
+    servers: ToolServers | None,
+    model: str,
+    offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
 ) -> ToolCollection:
-    """The tools of a session, those of its servers among them; `model` is who is told of them."""
+    """The tools of a session, those of its servers among them, as far as they are `offered` there;
+    `model` is who is told of them."""
     tools = list(_enabled_tools(settings))
     if servers is None:
-        return ToolCollection(tools, context)
+        return ToolCollection(offered(tools), context)
     from agentcli.mcp.tools import server_tools
 
     servers.wait()
     assert context.output_folder is not None
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     most = window * settings.tools.mcp_schema_share
-    return ToolCollection([*tools, *server_tools(servers, context.output_folder, most)], context)
+    more = server_tools(servers, context.output_folder, most)
+    return ToolCollection(offered([*tools, *more]), context)
 
 
 def tell_of_servers(opened: OpenSession) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from agentcli.app.config import (
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError
 from agentcli.security.trust import (
+    AGENT_FOLDER,
     COMMAND_FOLDER,
     HOOK_FOLDER,
     PROJECT_CONFIG,
@@ -39,6 +40,8 @@ class Loaded:
 
     settings: LoadedSettings
     project_hooks: ProjectHooks
+    project_agents: Mapping[str, bytes] = field(default_factory=dict)
+    """The files that define agents, by their path, if it is trusted."""
 
 
 def load_with_trust(
@@ -77,8 +80,11 @@ def load_with_trust(
         servers=found.contents.get(TOOL_SERVERS, b""),
         on_fault=on_fault,
     )
-    files = {n: data for n, data in found.contents.items() if n.startswith(f"{HOOK_FOLDER}/")}
-    return Loaded(loaded, ProjectHooks(loaded.project_hooks, files, found.runnable))
+    hooks, agents = (
+        {name: data for name, data in found.contents.items() if name.startswith(f"{folder}/")}
+        for folder in (HOOK_FOLDER, AGENT_FOLDER)
+    )
+    return Loaded(loaded, ProjectHooks(loaded.project_hooks, hooks, found.runnable), agents)
 
 
 def trust_store(environ: Mapping[str, str]) -> TrustStore:
@@ -142,6 +148,7 @@ def _left_out(found: Fingerprint) -> str:
     kinds = {
         "hooks": any(name.startswith(f"{HOOK_FOLDER}/") for name in found.files),
         "commands": any(name.startswith(f"{COMMAND_FOLDER}/") for name in found.files),
+        "agents": any(name.startswith(f"{AGENT_FOLDER}/") for name in found.files),
         "tool servers": TOOL_SERVERS in found.files,
         "skills with scripts": any(name.startswith(SKILL_FOLDERS) for name in found.files),
         "settings": PROJECT_CONFIG in found.files,

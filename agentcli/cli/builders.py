@@ -23,7 +23,11 @@ def builder_for(
     environ = person_environ()
     loaded = load_with_trust(environ, workspace, on_fault=on_fault)
     return AgentBuilder(
-        loaded.settings.values, environ, workspace, project_hooks=loaded.project_hooks
+        loaded.settings.values,
+        environ,
+        workspace,
+        project_hooks=loaded.project_hooks,
+        project_agents=loaded.project_agents,
     )
 
 

@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 
 from agentcli.agent.ending import TurnResult
+from agentcli.app.changed_files import files_changed
 from agentcli.app.named_paths import named_before
 from agentcli.app.sandbox import TMP_FOLDER
-from agentcli.checkpoints.checkpointer import checkpoints_of
-from agentcli.errors import AgentError, SessionError
+from agentcli.errors import AgentError
 from agentcli.events.live import newest_first
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.access_scope import TMP
-from agentcli.files.names import is_generated
 from agentcli.sandbox.choosing import BUBBLEWRAP
 from agentcli.sessions.own_tmp import left_in_tmp
 from agentcli.sessions.search.session_totals import SessionTotals
@@ -68,15 +67,9 @@ def _can_go_on(session: Session) -> bool:
 
 
 def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, ...]:
-    """By whatever means, if the workspace was kept before and after; else by the file tools."""
-    if session is None or done.trees is None:
+    if session is None:
         return done.files_changed
-    kept = checkpoints_of(session.folder, session.state.workspace)
-    try:
-        changed = (c.path for c in kept.changes(*done.trees) if not c.told)
-        return tuple(path for path in changed if not is_generated(path))
-    except SessionError:
-        return done.files_changed
+    return files_changed(session.folder, session.state.workspace, done)
 
 
 def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...]:

@@ -95,6 +95,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         ask_person if asks else None,
         loaded.project_hooks,
         name_folders=ask_folders if asks else None,
+        project_agents=loaded.project_agents,
     )
     for notice in loaded.settings.notices:
         outcome.renderer.on_progress(Notice(notice))

@@ -41,6 +41,8 @@ class MessageAction(Action):
     delivery: Literal["steer", "queue"] | None = None
     inbox_id: str | None = None
     """Of a message that came from another terminal: what it is known by in the inbox."""
+    delegated: str = ""
+    """Of a task that another session gave: which delegation of which session it is."""
     nudge: str | None = None
     """Of a message of the environment that tells the model it may be stuck: the rule that fired."""
     reasoning: str = ""
@@ -228,6 +230,26 @@ class AgentFinishAction(Action):
     @property
     def message(self) -> str:
         return f"finished ({self.status}): {_first_line(self.final_thought)}"
+
+
+class AgentDelegateAction(Action):
+    """A task for a child: the agent named works on it in a session of its own, and sees nothing but
+    `inputs["task"]`. `session` is a child of before that goes on with it."""
+
+    kind: ClassVar[str] = "delegate"
+    runnable: ClassVar[bool] = True
+    agent: str
+    inputs: dict[str, Any] = {}
+    session: str = ""
+    thought: str = ""
+
+    @property
+    def task(self) -> str:
+        return str(self.inputs.get("task", ""))
+
+    @property
+    def message(self) -> str:
+        return f"{self.agent}: {_first_line(self.task)}"
 
 
 class RecallAction(Action):

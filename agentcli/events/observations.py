@@ -140,6 +140,43 @@ class TaskTrackingObservation(Observation):
     task_list: tuple[dict[str, str], ...] = ()
 
 
+class DelegateStartedObservation(Observation):
+    """The child `session_id` is to carry out the delegation `action_id`; recorded before there is
+    anything of the child, so that after a kill the same one goes on. It answers nothing."""
+
+    kind: ClassVar[str] = "delegate_started"
+    action_id: int
+    session_id: str
+    agent: str
+
+    @property
+    def message(self) -> str:
+        return f"{self.agent} works in session {self.session_id}"
+
+
+class DelegateObservation(Observation):
+    """What a child reported. `status` is finished, failed, or what stopped it: max_turns, stuck,
+    interrupted, …; `steps`, `cost_usd` and `metrics` (by model, as in the state) are of what the
+    child did for this, its own children included; `files_changed` are relative to the workspace."""
+
+    kind: ClassVar[str] = "delegate"
+    agent: str
+    session_id: str
+    status: str = "finished"
+    error: bool = False
+    needs_approval: str = ""
+    """What the child could not do as nobody was there to be asked."""
+    steps: int = 0
+    cost_usd: float | None = None
+    metrics: dict[str, dict[str, float | int | None]] = {}
+    abandoned_usd: float = 0.0
+    files_changed: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return f"{self.agent} {self.status} after {self.steps} steps"
+
+
 class MemoryObservation(Observation):
     """Notes for later sessions after a change: `entries` in the file at `path`, and the texts that
     came and went."""
@@ -216,6 +253,12 @@ class SessionStartedObservation(Observation):
     """The folders that commands can write to; None: nobody noted it."""
     host_ports: tuple[int, ...] | None = None
     """Of the machine's loopback, that commands reach at their own; None: nobody noted it."""
+    parent: str | None = None
+    """The session that delegated its task to this one."""
+    agent: str = ""
+    """Of a child: the name of the agent that it is."""
+    delegate_level: int = 0
+    """How many sessions are above it."""
 
     @property
     def message(self) -> str:

@@ -52,6 +52,17 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildProgress:
+    """What the child that carries out the delegation `action_id` does now; `cost_usd` None: not
+    known."""
+
+    action_id: int
+    doing: str
+    steps: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A line for the person that is not part of the session's history."""
 
@@ -66,5 +77,6 @@ Progress = (
     | ReplyAbandoned
     | StepDone
     | Status
+    | ChildProgress
     | Notice
 )

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from agentcli import interrupts
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation
@@ -172,6 +173,7 @@ class ModelClient:
         limit = self._waits.first_byte_s
         deadline = time.monotonic() + limit
         while True:
+            interrupts.check()
             try:
                 item = inbox.get(timeout=_TICK_S)
             except queue.Empty:
@@ -212,6 +214,7 @@ class ModelClient:
         until = time.monotonic() + wait
         detail = f"{error.message} (retry {attempt} of {self._waits.retries})"
         while (left := until - time.monotonic()) > 0:
+            interrupts.check()
             notify(Status("retrying", detail, left))
             time.sleep(min(_TICK_S, left))
 

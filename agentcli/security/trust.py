@@ -20,6 +20,7 @@ from agentcli.files.private import NotRegular, locked, open_regular, replace_dur
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
 COMMAND_FOLDER = ".agent/commands"
+AGENT_FOLDER = ".agents/agents"
 TOOL_SERVERS = ".mcp.json"
 SKILL_FOLDERS = (".agents/skills", ".agent/skills", ".claude/skills", ".openhands/microagents")
 MAX_FILES = 1_000
@@ -28,6 +29,7 @@ MAX_HOOK_BYTES = 20_000_000
 _MAX_ENTRIES = 10_000
 _MAX_DEPTH = 32
 _SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
+_KEPT_FOLDERS = (f"{HOOK_FOLDER}/", f"{COMMAND_FOLDER}/", f"{AGENT_FOLDER}/")
 _TEXT_SUFFIXES = (".md", ".txt")
 _WRITABLE_BY_OTHERS = 0o022
 _VERSION = 1
@@ -39,8 +41,8 @@ _MAX_BYTES = 50_000_000
 class Fingerprint:
     """What of `workspace` (resolved) would take effect if it were trusted. `files`: path within it,
     with slashes -> hex digest of content and whether it may be run. `contents`: the bytes that were
-    digested, of the files that settings are read from, hooks run and commands say; `runnable`:
-    those of them that may be run. `fault`: why it can't be trusted at all."""
+    digested, of the files that settings, hooks, commands and agents are of; `runnable`: those of
+    them that may be run. `fault`: why it can't be trusted at all."""
 
     workspace: Path
     files: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +75,7 @@ def fingerprint(workspace: Path) -> Fingerprint:
         reader.file(TOOL_SERVERS)
         reader.tree(HOOK_FOLDER)
         reader.tree(COMMAND_FOLDER)
+        reader.tree(AGENT_FOLDER)
         for folder in SKILL_FOLDERS:
             reader.skills(folder)
     except _CannotVouch as fault:
@@ -257,13 +260,13 @@ class _Reader:
             raise _CannotVouch(f"there are more than {MAX_FILES:,} files that would take effect")
         runs = status.st_mode & 0o111
         self.files[name] = hashlib.sha256((b"x" if runs else b"-") + data).hexdigest()
-        if name in _SHOWN or name.startswith((f"{HOOK_FOLDER}/", f"{COMMAND_FOLDER}/")):
+        if name in _SHOWN or name.startswith(_KEPT_FOLDERS):
             self._keep(name, data, runs=bool(runs))
 
     def _keep(self, name: str, data: bytes, *, runs: bool) -> None:
         self._kept_bytes += len(data)
         if self._kept_bytes > MAX_HOOK_BYTES:
-            folders = f"{HOOK_FOLDER} and {COMMAND_FOLDER}"
+            folders = f"{HOOK_FOLDER}, {COMMAND_FOLDER} and {AGENT_FOLDER}"
             raise _CannotVouch(f"{folders} hold more than {MAX_HOOK_BYTES:,} bytes")
         self.contents[name] = data
         if runs:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import dropwhile
 
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import (
+    AgentDelegateAction,
     FileReadAction,
     GlobAction,
     MessageAction,
@@ -50,6 +52,12 @@ def open_actions(events: Sequence[Event]) -> list[Action]:
         ):
             found.append(event)
     return found[::-1]
+
+
+def without_delegated(actions: Sequence[Action]) -> list[Action]:
+    """Open actions but for the delegations at their head: a child that was at work goes on where
+    it stopped, which its own session tells, so that what it did is not done again."""
+    return list(dropwhile(lambda action: isinstance(action, AgentDelegateAction), actions))
 
 
 def awaits_approval(events: Sequence[Event], action: Action) -> bool:

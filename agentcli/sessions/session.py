@@ -23,7 +23,7 @@ from agentcli.events import (
     event_from_dict,
     event_to_dict,
 )
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -45,6 +45,7 @@ from agentcli.sessions.recovery import (
     torn_reply,
     unsent_restore_message,
     with_may_have_begun,
+    without_delegated,
 )
 from agentcli.sessions.state import (
     TRANSITIONS,
@@ -317,9 +318,10 @@ class Session:
             self._save_state()
 
     def answer_pending(self, first: str, others: str) -> None:
-        """Give every open action its observation: `first` for the one that was being carried out
-        (and the reads that ran beside it), `others` for those not begun."""
-        for action, begun in list(with_may_have_begun(self._pending.values())):
+        """Give every open action but delegations at the head its observation: `first` for the one
+        that was being carried out (and the reads beside it), `others` for those not begun."""
+        open_ones = without_delegated(list(self._pending.values()))
+        for action, begun in list(with_may_have_begun(open_ones)):
             content = first if begun else others
             self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
@@ -359,7 +361,8 @@ class Session:
                 f"agent was killed while this was running, at {when} or later. Its effects are "
                 "unknown: it may have run fully, in part or not at all. Check before you repeat it."
             )
-            told = interruption_was_recorded(self.events)
+            delegated = isinstance(first, AgentDelegateAction)
+            told = delegated or interruption_was_recorded(self.events)
             self.answer_pending(not_started if told else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]

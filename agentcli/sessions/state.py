@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import reduce
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,8 @@ from agentcli.events.observations import (
     AgentStateChangedObservation,
     AttemptsAbandonedObservation,
     DecisionObservation,
+    DelegateObservation,
+    DelegateStartedObservation,
     ErrorObservation,
     ModelSwitchedObservation,
     SessionStartedObservation,
@@ -115,7 +118,10 @@ class State:
     parts: dict[str, Metrics] = field(default_factory=dict)
     max_budget_usd: float | None = None
     abandoned_usd: float = 0.0
-    """What requests that broke off may have cost at most."""
+    """What requests that broke off may have cost at most, those of children included."""
+    children: dict[str, Metrics] = field(default_factory=dict)
+    """What each child used with its own children, by its session; of one that has not reported yet
+    nothing."""
     grants: tuple[str, ...] = ()
     title: str = ""
     name: str | None = None
@@ -131,8 +137,17 @@ class State:
     schema_version: int = STATE_VERSION
 
     def total(self, name: str) -> float | int:
-        """Sum of one metric over all models, unknown values left out."""
-        return sum(entry.get(name) or 0 for entry in self.metrics.values())
+        """Sum of one metric over all models, children included, unknown values left out."""
+        return sum(entry.get(name) or 0 for entry in self._entries())
+
+    def _entries(self) -> Iterator[dict[str, float | int | None]]:
+        for metrics in (self.metrics, *self.children.values()):
+            yield from metrics.values()
+
+    @property
+    def metrics_with_children(self) -> Metrics:
+        """By model."""
+        return reduce(_merged, self.children.values(), self.metrics)
 
     @property
     def place(self) -> Path | None:
@@ -142,8 +157,8 @@ class State:
 
     @property
     def cost_usd(self) -> float | None:
-        """None when the price of any model used is unknown."""
-        costs = [entry.get("cost_usd") for entry in self.metrics.values()]
+        """With that of the children; None when the price of any model used is unknown."""
+        costs = [entry.get("cost_usd") for entry in self._entries()]
         return None if None in costs else float(sum(cost or 0 for cost in costs))
 
 
@@ -159,6 +174,8 @@ def apply(state: State, event: Event) -> State:
         changes["metrics"] = _add_metrics(state.metrics, event.llm_metrics)
         changes["parts"] = {**state.parts, part: used}
     changes.update(_changes(state, event))
+    if isinstance(event, DelegateStartedObservation | DelegateObservation):
+        changes.update(_of_child(state, event))
     return replace(state, **changes)
 
 
@@ -170,7 +187,8 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
                 "workspace": event.workspace,
                 "model": event.model,
                 "name": event.name or (None if event.forked_from else state.name),
-                "parent_id": event.forked_from or state.parent_id,
+                "parent_id": event.forked_from or event.parent or state.parent_id,
+                **_role(event, state),
                 "max_budget_usd": state.max_budget_usd
                 if event.forked_from
                 else event.max_budget_usd,
@@ -213,14 +231,46 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
     return {"bad_calls": 0, "bad_replies": 0} if event.cause is not None else {}
 
 
+def _of_child(
+    state: State, event: DelegateStartedObservation | DelegateObservation
+) -> dict[str, Any]:
+    known = state.children.get(event.session_id, {})
+    if isinstance(event, DelegateStartedObservation):
+        return {"children": {**state.children, event.session_id: known}}
+    return {
+        "children": {**state.children, event.session_id: _merged(known, event.metrics)},
+        "abandoned_usd": state.abandoned_usd + event.abandoned_usd,
+    }
+
+
+def _role(event: SessionStartedObservation, state: State) -> dict[str, Any]:
+    """Whose child it is: a copy that a person made of one is nobody's."""
+    if event.forked_from:
+        return {"delegate_level": 0}
+    if event.parent is None:
+        return {}
+    return {"delegate_level": event.delegate_level, "agent_name": event.agent}
+
+
 def _add_metrics(metrics: Metrics, new: LLMMetrics) -> Metrics:
     old = metrics.get(new.model, {"replies": 0, "cost_usd": 0.0})
     added = new.model_dump(exclude={"model", "part", "time_to_first_token_s"})
-    merged: dict[str, float | int | None] = {"replies": (old["replies"] or 0) + 1}
-    for name, value in added.items():
+    return {**metrics, new.model: _added(old, {"replies": 1, **added})}
+
+
+def _merged(old: Metrics, more: Metrics) -> Metrics:
+    return {**old, **{model: _added(old.get(model, {}), used) for model, used in more.items()}}
+
+
+def _added(
+    old: Mapping[str, float | int | None], more: Mapping[str, float | int | None]
+) -> dict[str, float | int | None]:
+    """The sums; what is not known of one is not known of both."""
+    merged: dict[str, float | int | None] = {}
+    for name, value in more.items():
         before = old.get(name, 0)
         merged[name] = None if value is None or before is None else before + value
-    return {**metrics, new.model: merged}
+    return merged
 
 
 def fold(events: Iterable[Event], state: State | None = None) -> State:

@@ -124,6 +124,8 @@ class Tool(Generic[A]):
     """Its calls may run beside others, if it only reads."""
     offered: bool = True
     """The model is told of it from the beginning; else another tool tells it."""
+    about: str = ""
+    """What follows the docstring in its description, where that depends on the session."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for `rules` by which no call could be judged."""
@@ -134,7 +136,7 @@ class Tool(Generic[A]):
 
     @property
     def description(self) -> str:
-        return " ".join((self.arguments.__doc__ or "").split())
+        return " ".join(f"{self.arguments.__doc__ or ''} {self.about}".split())
 
     def schema(self) -> ToolSchema:
         parameters = _plain_schema(self.arguments.model_json_schema())

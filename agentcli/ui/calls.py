@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
+    AgentDelegateAction,
     AgentFinishAction,
     AgentThinkAction,
     BrowseURLAction,
@@ -29,6 +30,7 @@ from agentcli.events.observations import (
     BrowserOutputObservation,
     CmdMetadata,
     CmdOutputObservation,
+    DelegateObservation,
     ErrorObservation,
     FileEditObservation,
     FileReadObservation,
@@ -48,7 +50,7 @@ from agentcli.ui.folding import FOLDED, Folding
 from agentcli.ui.outputs import output_lines, stopped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, cells, clip, plain
-from agentcli.ui.summary import count, duration
+from agentcli.ui.summary import count, duration, money
 
 _EXIT_LINE = re.compile(r"(?:\A|\n)\[exit \d+(?:, no output)?(?:; (now in [^\]\n]+))?\](?=\n\[|\Z)")
 """What the model is told at the end of an output; people read it on the line of the call."""
@@ -129,6 +131,9 @@ def _rarer_call_text(action: Action) -> str:
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case BrowseURLAction(url=url):
             return url
+        case AgentDelegateAction(agent=agent, task=task):
+            first, *more = task.strip().split("\n", 1)
+            return f"{agent}: {first}{' …' if more else ''}"
         case RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
         case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
@@ -223,6 +228,8 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
             return Outcome(status, lines, failed=failed)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
+        case DelegateObservation():
+            return _delegate_outcome(observation, folding)
         case ToolResultObservation() | MCPObservation() if failed:
             return _failure(observation, folding)
         case MCPObservation(image_urls=images, duration_s=took):
@@ -233,6 +240,18 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
         case ToolResultObservation():
             return Outcome(lines=_output(observation, folding.output, folding))
     return Outcome()
+
+
+def _delegate_outcome(report: DelegateObservation, folding: Folding) -> Outcome:
+    """One line; the session that it names has the rest."""
+    facts = [f"{report.status} after " * report.error + count(report.steps, "step")]
+    facts.append("$?" if report.cost_usd is None else money(report.cost_usd))
+    if report.files_changed:
+        facts.append(f"{count(len(report.files_changed), 'file')} changed")
+    facts.append(report.session_id)
+    style: Style = "red" if report.error else "dim"
+    status = [Span(printable(" · ".join(facts), multiline=False), style)]
+    return Outcome(status, _output(report, folding.read, folding), failed=report.error)
 
 
 def _output(observation: Observation, limit: int | None, folding: Folding) -> list[Line]:

@@ -15,6 +15,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import (
+    ChildProgress,
     Notice,
     ReasoningDelta,
     ReplyAbandoned,
@@ -112,7 +113,11 @@ class TerminalRenderer:
     def on_progress(self, progress: Progress) -> None:
         if self._quiet:
             return
-        self._take_progress(progress)
+        if isinstance(progress, ChildProgress):
+            self._set_status(None)
+            self._calls.add_child(progress, self._clock())
+        else:
+            self._take_progress(progress)
         piece = isinstance(progress, TextDelta | ReasoningDelta | ToolOutput)
         if not piece or self._clock() - self._drawn_at >= _REDRAW_S:
             self._draw()

@@ -6,13 +6,20 @@ import textwrap
 from dataclasses import dataclass, replace
 
 from agentcli.events import Action, Observation
-from agentcli.events.actions import AgentFinishAction, CmdRunAction, IPythonRunCellAction, path_of
+from agentcli.events.actions import (
+    AgentDelegateAction,
+    AgentFinishAction,
+    CmdRunAction,
+    IPythonRunCellAction,
+    path_of,
+)
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,
     IPythonRunCellObservation,
     SessionStartedObservation,
 )
+from agentcli.events.progress import ChildProgress
 from agentcli.ui.calls import (
     Code,
     Outcome,
@@ -32,7 +39,7 @@ from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, cells, clip, indent, plain, wrap
-from agentcli.ui.summary import count, whole_seconds
+from agentcli.ui.summary import count, money, whole_seconds
 from agentcli.ui.unfolded import asked_lines
 
 _SHOW_ELAPSED_S = 1.0
@@ -53,6 +60,8 @@ class _Call:
     output: str = ""
     lines_gone: int = 0
     decided: DecisionObservation | None = None
+    child: ChildProgress | None = None
+    """What carries it out does now."""
 
     def add_output(self, text: str) -> None:
         whole = self.output + text
@@ -108,6 +117,12 @@ class ToolCalls:
         if call is not None:
             call.add_output(text)
 
+    def add_child(self, progress: ChildProgress, now: float) -> None:
+        call = self._calls.get(progress.action_id)
+        if call is not None:
+            call.child = progress
+            call.since = call.since or now
+
     def run_next(self) -> None:
         """The next call is about to run: what does not fit its line is shown before it does."""
         call = next(iter(self._calls.values()), None)
@@ -135,7 +150,10 @@ class ToolCalls:
         self._calls.clear()
 
     def rows(self, now: float, icon: str) -> list[str]:
-        """The running call with the end of its output."""
+        """The running call with the end of its output; of delegations a row for each child."""
+        children = [call for call in self._calls.values() if call.child is not None]
+        if children:
+            return [self._screen.row(self._child_line(call, icon, now)) for call in children]
         call = next(iter(self._calls.values()), None)
         if call is None:
             return []
@@ -153,6 +171,21 @@ class ToolCalls:
             lines = [self._live_line(call.action, icon_span, status)]
         lines += indent(live_lines(call.output, call.lines_gone, self._screen.live_rows - 2))
         return [self._screen.row(line) for line in lines]
+
+    def _child_line(self, call: _Call, icon: str, now: float) -> Line:
+        """`⠋ delegate  explorer: where … · read a.py · 3 steps · $0.02 · 8s`."""
+        assert call.child is not None
+        child, elapsed = call.child, now - (call.since or now)
+        facts = [count(child.steps, "step")] if child.steps else []
+        facts += [money(child.cost_usd)] if child.cost_usd else []
+        facts += [whole_seconds(int(elapsed))] if elapsed >= _SHOW_ELAPSED_S else []
+        head = call_head(Span(icon, "cyan"), call.action)
+        end = f" · {' · '.join(facts)}" if facts else ""
+        room = max(self._screen.width - cells(plain(head)) - cells(end), 20)
+        task = clip([Span(printable(call_text(call.action), multiline=False))], room // 2)
+        doing = printable(child.doing, multiline=False)
+        middle = [*task, Span(" · ", "dim"), Span(doing, "dim")]
+        return [*head, *clip(middle, room), Span(end, "dim")]
 
     def _outcome(self, call: _Call, observation: Observation) -> Outcome:
         result = outcome(observation, self._folding)
@@ -199,6 +232,8 @@ class ToolCalls:
         icon = Span("✗", "red") if result.failed else Span("•", "green")
         screen, action = self._screen, call.action
         line = self._line(action, icon, result.status)
+        if self._is_folded_delegation(action):
+            line = self._live_line(action, icon, result.status)
         if not call.shown and not self._is_long(action) and self._fits(line):
             screen.put("call", [line])
         else:
@@ -244,7 +279,13 @@ class ToolCalls:
 
     def _is_long(self, action: Action) -> bool:
         """Whether what the call is about takes more than one row of the screen."""
+        if self._is_folded_delegation(action):
+            return False
         return len(self._text_rows(action)) > 1 or not self._fits(self._line(action, Span("•"), []))
+
+    def _is_folded_delegation(self, action: Action) -> bool:
+        """One row is enough: the child's session shows the task."""
+        return isinstance(action, AgentDelegateAction) and self._folding.code is not None
 
     def _fits(self, line: Line) -> bool:
         return cells(plain(line)) <= self._screen.width

@@ -166,6 +166,7 @@ def _builder(
         loaded.project_hooks,
         interactive=True,
         name_folders=name_folders,
+        project_agents=loaded.project_agents,
         origins=loaded.settings.origins,
     )
 

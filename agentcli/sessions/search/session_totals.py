@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from agentcli.events import Event, Progress
 from agentcli.events.observations import (
     CheckpointObservation,
+    DelegateObservation,
     FileEditObservation,
     FileReadObservation,
     FileWriteObservation,
@@ -17,7 +18,8 @@ from agentcli.messages import Usage
 
 @dataclass(frozen=True)
 class SessionTotals:
-    """`cost_usd` is None when the price of a reply is not known; `files_changed` are those that the
+    """Tokens and money are with those of children; `cost_usd` is None when the price of a reply is
+    not known; `files_changed` are those that the
     file tools left other than they were when first read, in order of the first change; `trees` the
     first and the last snapshot of the workspace, if there are any."""
 
@@ -43,8 +45,11 @@ class SessionTotalsCounter:
         if metrics := event.llm_metrics:
             self._steps += 1
             self._usage += Usage(*(getattr(metrics, field.name) for field in fields(Usage)))
-            unknown = self._cost is None or metrics.cost_usd is None
-            self._cost = None if unknown else (self._cost or 0) + (metrics.cost_usd or 0)
+            self._add_cost(metrics.cost_usd)
+        if isinstance(event, DelegateObservation):
+            for used in event.metrics.values():
+                self._usage += Usage(*(int(used.get(f.name) or 0) for f in fields(Usage)))
+                self._add_cost(used.get("cost_usd"))
         if isinstance(event, FileWriteObservation | FileEditObservation):
             first = self._files.get(event.path, (self._known.get(event.path), ""))[0]
             self._files[event.path] = (first, event.digest)
@@ -52,6 +57,9 @@ class SessionTotalsCounter:
             self._known[event.path] = event.digest
         if isinstance(event, CheckpointObservation) and event.tree:
             self._trees = (self._trees[0] if self._trees else event.tree, event.tree)
+
+    def _add_cost(self, usd: float | None) -> None:
+        self._cost = None if self._cost is None or usd is None else self._cost + usd
 
     def on_progress(self, progress: Progress) -> None:
         """Progress does not count."""

@@ -1,0 +1,122 @@
+"""What the parent is told of a child, made of the child's own events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentcli.agent.approval_denied import NEEDS_APPROVAL
+from agentcli.agent.replies import last_answer
+from agentcli.agent.run_limits import MAX_TURNS
+from agentcli.app.changed_files import files_changed
+from agentcli.events import Event
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import AgentStateChangedObservation, DelegateObservation
+from agentcli.memory.projection import clip
+from agentcli.sessions.search.session_totals import totals
+from agentcli.sessions.session import SessionRecord
+from agentcli.sessions.state import AgentState, Metrics
+
+MAX_REPORT_CHARS = 24_000
+_FACTS_CHARS = 3_000
+_MOST_FILES = 20
+_OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
+
+
+def has_task(events: Sequence[Event], key: str) -> bool:
+    """Whether the child was given the task of this delegation."""
+    return any(isinstance(e, MessageAction) and e.delegated == key for e in newest_first(events))
+
+
+def is_over(events: Sequence[Event]) -> bool:
+    """Whether the child has come to an end, or only stopped and is to go on."""
+    last = _last_change(events)
+    if last is None:
+        return False
+    return last.agent_state in _OVER or (last.agent_state == "paused" and last.reason == MAX_TURNS)
+
+
+def report_of(record: SessionRecord, known: Metrics, key: str) -> DelegateObservation:
+    """`known`: what the parent knows that the child had used before; `key`: of the delegation."""
+    events, state = record.events, record.state
+    last = _last_change(events)
+    status = _status(last)
+    done = totals(_since_task(events, key))
+    changed = files_changed(record.folder, state.workspace, done)
+    used = _difference(state.metrics_with_children, known)
+    costs = [each.get("cost_usd") for each in used.values()]
+    said = clip(last_answer(events), MAX_REPORT_CHARS - _FACTS_CHARS)
+    facts = _facts(record.folder.name, status, last, done.steps, changed)
+    denied = last is not None and last.reason == NEEDS_APPROVAL
+    return DelegateObservation(
+        content="\n\n".join(filter(None, (said, facts))),
+        agent=state.agent_name,
+        session_id=record.folder.name,
+        status=status,
+        error=status != "finished",
+        needs_approval=last.content if denied and last is not None else "",
+        steps=done.steps,
+        cost_usd=None if None in costs else float(sum(cost or 0 for cost in costs)),
+        metrics=used,
+        abandoned_usd=0.0 if known else state.abandoned_usd,
+        files_changed=changed,
+    )
+
+
+def _facts(
+    session_id: str,
+    status: str,
+    last: AgentStateChangedObservation | None,
+    steps: int,
+    changed: Sequence[str],
+) -> str:
+    """A line for the model, after what the child said."""
+    told = f"session {session_id}: {status} after {steps} step{'s' * (steps != 1)}"
+    if status != "finished" and last is not None and last.content:
+        told += f" ({' '.join(last.content.split())[:500]})"
+    if status not in ("finished", "failed"):
+        told += "; it goes on if you delegate to this session"
+    if changed:
+        names = ", ".join(changed[:_MOST_FILES])
+        more = f" and {len(changed) - _MOST_FILES} more" if len(changed) > _MOST_FILES else ""
+        told += f". It changed {names}{more}: what you read of these before is out of date"
+    return f"[{told}.]"
+
+
+def _status(last: AgentStateChangedObservation | None) -> str:
+    """A stable word."""
+    if last is None or last.agent_state in ("running", "rate_limited"):
+        return "interrupted"
+    if last.agent_state == AgentState.FINISHED:
+        return "finished" if not last.exit_code else "failed"
+    if last.agent_state == AgentState.PAUSED and last.reason in ("terminated", "killed", ""):
+        return "interrupted"
+    return last.reason or str(last.agent_state)
+
+
+def _last_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
+    changes = (e for e in newest_first(events) if isinstance(e, AgentStateChangedObservation))
+    return next(changes, None)
+
+
+def _since_task(events: Sequence[Event], key: str) -> list[Event]:
+    newest: list[Event] = []
+    for event in newest_first(events):
+        newest.append(event)
+        if isinstance(event, MessageAction) and event.delegated == key:
+            break
+    return newest[::-1]
+
+
+def _difference(now: Metrics, before: Metrics) -> Metrics:
+    return {
+        model: {name: _less(value, before.get(model, {}), name) for name, value in used.items()}
+        for model, used in now.items()
+    }
+
+
+def _less(
+    value: float | int | None, before: Mapping[str, float | int | None], name: str
+) -> float | int | None:
+    earlier = before.get(name, 0)
+    return None if value is None or earlier is None else value - earlier

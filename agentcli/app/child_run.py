@@ -1,0 +1,202 @@
+"""One child at work: its session opened, its turn run, its session closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.agent.agent import Approval, Approver, Policy
+from agentcli.agent.ending import TurnResult
+from agentcli.agent.loop import run_turn
+from agentcli.app.child_report import has_task, is_over
+from agentcli.app.open_session import OpenSession
+from agentcli.app.side_by_side import OnMain
+from agentcli.errors import AgentError
+from agentcli.events import Action, Event, Progress, Risk, Source
+from agentcli.events.actions import AgentDelegateAction, MessageAction, SystemMessageAction
+from agentcli.events.observations import DecisionObservation
+from agentcli.events.progress import ChildProgress, Status, StepDone
+from agentcli.files.private import remove_tree
+from agentcli.knowledge.agents import AgentDefinition
+from agentcli.sessions.session import Session, Subscriber, read_session
+
+
+class ChildBuilder(Protocol):
+    """Makes sessions that have the role of a child; see AgentBuilder."""
+
+    def create(
+        self, subscribers: Callable[[Session], Sequence[Subscriber]], *, folder: Path
+    ) -> OpenSession: ...
+    def reopen(
+        self,
+        folder: Path,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        *,
+        has_message: bool = False,
+    ) -> OpenSession: ...
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """A task for the child in `folder`, which need not be there yet. `key` tells it from all other
+    delegations."""
+
+    action: AgentDelegateAction
+    definition: AgentDefinition
+    folder: Path
+    key: str
+
+
+class ChildRun:
+    """A `Job`. `builder` makes the child's session, and asks the person by the main thread where it
+    works on another one; `grants` is what the person has allowed; `notify` shows progress."""
+
+    def __init__(
+        self,
+        delegation: Delegation,
+        builder: Callable[[OnMain | None], ChildBuilder],
+        grants: Sequence[str],
+        notify: Callable[[Progress], None],
+        *,
+        reads_only: bool,
+        has_own_budget: bool,
+    ) -> None:
+        """`has_own_budget`: what limits its money is its own, not what the parent has left."""
+        self.delegation = delegation
+        self.result: TurnResult | None = None
+        """None where the child was at its end already."""
+        self.error: AgentError | None = None
+        """Why there is no child that could work."""
+        self.has_own_budget = has_own_budget
+        self.new_grants: tuple[str, ...] = ()
+        self._builder = builder
+        self._grants = grants
+        self._notify = notify
+        self._reads_only = reads_only
+        self._opened: OpenSession | None = None
+
+    def open(self, on_main: OnMain | None) -> bool:
+        """Whether there is work to be done."""
+        notify = self._notify
+        if on_main is not None:
+            pass_on = on_main.later
+
+            def notify(progress: Progress) -> None:
+                pass_on(lambda: self._notify(progress))
+
+        try:
+            self._opened = self._open(self._builder(on_main), notify)
+        except AgentError as error:
+            self.error = error
+        return self._opened is not None
+
+    def work(self) -> None:
+        assert self._opened is not None
+        agent = self._opened.agent
+        agent = replace(agent, policy=_WithGrants(agent.policy, self._grants))
+        if self._reads_only:
+            # Nothing to keep or to watch; both are for the main thread.
+            agent = replace(agent, checkpointer=None, git=None)
+        self.result = run_turn(agent, self._opened.session)
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self.new_grants = opened.session.state.grants
+            opened.close(self.result.ending.reason if self.result else "failed")
+
+    def _open(
+        self, builder: ChildBuilder, notify: Callable[[Progress], None]
+    ) -> OpenSession | None:
+        """The child's session with its task; None when it came to its end before."""
+        given = self.delegation
+
+        def subscribers(session: Session) -> list[Subscriber]:
+            return [_Follower(session, given.action.id, notify)]
+
+        events: Sequence[Event] = ()
+        if given.folder.exists():
+            events = read_session(given.folder).events
+            if not any(isinstance(event, SystemMessageAction) for event in events):
+                # A process was killed while it made it: nothing was done there.
+                remove_tree(given.folder)
+                events = ()
+        if not events:
+            opened = builder.create(subscribers, folder=given.folder)
+        elif not has_task(events, given.key):
+            opened = builder.reopen(given.folder, subscribers, has_message=True)
+        elif is_over(events):
+            return None
+        else:
+            return builder.reopen(given.folder, subscribers)
+        with opened.closed_on_failure():
+            task = MessageAction(content=given.action.task, source=Source.USER, delegated=given.key)
+            opened.session.emit(task)
+            opened.fresh = False
+            opened.knowledge.recall(opened.session)
+        return opened
+
+
+class ChildApprover:
+    """Asks whoever the parent would ask, and says for whom."""
+
+    def __init__(self, approver: Approver, name: str, on_main: OnMain | None) -> None:
+        self._approver = approver
+        self._name = name
+        self._on_main = on_main
+
+    def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval:
+        told = f"for the child {self._name}: {reason}"
+
+        def ask() -> Approval:
+            return self._approver.ask(action, told, risk=risk)
+
+        return ask() if self._on_main is None else self._on_main.now(ask)
+
+
+class _WithGrants:
+    """A policy that knows what the person has allowed in the parent and its other children."""
+
+    def __init__(self, policy: Policy, grants: Sequence[str]) -> None:
+        self._policy = policy
+        self._more = grants
+
+    def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
+        return self._policy.decide(action, tuple(dict.fromkeys((*self._more, *grants))))
+
+
+class _Follower:
+    """Tells the parent's screen what the child does; a subscriber of its session."""
+
+    def __init__(
+        self, session: Session, action_id: int, notify: Callable[[Progress], None]
+    ) -> None:
+        self._session = session
+        self._action_id = action_id
+        self._notify = notify
+        self._doing = "begins"
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Action) and event.runnable and event.tool_call_metadata is not None:
+            self._doing = event.message
+            self._tell()
+
+    def on_progress(self, progress: Progress) -> None:
+        match progress:
+            case Status(phase="running"):
+                return
+            case Status(phase=phase, detail=detail):
+                self._doing = detail or phase
+            case ChildProgress(doing=doing):
+                self._doing = f"its child: {doing}"
+            case StepDone():
+                pass
+            case _:
+                return
+        self._tell()
+
+    def _tell(self) -> None:
+        state = self._session.state
+        self._notify(ChildProgress(self._action_id, self._doing, state.iteration, state.cost_usd))

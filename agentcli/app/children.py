@@ -1,0 +1,271 @@
+"""Sessions that carry out what another one delegates.
+
+A child is one more run of the loop (`agent/loop.py`) on a session of its own. Which child carries
+out which delegation is on record in the parent before there is anything of the child, and what the
+child did is in its own session; so after an interrupt or a kill the same child goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.agent.agent import Approver
+from agentcli.agent.ending import LIMIT_EXIT_CODE
+from agentcli.agent.run_limits import MAX_BUDGET, Limits
+from agentcli.app.agents import KnownAgents
+from agentcli.app.child_report import report_of
+from agentcli.app.child_role import ChildRole
+from agentcli.app.child_run import ChildApprover, ChildBuilder, ChildRun, Delegation
+from agentcli.app.policy import SessionPolicy
+from agentcli.app.sandbox import TMP_FOLDER, Containment
+from agentcli.app.side_by_side import OnMain, run_side_by_side
+from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
+from agentcli.events import Observation
+from agentcli.events.actions import AgentDelegateAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import DelegateStartedObservation, ErrorObservation
+from agentcli.interrupts import OutOfTime, shield
+from agentcli.sessions.search.finder import new_folder, state_of
+from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.state import AgentState, State
+from agentcli.settings import Settings
+
+_NOT_STARTED = "Not started: the user said something else first."
+
+
+AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
+"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
+save, and what the file of a path holds now."""
+
+
+class BuilderFor(Protocol):
+    """Makes the builder of a child's session."""
+
+    def __call__(
+        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
+    ) -> ChildBuilder: ...
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The session that delegates; `ask_person` None: nobody can be asked; `level`: how many
+    sessions are above it."""
+
+    settings: Settings
+    ask_person: AskPerson | None
+    builder_for: BuilderFor
+    session: Session
+    containment: Containment
+    policy: SessionPolicy
+    limits: Limits
+    level: int
+
+
+class Children:
+    """Those of one session."""
+
+    def __init__(self, parent: Parent, agents: KnownAgents) -> None:
+        self._parent = parent
+        self._agents = agents
+        self._grants: tuple[str, ...] = ()
+        """What the person has allowed children for the rest of the session."""
+
+    def runs_beside_others(self, action: AgentDelegateAction) -> bool:
+        """Hooks are run by the main thread alone."""
+        agent = self._agents.known.get(action.agent)
+        hooks = self._parent.settings.hooks
+        has_hooks = any(getattr(hooks, event) for event in type(hooks).model_fields)
+        return agent is not None and self._agents.reads_only(agent) and not has_hooks
+
+    def carry_out(self, actions: Sequence[AgentDelegateAction]) -> Iterator[Observation]:
+        """See `agent.Children`."""
+        delegations: list[Delegation | ErrorObservation] = [self._delegation(a) for a in actions]
+        able = [each for each in delegations if isinstance(each, Delegation)]
+        runs = {run.delegation.key: run for run in self._run(able)}
+        for each in delegations:
+            if isinstance(each, Delegation):
+                yield self._report(runs[each.key])
+            else:
+                yield each
+
+    def give_up(self) -> None:
+        """The person says something else than that work is to go on: what was delegated is
+        answered by what there is of it."""
+        session = self._parent.session
+        for action in session.pending_actions():
+            if not isinstance(action, AgentDelegateAction):
+                continue
+            started = self._started(action)
+            folder = self._home / (started.session_id if started else "")
+            if started is None or not (folder / "events").exists():
+                told = ErrorObservation(error_id="interrupted", content=_NOT_STARTED)
+                session.emit(told.model_copy(update={"cause": action.id}))
+            else:
+                session.emit(self._report_of(folder, action))
+
+    # --- which child
+
+    def _delegation(self, action: AgentDelegateAction) -> Delegation | ErrorObservation:
+        """On record from now on; or what is wrong with it."""
+        try:
+            definition = self._agents.get(action.agent)
+            if not action.task.strip():
+                raise ToolError("There is no task.")
+            started = self._started(action)
+            if started is None:
+                folder = self._known(action) if action.session else new_folder(self._home.parent)
+                started = DelegateStartedObservation(
+                    action_id=action.id, session_id=folder.name, agent=action.agent
+                )
+                self._parent.session.emit(started)
+        except ToolError as error:
+            return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
+        folder = self._home / started.session_id
+        return Delegation(action, definition, folder, self._key(action))
+
+    def _known(self, action: AgentDelegateAction) -> Path:
+        """The child of before that `action` names. Raises ToolError."""
+        mine = self._parent.session.state.children
+        if action.session not in mine or not (self._home / action.session / "events").exists():
+            known = ", ".join(mine) or "none yet"
+            raise ToolError(f"{action.session!r} is no session of a report to you: {known}.")
+        name = state_of(self._home / action.session).agent_name
+        if name != action.agent:
+            raise ToolError(f"{action.session} is a session of the agent {name!r}.")
+        return self._home / action.session
+
+    def _started(self, action: AgentDelegateAction) -> DelegateStartedObservation | None:
+        for event in newest_first(self._parent.session.events):
+            if isinstance(event, DelegateStartedObservation) and event.action_id == action.id:
+                return event
+            if event.id <= action.id:
+                break
+        return None
+
+    @property
+    def _home(self) -> Path:
+        """The folder of all sessions."""
+        return self._parent.session.folder.parent
+
+    def _key(self, action: AgentDelegateAction) -> str:
+        return f"{self._parent.session.id}/{action.id}"
+
+    # --- at work
+
+    def _run(self, delegations: Sequence[Delegation]) -> list[ChildRun]:
+        """Each worked on as far as it goes. Raises TurnInterrupted."""
+        left = self._left_usd(delegations)
+        share = None if left is None else left / max(1, len(delegations))
+        runs = [self._child(each, share) for each in delegations]
+        if len(runs) > 1:
+            run_side_by_side(runs, self._parent.settings.delegation.side_by_side)
+            for index, run in enumerate(runs):
+                if _ended_by(run, MAX_BUDGET):
+                    # The others may have left some of their shares.
+                    rest = self._left_usd(delegations)
+                    runs[index] = self._child(run.delegation, rest)
+                    _run_here(runs[index])
+        elif runs:
+            _run_here(runs[0])
+        for run in runs:
+            self._grants = tuple(dict.fromkeys((*self._grants, *run.new_grants)))
+        return runs
+
+    def _child(self, given: Delegation, share_usd: float | None) -> ChildRun:
+        parent = self._parent
+        reads_only = self._agents.reads_only(given.definition)
+        limits = [given.definition.max_budget_usd]
+        if share_usd is not None:
+            limits.append(self._spent_usd(self._state(given.folder)) + share_usd)
+        role = ChildRole(
+            given.definition,
+            parent.session.id,
+            parent.level + 1,
+            min((usd for usd in limits if usd is not None), default=None),
+            parent.containment.tmp or parent.session.folder / TMP_FOLDER,
+            reads_only,
+        )
+        return ChildRun(
+            given,
+            lambda on_main: self._builder(role, on_main),
+            (*parent.session.state.grants, *self._grants),
+            parent.session.notify,
+            reads_only=reads_only,
+            has_own_budget=role.budget_usd is not None and role.budget_usd == limits[0],
+        )
+
+    def _builder(self, role: ChildRole, on_main: OnMain | None) -> ChildBuilder:
+        parent, ask = self._parent, None
+        if (asks := parent.ask_person) is not None:
+
+            def ask(policy: SessionPolicy, current_text: Callable[[str], str | None]) -> Approver:
+                return ChildApprover(asks(policy, current_text), role.definition.name, on_main)
+
+        model, mode = parent.session.state.model, parent.policy.mode
+        return parent.builder_for(role, role.settings(parent.settings, model, mode), ask)
+
+    def _left_usd(self, delegations: Sequence[Delegation]) -> float | None:
+        """What the parent may still spend, without what these children have not reported yet."""
+        parent = self._parent
+        left = parent.limits.left_usd(parent.session.state)
+        if left is None:
+            return None
+        known = parent.session.state.children
+        for given in delegations:
+            state = self._state(given.folder)
+            reported = State(metrics=known.get(given.folder.name, {}))
+            left -= self._spent_usd(state) - self._spent_usd(reported)
+        return max(0.0, left)
+
+    def _spent_usd(self, state: State) -> float:
+        return self._parent.limits.spent_usd(state) + state.abandoned_usd
+
+    def _state(self, folder: Path) -> State:
+        return state_of(folder) if (folder / "events").exists() else State()
+
+    # --- what came of it
+
+    def _report(self, run: ChildRun) -> Observation:
+        """Raises TurnInterrupted where the child was interrupted, LLMError where the money that the
+        parent has is spent."""
+        action, result = run.delegation.action, run.result
+        if run.error is not None:
+            told = f"The child can't work: {run.error.message}."
+            return ErrorObservation(error_id="child_failed", content=told, cause=action.id)
+        if result is not None and result.ending.agent_state is AgentState.PAUSED:
+            ending = result.ending
+            if ending.reason == OutOfTime().reason:
+                raise OutOfTime()
+            if ending.exit_code != LIMIT_EXIT_CODE:
+                raise TurnInterrupted(ending.reason, ending.exit_code)
+            if ending.reason == MAX_BUDGET and not run.has_own_budget:
+                raise LLMError(LLMErrorKind.BUDGET, ending.content, hint=self._hint())
+        return self._report_of(run.delegation.folder, action)
+
+    def _report_of(self, folder: Path, action: AgentDelegateAction) -> Observation:
+        known = self._parent.session.state.children.get(folder.name, {})
+        record = read_session(folder)
+        report = report_of(record, known, self._key(action))
+        return report.model_copy(update={"cause": action.id})
+
+    def _hint(self) -> str:
+        return f"to go on: agent resume {self._parent.session.id} --max-budget-usd …"
+
+
+def _run_here(run: ChildRun) -> None:
+    with shield():
+        is_open = run.open(None)
+    if is_open:
+        try:
+            run.work()
+        finally:
+            with shield():
+                run.close()
+
+
+def _ended_by(run: ChildRun, reason: str) -> bool:
+    own = run.has_own_budget
+    return run.result is not None and run.result.ending.reason == reason and not own

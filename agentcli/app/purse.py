@@ -1,0 +1,36 @@
+"""What a session may cost, and what it must know of prices to keep to it."""
+
+from __future__ import annotations
+
+from agentcli.agent.run_limits import Limits
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.roles import Roles
+from agentcli.llm.spending import require_bounds, require_price, spent_usd
+from agentcli.sessions.state import State
+from agentcli.settings import Settings
+
+
+def limits_of(settings: Settings, budget_usd: float | None) -> Limits:
+    """`budget_usd`: what the session with its children may cost in all; None: no limit."""
+    catalog = Catalog(settings.prices)
+    return Limits(
+        settings.agent,
+        budget_usd,
+        lambda state: spent_usd(state.metrics_with_children, catalog),
+    )
+
+
+def require_prices(
+    settings: Settings, models: Roles, state: State, budget_usd: float | None
+) -> None:
+    """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
+    if budget_usd is None:
+        return
+    catalog = Catalog(settings.prices)
+    asked = [models.chain(name).model for name in ("main", "condenser", "judge")]
+    for name in asked:
+        require_price(catalog, name)
+    spent_usd(state.metrics_with_children, catalog)
+    for name in (*asked, *settings.model.fallback):
+        if options := settings.providers.get(name.partition("/")[0]):
+            require_bounds(name, options.extra_body, options.drop_params)

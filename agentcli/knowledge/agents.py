@@ -1,0 +1,168 @@
+"""Agents that work can be delegated to: two of ours, and files that people write.
+
+A file is Markdown with a header, its text being the prompt, or TOML with a key `prompt`. Its name
+is that of the agent unless it says another.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.knowledge.front_matter import parse
+
+MAX_AGENT_BYTES = 64 * 1024
+MOST_AGENTS = 50
+SUFFIXES = (".md", ".toml")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_KEYS = frozenset(
+    {"name", "description", "model", "tools", "prompt", "max_turns", "max_budget_usd"}
+)
+
+
+@dataclass(frozen=True)
+class AgentDefinition:
+    """`tools` it may use, of those that its parent has; None: all. `model` is a role of [models] or
+    provider/model, "" for that of children. `max_turns` 0: as the settings say; `max_budget_usd`
+    None: what the parent has left. `shown` is where it is written."""
+
+    name: str
+    description: str
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    model: str = ""
+    max_turns: int = 0
+    max_budget_usd: float | None = None
+    shown: str = "built in"
+
+
+EXPLORER = AgentDefinition("explorer", "only reads", tools=("read", "grep", "glob", "recall"))
+CODER = AgentDefinition("coder", "")
+
+
+@dataclass(frozen=True)
+class Agents:
+    """By name. `notices` tell the person what was left out."""
+
+    known: Mapping[str, AgentDefinition] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def find_agents(
+    user_folder: Path, project_files: Mapping[str, bytes], tools: Collection[str]
+) -> Agents:
+    """The built-in ones, those in the person's own folder, then those among `project_files`, which
+    are trusted as they are; of several with one name the first counts, except that a person's takes
+    the place of a built-in one. `tools`: the names of those that there are."""
+    known = {agent.name: agent for agent in (EXPLORER, CODER)}
+    notices: list[str] = []
+    texts = [*_texts_of_user(user_folder, notices), *_texts_of_project(project_files)]
+    for shown, is_users, text in texts[:MOST_AGENTS]:
+        try:
+            agent = _defined(shown, text)
+            _check_tools(agent, tools)
+        except UnreadableText as why:
+            notices.append(f"{shown} {why}; it is left out")
+            continue
+        before = known.get(agent.name)
+        if before is None or (is_users and before.shown == EXPLORER.shown):
+            known[agent.name] = agent
+        else:
+            notices.append(f"{shown} is left out: {agent.name} is {before.shown}")
+    return Agents(known, tuple(notices))
+
+
+def _texts_of_user(folder: Path, notices: list[str]) -> Iterator[tuple[str, bool, str]]:
+    paths: list[Path] = []
+    with suppress(OSError):
+        paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    for path in paths:
+        try:
+            read = read_bounded(path, MAX_AGENT_BYTES, None)
+            if read is not None and read.cut:
+                raise UnreadableText(f"has more than {MAX_AGENT_BYTES // 1024} kB")
+            if read is not None:
+                yield str(path), True, read.text
+        except UnreadableText as why:
+            notices.append(f"{path} {why}; it is left out")
+
+
+def _texts_of_project(files: Mapping[str, bytes]) -> Iterator[tuple[str, bool, str]]:
+    for shown in sorted(name for name in files if name.endswith(SUFFIXES)):
+        yield shown, False, files[shown].decode("utf-8", "replace")
+
+
+def _defined(shown: str, text: str) -> AgentDefinition:
+    """Raises UnreadableText for a file that defines no agent."""
+    values = _of_toml(text) if shown.endswith(".toml") else _of_markdown(text)
+    if unknown := sorted(set(values) - _KEYS):
+        raise UnreadableText(
+            f"has no use for {unknown[0]!r}: it may set {', '.join(sorted(_KEYS))}"
+        )
+    name = str(values.get("name") or Path(shown).stem)
+    if not _NAME.fullmatch(name):
+        raise UnreadableText("has a name that is not of small letters, digits, _ and -")
+    prompt = str(values.get("prompt") or "").strip()
+    if not prompt:
+        raise UnreadableText("has no prompt")
+    budget = _number(values, "max_budget_usd", float)
+    return AgentDefinition(
+        name=name,
+        description=" ".join(str(values.get("description") or "").split()),
+        prompt=prompt,
+        tools=_tools(values),
+        model=str(values.get("model") or ""),
+        max_turns=int(_number(values, "max_turns", int) or 0),
+        max_budget_usd=budget,
+        shown=shown,
+    )
+
+
+def _of_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UnreadableText(f"is no TOML: {error}") from error
+
+
+def _of_markdown(text: str) -> dict[str, Any]:
+    header = parse(text)
+    return {**header.values, "prompt": header.body}
+
+
+def _tools(values: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """As a list, or as names with commas between them, in whatever case."""
+    given = values.get("tools")
+    if given is None or given == "":
+        return None
+    items = given.split(",") if isinstance(given, str) else given
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise UnreadableText("has tools that are no list of names")
+    return tuple(item.strip().lower() for item in items if item.strip())
+
+
+def _number(
+    values: Mapping[str, Any], key: str, kind: type[int] | type[float]
+) -> int | float | None:
+    given = values.get(key)
+    if given is None or given == "":
+        return None
+    try:
+        number = kind(given)
+    except (TypeError, ValueError, OverflowError):
+        number = kind(0)
+    if isinstance(given, bool) or not 0 < number < 1_000_000:
+        raise UnreadableText(f"has a {key} that is no number above 0")
+    return number
+
+
+def _check_tools(agent: AgentDefinition, tools: Collection[str]) -> None:
+    unknown = [name for name in agent.tools or () if name not in tools and "__" not in name]
+    if unknown:
+        raise UnreadableText(f"names a tool that there is not: {unknown[0]!r}")

@@ -1,0 +1,39 @@
+"""delegate: a task for another agent, which works on it in a session of its own."""
+
+from __future__ import annotations
+
+from agentcli.errors import ToolError
+from agentcli.events import Action
+from agentcli.events.actions import AgentDelegateAction
+from agentcli.events.observations import DelegateObservation
+from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+
+
+class Arguments(ToolArguments):
+    """Give a child agent a task: it knows only that, you get its report. Explorers in one reply run
+    at once. Agents:"""
+
+    agent: str
+    task: str
+    session: str = ""
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    """Where there are children, `agent.execute` has them carry it out."""
+    raise ToolError("Nothing can be delegated from here: do it yourself.")
+
+
+def _action(agent: str, task: str, session: str) -> Action:
+    return AgentDelegateAction(agent=agent, inputs={"task": task}, session=session)
+
+
+TOOL = Tool(
+    name="delegate",
+    arguments=Arguments,
+    effect=Effect.READ,
+    switch="tools.enable_delegate",
+    run=run,
+    to_action=_action,
+    to_observation=DelegateObservation,
+    parallel=False,
+)
