@@ -20,6 +20,7 @@ _ending = False
 _countdown: Countdown | None = None
 """The one that interrupts now."""
 _around_stops: list[tuple[Callable[[], None], Callable[[], None]]] = []
+_before_end: list[Callable[[], None]] = []
 
 
 _told_to_stop: dict[threading.Thread, TurnInterrupted] = {}
@@ -34,10 +35,13 @@ class OutOfTime(TurnInterrupted):
 
 
 def install() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP raise TurnInterrupted in the main thread."""
+    """From now on SIGINT, SIGTERM and SIGHUP raise TurnInterrupted in the main thread; SIGQUIT
+    ends the process, as ever, with the terminal in order."""
     for number in _EXIT_CODES:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
+        signal.signal(signal.SIGQUIT, _on_quit)
 
 
 def end() -> None:
@@ -62,10 +66,20 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
     if _waiting is not None and not isinstance(_waiting, OutOfTime):
         # Asked twice while something does not come to an end; what is on disk is whole.
-        for leave, _ in reversed(_around_stops):
-            leave()
+        _leave_terminal()
         os._exit(code)
     interrupt(reason)
+
+
+def _on_quit(number: int, frame: FrameType | None) -> None:
+    _leave_terminal()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def _leave_terminal() -> None:
+    for leave in reversed(_before_end):
+        leave()
 
 
 def interrupt(reason: TurnInterrupted) -> None:
@@ -125,21 +139,32 @@ def unshielded() -> Iterator[None]:
 
 
 @contextmanager
-def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
-    """Within it Ctrl-Z calls `leave` before the process stops, and `come_back` when it goes on.
-    `leave` is also called before a second signal ends the process at once. Both are called in a
-    signal handler. Main thread only."""
-    before = signal.getsignal(signal.SIGTSTP)
-    if before is signal.SIG_IGN:
-        yield
-        return
-    _around_stops.append((leave, come_back))
-    signal.signal(signal.SIGTSTP, _on_stop)
+def before_end(leave: Callable[[], None]) -> Iterator[None]:
+    """Within it `leave` is called before SIGQUIT, or a second signal, ends the process at once: in
+    a signal handler, to put the terminal in order. Main thread only."""
+    _before_end.append(leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTSTP, before)
-        _around_stops.remove((leave, come_back))
+        _before_end.remove(leave)
+
+
+@contextmanager
+def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
+    """Within it Ctrl-Z calls `leave` before the process stops, and `come_back` when it goes on;
+    `before_end` holds for `leave` too. Both are called in a signal handler. Main thread only."""
+    before = signal.getsignal(signal.SIGTSTP)
+    with before_end(leave):
+        if before is signal.SIG_IGN:
+            yield
+            return
+        _around_stops.append((leave, come_back))
+        signal.signal(signal.SIGTSTP, _on_stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, before)
+            _around_stops.remove((leave, come_back))
 
 
 def _on_stop(number: int, frame: FrameType | None) -> None:

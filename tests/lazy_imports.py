@@ -33,6 +33,7 @@ LAZY_IMPORTS = {
     ("cli/commands/chat.py", "agentcli.cli.commands.run"): "a conversation doesn't need it",
     ("cli/commands/chat.py", "agentcli.cli.conversation.front_door"): "100 ms, with prompt_toolkit",
     ("cli/conversation/front_door.py", "agentcli.cli.conversation.clipboard"): "20 ms; for Ctrl-V",
+    ("cli/conversation/front_door.py", "agentcli.cli.complaints"): "for a bug of the prompt",
     ("cli/conversation/front_door.py", "agentcli.cli.conversation.opening"): "when one can type",
     ("cli/conversation/front_door.py", "agentcli.cli.session_selector"): "when one can type",
     ("cli/conversation/front_door.py", "agentcli.security.redact"): "for what was typed",

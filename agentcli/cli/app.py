@@ -27,6 +27,7 @@ from agentcli import __version__
 from agentcli.cli.quoting import quoted
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
+from agentcli.interrupts import shield
 
 _PACKAGE = "agentcli.cli.commands"
 _WrongUsage: Any = typer.BadParameter.__base__
@@ -101,7 +102,9 @@ class _Listed(TyperCommand):
         spec = self._spec()
         if spec is not None and spec.submodule_search_locations is not None:
             return _group(spec.name)
-        function = self._point.get(self._part)
+        # A module that is half loaded would break whatever tells of the interrupt.
+        with shield():
+            function = self._point.get(self._part)
         if function is None:
             raise UsageError(f"the command {self.name} can't be loaded")
         app = typer.Typer(**_SETTINGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +13,18 @@ from agentcli.cli import streams, without_command
 from agentcli.errors import AgentError, OutputError, TurnInterrupted, os_error_text
 
 _EXIT_STDOUT_CLOSED = 141
+_EXIT_HUNG_UP = 143
 
 
 def run_program(arguments: list[str]) -> int:
     """`agent ARGUMENTS`, with signals and standard streams as the rest takes them to be."""
     streams.prepare()
     interrupts.install()
-    code = _run(arguments)
+    try:
+        code = _run(arguments)
+    except TurnInterrupted as interrupt:
+        # It came while the end was being told.
+        code = interrupt.exit_code
     interrupts.end()
     try:
         sys.stdout.flush()
@@ -44,6 +51,9 @@ def _run(arguments: list[str]) -> int:
         # The command-line library turns a closed pipe into an exit of its own.
         return _EXIT_STDOUT_CLOSED
     except OSError as error:
+        if error.errno == errno.EIO and not error.filename and not os.isatty(0):
+            # The terminal is gone; its signal may still be on its way.
+            return _EXIT_HUNG_UP
         # A disk that is full or read-only, a file of another user: no bug of the program.
         hint = "make room or permissions there" if error.filename else ""
         return _fail(arguments, 1, os_error_text(error), hint)
@@ -59,7 +69,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from agentcli.cli import app  # from now on an interrupt is told in words
+    with interrupts.shield():
+        from agentcli.cli import app  # from now on an interrupt is told in words
 
     return app.dispatch(arguments)
 
@@ -67,7 +78,8 @@ def _dispatch(arguments: list[str]) -> int:
 @contextmanager
 def _prompt() -> Iterator[None]:
     """One can type before the command line is understood."""
-    from agentcli.cli.conversation import front_door
+    with interrupts.shield():
+        from agentcli.cli.conversation import front_door
 
     front_door.show_prompt()
     try:

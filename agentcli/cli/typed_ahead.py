@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import termios
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from types import FrameType
 from typing import Any
 
 from agentcli import interrupts
@@ -63,8 +61,6 @@ class TypedAhead:
     def begin(self) -> None:
         with shield():
             self._signals.enter_context(interrupts.around_stop(self._leave, self._come_back))
-            before = signal.signal(signal.SIGQUIT, self._quit)
-            self._signals.callback(signal.signal, signal.SIGQUIT, before)
             self._come_back()
         self._session.subscribe(self)
 
@@ -108,11 +104,6 @@ class TypedAhead:
             modes[3] = modes[3] & ~(termios.ECHO | termios.ECHONL) | termios.ICANON | termios.ISIG
             self._before = before
             termios.tcsetattr(_STDIN, termios.TCSADRAIN, modes)
-
-    def _quit(self, number: int, frame: FrameType | None) -> None:
-        self._leave()
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
 
     def _look(self) -> None:
         self._looked = time.monotonic()

@@ -88,7 +88,7 @@ class Terminal:
         self._typed = bytearray()
         self._used_keyboard = False
         # A terminal that nobody has open hangs up, and the process need not have it open yet.
-        self._held: int | None = _other_end(self._master)
+        self._held: int | None = other_end(self._master)
         self._open = {self._master, self._output}
         self.ended = False
         """Known to have ended; what it wrote before may still be unread."""
@@ -390,7 +390,8 @@ def _spawn(
     return child
 
 
-def _other_end(master: int) -> int:
+def other_end(master: int) -> int:
+    """The end of a pseudo-terminal that programs have; `master` is the emulator's."""
     name = ctypes.CDLL(None).ptsname
     name.restype = ctypes.c_char_p
     return os.open(name(master), os.O_RDWR | os.O_NOCTTY)

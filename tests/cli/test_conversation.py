@@ -134,6 +134,26 @@ def test_interrupting_a_reply_that_streams(agent, serve, talk):
     terminal.type("again\r").until("Again.")
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_table_that_streams_is_there_once_though_the_window_changed(agent, serve, talk, columns):
+    hold = threading.Event()
+    table = "| name | size |\n|---|---|\n| first | 1 |\n| two | 2 |\n| three | 3 |\n"
+    agent.use(serve([Paused(hold, Reply(f"Sizes:\n\n{table}"), after=4)]))
+    terminal = talk("list them", columns=columns)
+    rows = terminal.until("first")
+    # Whatever the window does to the rows, all from the cursor on can be drawn anew.
+    cursor = terminal.screen.cursor
+    assert cursor.hidden
+    assert not any("name" in row for row in rows[: cursor.y])
+    terminal.type("steer").until("> steer")
+    terminal.resize(columns - 20, 24)
+    terminal.type("!").until("> steer!")
+    hold.set()
+    rows = terminal.until("done in")
+    assert [sum(word in row for row in rows) for word in ("name", "first", "three")] == [1, 1, 1]
+    assert not terminal.screen.cursor.hidden
+
+
 def test_ctrl_b_sends_the_running_command_to_the_background(agent, serve, talk):
     replies = [
         running("echo begun; while [ ! -e go ]; do sleep 0.02; done; echo all built"),
@@ -268,6 +288,29 @@ def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, t
     assert "unseen" not in told
 
 
+def test_what_a_command_of_ones_own_does_not_read_stays_in_the_line(agent, serve, talk):
+    server = serve([Reply("Read.")])
+    agent.use(server)
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("!!printf begun; while [ ! -e go ]; do sleep 0.02; done; printf over\r")
+    terminal.until("begun").clear()
+    terminal.type("too early").until("beguntoo early")
+    (agent.workspace / "go").touch()
+    rows = terminal.until("> too early")
+    assert rows[rows.index("> too early") - 1] == "beguntoo earlyover"
+    terminal.type("\r").until("Read.")
+    assert "too early" in said(server)
+
+
+def test_a_command_of_ones_own_that_goes_on_in_the_background_is_not_waited_for(agent, serve, talk):
+    agent.use(serve([]))
+    terminal = talk()
+    terminal.until(READY)
+    terminal.type("!!sleep 1000 & echo begun\r").until(after("begun"))
+    terminal.type("typed").until("> typed")
+
+
 def test_a_mistyped_command_is_said_and_not_sent(agent, serve, talk):
     server = serve([Reply("A path.")])
     agent.use(server)
@@ -310,6 +353,23 @@ def test_sigterm_ends_it_and_the_terminal_is_as_before(agent, serve, talk):
     terminal.until("while [ ! -e go ]")
     terminal.child.kill(signal.SIGTERM)
     assert terminal.ended() == 143
+
+
+@pytest.mark.parametrize("state", ["idle", "working", "asking"])
+def test_when_it_is_made_to_quit_pastes_are_no_longer_marked(agent, serve, talk, state):
+    agent.use(serve([running()]))
+    if state == "idle":
+        terminal = talk()
+        terminal.until(READY)
+    else:
+        terminal = talk("wait for it", "--yolo" if state == "working" else "--no-sandbox")
+        terminal.until("while [ ! -e go ]" if state == "working" else "do instead")
+    terminal.child.kill(signal.SIGQUIT)
+    terminal.ended()
+    assert terminal.child.signalstatus == signal.SIGQUIT
+    assert terminal.raw.rfind(b"\x1b[?2004l") > terminal.raw.rfind(b"\x1b[?2004h")
+    assert not terminal.screen.cursor.hidden
+    assert not any("Shift-Tab" in row for row in terminal.rows)
 
 
 def test_without_a_terminal_it_says_what_to_do(agent, serve):

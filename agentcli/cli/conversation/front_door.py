@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.quoting import quoted
 from agentcli.cli.without_command import no_terminal
 from agentcli.errors import UsageError
+from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _shown: ConversationControl | None = None
+_ending = ExitStack()
 
 
 def show_prompt() -> ConversationControl:
@@ -36,7 +39,9 @@ def show_prompt() -> ConversationControl:
         colors="mono" if environ.get("NO_COLOR") else "full",
         find_image=_clipboard_image,
         on_failure=control.prompt_failed,
+        tell_fault=_told,
     )
+    _ending.enter_context(before_end(control.prompt.restore_terminal))
     control.prompt.start()
     return control
 
@@ -47,6 +52,7 @@ def close_prompt() -> None:
     control, _shown = _shown, None
     if control is not None and control.prompt is not None:
         control.prompt.close()
+    _ending.close()
 
 
 def converse(
@@ -60,7 +66,8 @@ def converse(
     control = show_prompt()
     try:
         # From here on the person can type; what follows takes most of a second to load.
-        from agentcli.cli.conversation.opening import open_conversation
+        with shield():
+            from agentcli.cli.conversation.opening import open_conversation
 
         assert control.prompt is not None
         return open_conversation(flags, task, name, find, control, control.prompt)
@@ -72,6 +79,13 @@ def _clipboard_image() -> Path | None:
     from agentcli.cli.conversation.clipboard import clipboard_image
 
     return clipboard_image()
+
+
+def _told(fault: Exception) -> str:
+    from agentcli.cli.complaints import internal_error
+
+    error = internal_error(fault)
+    return f"{error.message}; {error.hint}"
 
 
 def _redacted(text: str) -> str:

@@ -25,14 +25,17 @@ def run_shell(conversation: Conversation, line: str) -> None:
     shell = [environ.get("SHELL") or "/bin/sh", "-c", command]
     folder = str(conversation.builder.workspace)
     with conversation.prompt.suspended():
-        code, said = run_at_terminal(shell, environ, folder, terminal_size(sys.stderr))
+        ran = run_at_terminal(shell, environ, folder, lambda: terminal_size(sys.stderr))
+    if ran.unread.strip():
+        # As in a shell, what is typed too early is there when the command has ended.
+        conversation.prompt.put(ran.unread.strip("\n"))
     if private:
         return
-    opened, said = conversation.open_session(), said.strip("\n")
+    opened, said = conversation.open_session(), ran.output.strip("\n")
     if len(said) > _MOST_CHARS:
         kept = opened.session.outputs / f"typed-{secrets.token_hex(4)}.txt"
         kept.write_text(said, encoding="utf-8")
         half = _MOST_CHARS // 2
         said = f"{said[:half]}\n[… all of it is in {kept} …]\n{said[-half:]}"
-    told = f"I ran this command myself:\n$ {command}\n[exit code {code}]\n{said}"
+    told = f"I ran this command myself:\n$ {command}\n[exit code {ran.code}]\n{said}"
     opened.say(told.rstrip())

@@ -19,7 +19,7 @@ from threading import Event, Thread
 from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, is_done
+from prompt_toolkit.filters import Condition, has_focus, is_done
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import merge_key_bindings
@@ -40,7 +40,7 @@ from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
 from agentcli.ui.prompt.keyboard import Keyboard
-from agentcli.ui.prompt.reflow import PromptApplication, reflows
+from agentcli.ui.prompt.reflow import DrawnCursor, ParkingRenderer, PromptApplication, reflows
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
@@ -51,7 +51,10 @@ _ESCAPE_S = 0.05
 """Esc is also how the sequences of other keys begin; what follows it comes at once."""
 _MOST_QUEUED_ROWS = 3
 _MOST_COMPLETIONS = 6
+_LONGEST_END_S = 2.0
 _MARK = "> "
+_MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
+"""No marked pastes, the cursor to be seen, plain letters."""
 
 
 class ConversationPrompt:
@@ -65,11 +68,13 @@ class ConversationPrompt:
         colors: Colors,
         find_image: Callable[[], Path | None] = lambda: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
+        tell_fault: Callable[[Exception], str] = str,
     ) -> None:
         self.control = control
         self.region = PromptRegion(sys.stderr, self._wake)
         self._colors: Colors = colors
         self._on_failure = on_failure
+        self._tell_fault = tell_fault
         self._find_image = find_image
         self._chips = Chips()
         self._told = ""
@@ -92,7 +97,9 @@ class ConversationPrompt:
             tempfile_suffix=".md",
             on_text_changed=lambda buffer: self._typed(),
         )
-        self._application: PromptApplication
+        self._faults: set[str] = set()
+        """That were told already."""
+        self._application = self._make_application()
 
     # --- for the main thread
 
@@ -105,11 +112,18 @@ class ConversationPrompt:
     def close(self) -> None:
         """What is live vanishes, the terminal is as it was before."""
         self._closing = True
-        self._call(lambda: self._application.is_running and self._application.exit())
-        self._thread.join(2.0)
+        self._call(self._end)
+        self._thread.join(_LONGEST_END_S)
         self.restore_terminal()
 
     def restore_terminal(self) -> None:
+        """Where the process is about to end without `close`, in a signal handler too."""
+        application, leave = self._application, _MODES_OFF
+        if application.is_drawn:
+            up = application.renderer._cursor_pos.y
+            leave = "\r" + (f"\x1b[{up}A" if up else "") + "\x1b[J" + leave
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), leave.encode())
         if self._mode is not None:
             with suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._mode)  # type: ignore[arg-type]
@@ -215,8 +229,7 @@ class ConversationPrompt:
 
     def _run(self) -> None:
         try:
-            with create_app_session(input=Keyboard(), output=self._output):
-                self._application = self._make_application()
+            with create_app_session(input=self._application.input, output=self._output):
                 self._application.run(
                     pre_run=self._begin, handle_sigint=False, set_exception_handler=False
                 )
@@ -234,19 +247,35 @@ class ConversationPrompt:
     def _begin(self) -> None:
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(lambda loop, fault: self._failed(fault.get("exception")))
         self._loop.call_soon(self._ready.set)
         self._loop.call_soon(self._tick)
 
+    def _end(self) -> None:
+        if self._application.is_running and not self._application.is_done:
+            self._application.exit()
+
+    def _failed(self, error: BaseException | None) -> None:
+        """Something on this thread: without its terminal the prompt ends; anything else is a bug
+        of ours, which is told, and the prompt goes on."""
+        if isinstance(error, OSError | termios.error):
+            if self._application.is_running and not self._application.is_done:
+                self._application.exit(exception=error)
+        elif isinstance(error, Exception) and repr(error) not in self._faults:
+            self._faults.add(repr(error))
+            self.say(self._tell_fault(error))
+
     def _tick(self) -> None:
         assert self._loop is not None
-        self.control.tick()
-        facts = (self._queued_rows(), self._status_rows())
-        if facts != self._facts:
-            self._facts = facts
-            self._application.invalidate()
-        self._loop.call_later(
-            _WORKING_TICK_S if self.control.is_working else _IDLE_TICK_S, self._tick
-        )
+        pace = _WORKING_TICK_S if self.control.is_working else _IDLE_TICK_S
+        try:
+            self.control.tick()
+            facts = (self._queued_rows(), self._status_rows())
+            if facts != self._facts:
+                self._facts = facts
+                self._application.invalidate()
+        finally:
+            self._loop.call_later(pace, self._tick)
 
     def _call(self, act: Callable[[], object]) -> None:
         if self._loop is not None:
@@ -264,19 +293,15 @@ class ConversationPrompt:
         """Print what is to stay over the prompt, and the prompt below it, in one write."""
         self._drawing = False
         application = self._application
-        if not application.is_running or application._running_in_terminal or self._closing:
+        if not application.is_drawn or self._closing:
             return
         above = self.region.take_above()
         application.notice_size()
-        self._output.held = True
-        try:
+        with self._output.in_one_write():
             if above:
                 application.renderer.erase(leave_alternate_screen=False)
                 self._output.write_raw(above.replace("\n", "\r\n"))
             application._redraw()
-        finally:
-            self._output.held = False
-            self._output.flush()
 
     def _typed(self) -> None:
         self._told = ""
@@ -293,7 +318,12 @@ class ConversationPrompt:
     def _make_application(self) -> PromptApplication:
         search = SearchToolbar()
         line = Window(
-            BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
+            BufferControl(
+                self.buffer,
+                input_processors=[DrawnCursor(lambda: parking.parks)],
+                search_buffer_control=search.control,
+                preview_search=True,
+            ),
             get_line_prefix=lambda number, wrapped: [
                 ("bold", _MARK if number == 0 and wrapped == 0 else "  ")
             ],
@@ -329,6 +359,11 @@ class ConversationPrompt:
             output=self._output,
         )
         application.reflows = reflows(os.environ)
+        typing = has_focus(self.buffer)
+        parking = ParkingRenderer(
+            application.renderer.style, self._output, lambda: bool(self.region.rows) and typing()
+        )
+        application.renderer = parking
         application.ttimeoutlen = _ESCAPE_S
         application.timeoutlen = 0.2
         return application

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.layout import Layout
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.screen import Screen
+from prompt_toolkit.layout.utils import explode_text_fragments
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import BaseStyle
+
+from agentcli.ui.prompt.region import PromptOutput
 
 _REFLOWING = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
 _PROGRAMS = frozenset(
@@ -32,6 +40,52 @@ def _width(screen: Screen, row: int) -> int:
     return max((x + cell.width for x, cell in cells.items() if cell.char.strip()), default=0)
 
 
+class ParkingRenderer(Renderer):
+    """Between two changes leaves the terminal's cursor at the first row, hidden, while `parks`.
+
+    A window tells its new size a moment after it has broken the rows anew. What is drawn in between
+    by the old size would leave rows behind if it began anywhere but at the first one.
+    """
+
+    parks = False
+
+    def __init__(self, style: BaseStyle, output: PromptOutput, when: Callable[[], bool]) -> None:
+        super().__init__(style, output)
+        self._when = when
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
+        assert isinstance(self.output, PromptOutput)
+        self.parks = not is_done and self._when()
+        with self.output.in_one_write():
+            super().render(app, layout, is_done)
+            if self.parks and self._cursor_pos.y:
+                self.output.hide_cursor()
+                self.output.write_raw("\r")
+                self.output.cursor_up(self._cursor_pos.y)
+                self._cursor_pos = Point(x=0, y=0)
+
+    def erase(self, leave_alternate_screen: bool = True) -> None:
+        super().erase(leave_alternate_screen)
+        self.output.show_cursor()
+        self.output.flush()
+
+
+class DrawnCursor(Processor):
+    """A cursor in the text, for while the terminal's own is parked."""
+
+    def __init__(self, is_shown: Callable[[], bool]) -> None:
+        self._is_shown = is_shown
+
+    def apply_transformation(self, line: TransformationInput) -> Transformation:
+        document = line.document
+        if not self._is_shown() or line.lineno != document.cursor_position_row:
+            return Transformation(line.fragments)
+        cells = explode_text_fragments([*line.fragments, ("", " ")])
+        at = line.source_to_display(document.cursor_position_col)
+        cells[at] = (f"{cells[at][0]} reverse", cells[at][1])
+        return Transformation(cells)
+
+
 class PromptApplication(Application[None]):
     """Notices by itself, before it draws, that the window has changed its size: on a thread that
     is not the main one prompt_toolkit looks twice a second, and draws in the wrong place until
@@ -40,11 +94,16 @@ class PromptApplication(Application[None]):
     reflows = False
     _size: Size | None = None
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the rows of the prompt are on the screen."""
+        return self.is_running and not self._running_in_terminal
+
     def notice_size(self) -> None:
         """Be at the first row of the prompt, with nothing below, if the size has changed."""
         size, screen = self.output.get_size(), self.renderer.last_rendered_screen
         changed, self._size = self._size not in (None, size), size
-        if not changed or not self.is_running or self._running_in_terminal:
+        if not changed or not self.is_drawn:
             return
         if self.reflows and screen is not None:
             cursor = after_reflow(screen, self.renderer._cursor_pos, size.columns)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import TextIO
 
@@ -48,8 +49,7 @@ class PromptRegion:
 
 
 class PromptOutput(Vt100_Output):
-    """stderr, without asking the terminal where its cursor is: some never answer. While `held`,
-    what is written waits, so that a change of the screen is one write."""
+    """stderr, without asking the terminal where its cursor is: some never answer."""
 
     def __init__(self, stream: TextIO, term: str | None) -> None:
         def size() -> Size:
@@ -57,10 +57,20 @@ class PromptOutput(Vt100_Output):
             return Size(rows, columns)
 
         super().__init__(stream, size, term=term, enable_cpr=False)
-        self.held = False
+        self._held = False
+
+    @contextmanager
+    def in_one_write(self) -> Iterator[None]:
+        """What is written within it waits for its end, so that nothing flickers."""
+        before, self._held = self._held, True
+        try:
+            yield
+        finally:
+            self._held = before
+            self.flush()
 
     def flush(self) -> None:
-        if not self.held:
+        if not self._held:
             super().flush()
 
 
