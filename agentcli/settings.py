@@ -229,6 +229,12 @@ class ToolsSettings(_Section):
         le=1,
         description="of the window for tools of servers; more are searched for",
     )
+    enable_browsing: bool = Field(
+        False, description="browse, browse_interactive: a real browser; see docs/browsing.md"
+    )
+    browser: str = Field(
+        "", description="program of the browser; empty: the Chromium that is found"
+    )
     max_output_chars: int = Field(
         30_000, ge=1_000, description="of one output; the rest, if it is worth a cut, in a file"
     )

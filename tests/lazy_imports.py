@@ -12,6 +12,7 @@ LAZY_IMPORTS = {
     ("app/policy.py", "agentcli.app.full_policy"): "100 ms; after the first reply",
     ("app/policy.py", "agentcli.app.policy_rules"): "30 ms; where there are rules",
     ("app/tool_servers.py", "agentcli.mcp.tools"): "for whoever has tool servers",
+    ("app/tool_context.py", "agentcli.app.browser"): "only where browsing is on",
     ("app/trust.py", "agentcli.security.policy.rules"): "35 ms; for rules of an untrusted project",
     ("app/trust.py", "agentcli.tools.collection"): "10 ms; for the same",
     ("checkpoints/checkpointer.py", "agentcli.checkpoints.snapshots"): "after the first reply",

@@ -11,7 +11,7 @@ from agentcli.app.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.policy_rules import settings_rules
 from agentcli.events import Action, Risk, ToolCallMetadata
-from agentcli.events.actions import BrowseURLAction
+from agentcli.events.actions import BrowseInteractiveAction, BrowseURLAction
 from agentcli.git.reading_risks import GitFacts
 from agentcli.security.policy.hard_blocks import HardBlocks
 from agentcli.security.policy.policy import Policy
@@ -43,6 +43,7 @@ class FullPolicy:
             blocked=lambda action: self._no_page(action) or self._hard_blocks(action),
             confirm=settings.security.confirm,
             network=settings.sandbox.network,
+            own_loopback=parts.sandbox.own_loopback,
             cwd=self._cwd,
             git=lambda: self._git,
             coverage=parts.coverage,
@@ -63,7 +64,13 @@ class FullPolicy:
         )
 
     def _no_page(self, action: Action) -> str:
-        """Why an address is never fetched from; "" if it may be, or nothing is fetched."""
+        """Why an address is never fetched from, or a page never acted on; "" if it may be, or
+        nothing of that is done."""
+        if isinstance(action, BrowseInteractiveAction):
+            given = [text for step in action.steps for text in step.values()]
+            told = (*given, unquote(action.url or ""))
+            secret = any(self._parts.mask(text) != text for text in told)
+            return "it holds a secret, which is sent nowhere" if secret else ""
         if not isinstance(action, BrowseURLAction):
             return ""
         if any(self._parts.mask(url) != url for url in (action.url, unquote(action.url))):

@@ -98,6 +98,8 @@ class OpenSession:
             stack.callback(self.context.shell.close)
             if self.servers is not None:
                 stack.callback(self.servers.close)
+            if self.context.browser is not None:
+                stack.callback(self.context.browser.close)
             for opened in self.open_ports.values():
                 stack.callback(opened.close)
             if self.hooks is not None and self._begun:

@@ -71,6 +71,10 @@ def tool_context(
             proxied=settings.tools.fetch_by_proxy,
         ),
     )
+    if settings.tools.enable_browsing:
+        from agentcli.app.browser import browser
+
+        context.browser = browser(session, containment)
     named_paths.restore(past, context)
     context.git = git_watch.start(context, sandbox, home, session)
     return context

@@ -207,6 +207,31 @@ class BrowseURLAction(Action):
         return f"fetch {_first_line(self.url)}"
 
 
+STEP_PARTS = ("do", "on", "value")
+"""Of what is done in a browser, in the order in which people are told."""
+
+
+class BrowseInteractiveAction(Action):
+    """What to do in the session's browser, in order. `steps` items: do (goto, click, fill, press,
+    select, scroll, wait, back, screenshot, download), on (an element), value. One call goes to one
+    site at most."""
+
+    kind: ClassVar[str] = "browse_interactive"
+    runnable: ClassVar[bool] = True
+    steps: tuple[dict[str, str], ...] = ()
+    thought: str = ""
+
+    @property
+    def url(self) -> str | None:
+        """Where it goes first, if it goes anywhere."""
+        return next((s.get("value", "") for s in self.steps if s.get("do") == "goto"), None)
+
+    @property
+    def message(self) -> str:
+        told = (" ".join(filter(None, map(step.get, STEP_PARTS))) for step in self.steps)
+        return _first_line("; ".join(told))
+
+
 class AgentThinkAction(Action):
     kind: ClassVar[str] = "think"
     runnable: ClassVar[bool] = True

@@ -106,7 +106,8 @@ class SearchObservation(Observation):
 
 
 class BrowserOutputObservation(Observation):
-    """`url` is where it came from in the end."""
+    """`url` is where it came from in the end, or where the browser is left; `screenshot` is the
+    file of the last one, `image_urls` what the model sees of them."""
 
     kind: ClassVar[str] = "browse"
     url: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from agentcli.git.repositories import is_git_folder
 from agentcli.sandbox.listeners import listening_places
 from agentcli.sandbox.seccomp import seccomp_program
 
-_SECCOMP_FD = 211
-_EMPTY_FDS = 212
+SECCOMP_FD = 211
+EMPTY_FDS = 212
 """Descriptors that bwrap reads, above any that are open between fork and exec."""
 _EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
 _RESOLVER = Path("/etc/resolv.conf")
@@ -46,6 +46,26 @@ class _Mount:
         return self.source == self.path
 
 
+@dataclass(frozen=True)
+class Descriptors:
+    """What bwrap is to find open: the filter of system calls, and so many empty files. Called in
+    the child, it opens them."""
+
+    seccomp: bytes
+    empty_files: int
+
+    def __call__(self) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, self.seccomp)
+        os.close(writer)
+        os.dup2(reader, SECCOMP_FD)
+        os.close(reader)
+        for number in range(EMPTY_FDS, EMPTY_FDS + self.empty_files):
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, number)
+            os.close(nothing)
+
+
 def bubblewrap_options(
     program: str,
     scope: AccessScope,
@@ -54,7 +74,7 @@ def bubblewrap_options(
     families: Collection[int],
     cwd: str,
     folders: Sequence[Path] = (),
-) -> tuple[tuple[str, ...], Callable[[], None]]:
+) -> tuple[tuple[str, ...], Descriptors]:
     """What to put before a command, and what the child must call before it becomes bwrap.
 
     `families`: of sockets that may be made. `folders` are writable too: the
@@ -82,29 +102,14 @@ def bubblewrap_options(
             arguments += ["--tmpfs", place]
             read_only += [] if mount.writable else ["--remount-ro", place]
         else:
-            arguments += ["--ro-bind-data", str(_EMPTY_FDS + empty_files), place]
+            arguments += ["--ro-bind-data", str(EMPTY_FDS + empty_files), place]
             empty_files += 1
     share = ("--share-net",) if network else ()
     # The kernel's settings there are root's own files, also for a root without any powers.
     read_only += ["--remount-ro", "/proc"]
-    end = ("--seccomp", str(_SECCOMP_FD), "--chdir", cwd, "--")
+    end = ("--seccomp", str(SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
-    return prefix, _descriptors(seccomp_program(families, shared=True), empty_files)
-
-
-def _descriptors(program: bytes, empty_files: int) -> Callable[[], None]:
-    def open_them() -> None:
-        reader, writer = os.pipe()
-        os.write(writer, program)
-        os.close(writer)
-        os.dup2(reader, _SECCOMP_FD)
-        os.close(reader)
-        for number in range(_EMPTY_FDS, _EMPTY_FDS + empty_files):
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, number)
-            os.close(nothing)
-
-    return open_them
+    return prefix, Descriptors(seccomp_program(families, shared=True), empty_files)
 
 
 def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:

@@ -20,6 +20,7 @@ from agentcli.security.policy.rule import Pattern
 from agentcli.web.page import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
+    from agentcli.browser.browser import Browser
     from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
     from agentcli.knowledge.notes import Notes
@@ -92,6 +93,7 @@ class ToolContext:
     partial: ToolResult | None = None
     """What a tool had when it was interrupted, set by it before the interrupt goes on."""
     notes: Notes | None = None
+    browser: Browser | None = None
     search_sessions: Callable[[str], str] | None = None
     """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
     kept_outputs: OutputFolder | None = None

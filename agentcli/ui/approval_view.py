@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from agentcli.events import Action
 from agentcli.events.actions import (
+    STEP_PARTS,
+    BrowseInteractiveAction,
     BrowseURLAction,
     CmdRunAction,
     FileEditAction,
@@ -50,6 +52,10 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
             return ApprovalView("Python code", texts(code))
         case BrowseURLAction(url=url):
             return ApprovalView("fetch", texts(url), wants=_other_spelling(url))
+        case BrowseInteractiveAction(steps=steps, url=url):
+            lines = [" ".join(filter(None, map(step.get, STEP_PARTS))) for step in steps]
+            body = [text for line in lines for text in texts(line)]
+            return ApprovalView("browsing", body, wants=_other_spelling(url or ""))
         case FileWriteAction(path=path, content=content):
             kind = "write" if current is None else "write over a file"
             return ApprovalView(kind, [*texts(path), Text(""), *_change(current, content)])

@@ -11,6 +11,7 @@ from agentcli.events.actions import (
     AgentDelegateAction,
     AgentFinishAction,
     AgentThinkAction,
+    BrowseInteractiveAction,
     BrowseURLAction,
     CmdRunAction,
     FileEditAction,
@@ -127,6 +128,8 @@ def _rarer_call_text(action: Action) -> str:
             return "" if error else argument_line(given_arguments(raw))
         case MCPAction(arguments=arguments):
             return argument_line(arguments)
+        case BrowseInteractiveAction():
+            return action.message
         case MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
         case BrowseURLAction(url=url):
@@ -222,10 +225,10 @@ def outcome(observation: Observation, folding: Folding = FOLDED) -> Outcome:
 def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
     failed = bool(getattr(observation, "error", False))
     match observation:
-        case BrowserOutputObservation(status_code=int() as code):
-            status = [Span(f"status {code}", "red" if failed else "dim")]
-            lines = _output(observation, folding.read, folding)
-            return Outcome(status, lines, failed=failed)
+        case BrowserOutputObservation(status_code=code):
+            style: Style = "red" if failed else "dim"
+            status = [Span(f"status {code}", style)] if code is not None else []
+            return Outcome(status, _output(observation, folding.read, folding), failed=failed)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
         case DelegateObservation():

@@ -47,6 +47,7 @@ def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandCon
             host = urlsplit(url).hostname
         except ValueError:
             return ""
+        name = name.removesuffix("_interactive")
         return f"{name}(domain:{host})" if host and re.fullmatch(r"[\w.-]+", host) else ""
     if path_of(action) is None:
         return name

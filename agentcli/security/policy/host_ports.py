@@ -10,6 +10,16 @@ NETWORK = "network"
 _HOST_PORT = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
 _RULE = re.compile(rf"\s*{NETWORK}\((.*)\)\s*", re.ASCII)
 _LARGEST = 65_535
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address leads to whatever machine it is opened on."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return False
+    return host in _LOOPBACK or host.endswith(".localhost")
 
 
 def port_of(pattern: str) -> int | None:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import (
+    BrowseInteractiveAction,
     CmdRunAction,
     IPythonRunCellAction,
     MCPAction,
@@ -34,6 +35,7 @@ from agentcli.security.policy.command_rules import (
 )
 from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
 from agentcli.security.policy.hidden_files import names_hidden
+from agentcli.security.policy.host_ports import is_loopback
 from agentcli.security.policy.losses import Losses, losses
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import (
@@ -99,6 +101,8 @@ class Policy:
     blocked: Callable[[Action], str]
     confirm: Confirm = "reach"
     network: bool = False
+    own_loopback: bool = False
+    """That of the sandbox is not the machine's."""
     cwd: Callable[[], str] = lambda: ""
     """The folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
@@ -429,11 +433,18 @@ class Policy:
                 return f"it wants to run with {wanted}"
         if isinstance(action, MCPAction):
             return f"it calls a tool of the server {action.server}, which may do anything"
+        if isinstance(action, BrowseInteractiveAction) and self._stays(action.url):
+            return ""
         if effect == "network":
             return "" if self.network else "it reaches the network"
         if self._is_contained(action):
             return ""
         return f"no sandbox contains {_kind_of_action(action)}"
+
+    def _stays(self, url: str | None) -> bool:
+        """Whether a page is one that was gone to before, or a server's that commands started in
+        their sandbox: from there nothing gets anywhere."""
+        return url is None or (self.own_loopback and is_loopback(url))
 
     def _of_edits(self) -> str:
         """What an edit of what the agent may change needs."""

@@ -28,6 +28,8 @@ it names may itself have been changed by what the sandbox contains. One that all
 of a command."""
 _COMMANDS = ("bash", UNSANDBOXED)
 _OF_ALL_FILES = (("edit", "write"), ("read", "read"))
+_BROWSING = {"browse_interactive": "browse"}
+"""Rules for browse are about both."""
 _PLANNED: Mapping[str, Pattern] = {"delegate": ""}
 """Rules for these tools hold as soon as there are any."""
 _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<pattern>.*)\))?", re.ASCII)
@@ -124,12 +126,13 @@ def split_grants(text: str) -> list[str]:
 
 def for_tool(rule: Rule, action: Action, effect: str) -> bool:
     """Whether `rule` is about the tool of `action`. Rules for edit are about every tool that writes
-    a file, those for read about every tool that reads files."""
+    a file, those for read about every tool that reads files, those for browse about both tools that
+    do."""
     name = tool_name(action)
     if rule.tool.endswith("*"):
         return name.startswith(rule.tool[:-1])
     of_files = path_of(action) is not None and (rule.tool, effect) in _OF_ALL_FILES
-    return rule.tool == name or of_files
+    return rule.tool == _BROWSING.get(name, name) or rule.tool == name or of_files
 
 
 def matches(

@@ -1,0 +1,46 @@
+"""The browser of a session, put together from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agentcli.app.sandbox import Containment
+from agentcli.browser.browser import Browser, BrowserSettings
+from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
+from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sessions.session import Session
+
+FOLDER = "browser"
+
+
+def browser(session: Session, containment: Containment) -> Browser:
+    """Nothing of it is started or looked for yet."""
+    settings, sandbox = containment.settings, containment.sandbox
+
+    def own_sandbox(folder: Path) -> Sandbox | None:
+        """It sees the system's files and its own; bubblewrap alone can hold it."""
+        if sandbox.layer != BUBBLEWRAP:
+            return None
+        environ: Mapping[str, str] = containment.environ
+        scope = find_access_scope(
+            folder / "inside",
+            environ,
+            tmp=folder / "tmp",
+            own=[containment.home],
+            confined=True,
+        )
+        return replace(sandbox, scope=scope, network=False, once=False)
+
+    return Browser(
+        BrowserSettings(
+            folder=session.folder / FOLDER,
+            outputs=session.outputs,
+            environ=containment.environ,
+            sandbox=own_sandbox,
+            program=settings.tools.browser,
+            own_loopback=sandbox.own_loopback,
+            open_ports=sandbox.host_ports,
+        )
+    )

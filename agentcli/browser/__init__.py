@@ -1,0 +1,1 @@
+"""A browser of the session's own: Chromium in a sandbox, driven through Playwright."""

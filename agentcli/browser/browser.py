@@ -1,0 +1,295 @@
+"""The session's browser: started with the first page, one page open from call to call, gone with
+the session."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.browser.finding import find_browser
+from agentcli.errors import ToolError
+from agentcli.files.beneath import Beneath
+from agentcli.files.private import remove_tree, reserve
+from agentcli.interrupts import shield
+from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
+from agentcli.sandbox.start_script import start_script
+from agentcli.system import processes
+from agentcli.system.processes import ENVIRONMENT_MARK
+from agentcli.system.programs import find_program
+
+MAX_FILE_BYTES = 50_000_000
+"""Of a download."""
+_START_S = 45.0
+_GRACE_S = 30.0
+"""For what the driver does after the steps; beyond that the browser hangs."""
+_LARGEST_ANSWER = 100_000_000
+_CHUNK = 1 << 20
+_OURS = str(Path(__file__).parents[2])
+"""Where the driver is imported from, as we were."""
+_DRIVER = "import sys; sys.path[:] = {path!r}; from agentcli.browser.driver import main; main()"
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+_PROFILE, _DOWNLOADS = "profile", "downloads"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What the page is after some steps. `files`: what was downloaded, where it is kept now."""
+
+    url: str
+    title: str
+    status: int | None
+    text: str
+    notes: tuple[str, ...] = ()
+    screenshots: tuple[str, ...] = ()
+    """PNG, base64."""
+    files: tuple[Path, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class BrowserSettings:
+    """`folder` is the browser's own, made anew; `outputs` gets downloads and screenshots. `sandbox`
+    makes the one that holds the browser, None if there is none for it. `own_loopback`: the commands
+    of the session have one; `open_ports`: of the machine, what pages may reach."""
+
+    folder: Path
+    outputs: Path
+    environ: Mapping[str, str]
+    sandbox: Callable[[Path], Sandbox | None]
+    program: str = ""
+    own_loopback: bool = False
+    open_ports: Sequence[int] = ()
+
+
+class _Ended(Exception):
+    """The driver, or the browser with it, is no more."""
+
+
+@dataclass
+class Browser:
+    """Main thread only. Nothing is loaded or started before the first call."""
+
+    settings: BrowserSettings
+    _driver: subprocess.Popen[bytes] | None = None
+    _identity: str = ""
+    _rest: bytes = b""
+    _kept: int = 0
+    _notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        return self._driver is not None and self._driver.poll() is None
+
+    def perform(self, steps: Sequence[Mapping[str, str]], seconds: float) -> Visit:
+        """Do the steps in order until one fails or `seconds` are over. A browser that ended is
+        started once more. Raises ToolError; an interrupt ends the browser."""
+        was_open = self._driver is not None
+        try:
+            return self._performed(steps, seconds)
+        except _Ended as ended:
+            self.close()
+            if not was_open and not isinstance(ended.__cause__, BrokenPipeError):
+                raise _failed(f"The browser ended by itself: {ended}.") from ended
+        if not steps or steps[0].get("do") != "goto":
+            raise _failed("The browser had ended, with the page in it: go to a page again.")
+        try:
+            visit = self._performed(steps, seconds)
+        except _Ended as ended:
+            self.close()
+            raise _failed(f"The browser ended by itself, twice: {ended}.") from ended
+        return replace(visit, notes=("The browser had ended and was started anew.", *visit.notes))
+
+    def _performed(self, steps: Sequence[Mapping[str, str]], seconds: float) -> Visit:
+        """Raises _Ended, ToolError."""
+        try:
+            self._start()
+            self._send({"steps": list(map(dict, steps)), "seconds": seconds})
+            answer = self._answer(seconds + _GRACE_S)
+            return self._visit(answer)
+        except TimeoutError as error:
+            self.close()
+            told = "The browser did not answer any more and was ended; the page is lost."
+            raise ToolError(told, error_id="browser_hangs") from error
+        except _Ended:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End it with all that it started; what it kept goes too."""
+        driver, self._driver, self._rest = self._driver, None, b""
+        if driver is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.communicate()
+        processes.kill_marked(f"{ENVIRONMENT_MARK}={self._identity}")
+        remove_tree(self.settings.folder)
+
+    # --- the driver -----------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Raises ToolError, _Ended, TimeoutError."""
+        if self._driver is not None:
+            if self._driver.poll() is not None:
+                raise _Ended("it was killed")
+            return
+        program = find_browser(self.settings.program)
+        self._identity = os.urandom(8).hex()
+        try:
+            told = self._prepared(program)
+            with shield():
+                self._driver = self._spawned()
+        except OSError as error:
+            raise _failed(f"The browser could not be started: {error}.") from error
+        self._send(told)
+        if (failed := self._answer(_START_S).get("failed")) is not None:
+            self.close()
+            raise _failed(f"{program} did not start: {_first_lines(str(failed))}")
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
+        code = _DRIVER.format(path=[*sys.path, _OURS])
+        return subprocess.Popen(
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(self.settings.folder / "log").open("wb"),
+            env=self._environment(),
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        passed = {n: v for n, v in self.settings.environ.items() if n in _PASSED_ON}
+        return {**passed, "HOME": str(self.settings.folder), ENVIRONMENT_MARK: self._identity}
+
+    def _prepared(self, program: str) -> dict[str, Any]:
+        """The folder, empty but for what starts the browser, and what the driver is told. Raises
+        OSError."""
+        settings, folder = self.settings, self.settings.folder
+        remove_tree(folder)
+        folder.mkdir(mode=0o700)
+        inside, tmp = folder / "inside", folder / "tmp"
+        for place in (inside, tmp, inside / _DOWNLOADS):
+            place.mkdir(mode=0o700)
+        env = {**self._environment(), "HOME": str(inside)}
+        sandbox = settings.sandbox(folder)
+        own_network = sandbox is not None and sandbox.layer == BUBBLEWRAP
+        if sandbox is not None and own_network:
+            bash = find_program("bash") or "/bin/bash"
+            program = str(start_script(sandbox, [program], env, folder, bash))
+        return {
+            "program": program,
+            "profile": str(inside / _PROFILE),
+            "downloads": str(inside / _DOWNLOADS),
+            "env": env,
+            "own_network": own_network,
+            # Within bubblewrap there is no second one; and Chromium's own holds no root.
+            "chromium_sandbox": not own_network and os.getuid() != 0,
+            "own_loopback": settings.own_loopback,
+            "open_ports": list(settings.open_ports),
+        }
+
+    def _send(self, value: object) -> None:
+        """Raises _Ended."""
+        assert self._driver is not None
+        assert self._driver.stdin is not None
+        try:
+            self._driver.stdin.write(json.dumps(value).encode() + b"\n")
+            self._driver.stdin.flush()
+        except OSError as error:
+            raise _Ended("it does not listen") from error
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        """Raises _Ended, TimeoutError."""
+        assert self._driver is not None
+        assert self._driver.stdout is not None
+        deadline = time.monotonic() + seconds
+        handle = self._driver.stdout.fileno()
+        pieces = [self._rest]
+        with selectors.DefaultSelector() as selector:
+            selector.register(handle, selectors.EVENT_READ)
+            while b"\n" not in pieces[-1]:
+                if not selector.select(deadline - time.monotonic()):
+                    raise TimeoutError
+                pieces.append(os.read(handle, _CHUNK))
+                if not pieces[-1] or sum(map(len, pieces)) > _LARGEST_ANSWER:
+                    raise _Ended(self._last_words())
+        line, _, self._rest = b"".join(pieces).partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _last_words(self) -> str:
+        with suppress(OSError):
+            lines = (self.settings.folder / "log").read_text(errors="replace").split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "no word")
+        return "no word"
+
+    # --- what came of it ------------------------------------------------------------------------
+
+    def _visit(self, answer: Mapping[str, Any]) -> Visit:
+        notes = list(answer["notes"])
+        kept = [self._keep(str(file["file"]), str(file["name"]), notes) for file in answer["files"]]
+        return Visit(
+            url=answer["url"],
+            title=answer["title"],
+            status=answer["status"],
+            text=answer["text"],
+            notes=tuple(notes),
+            screenshots=tuple(answer["screenshots"]),
+            files=tuple(filter(None, kept)),
+            error=answer["error"],
+        )
+
+    def _keep(self, file: str, name: str, notes: list[str]) -> Path | None:
+        """Copy a download out of the browser's folder, in which it may have put anything."""
+        try:
+            beneath = Beneath(self.settings.folder / "inside")
+            try:
+                handle = beneath.open(os.fsencode(f"{_DOWNLOADS}/{file}"), os.O_RDONLY)
+            finally:
+                beneath.close()
+            with open(handle, "rb") as source:
+                data = source.read(MAX_FILE_BYTES + 1)
+            if len(data) > MAX_FILE_BYTES:
+                raise OSError(f"it is larger than {MAX_FILE_BYTES // 1_000_000} MB")
+            return self.keep(f"download-{{}}-{_plain(name)}", data)
+        except OSError as error:
+            notes.append(f"The download {_plain(name)} was not kept: {error}.")
+            return None
+
+    def keep(self, name: str, data: bytes) -> Path:
+        """`data` as a new file of the session's outputs, a number in the place of `{}`. Raises
+        OSError."""
+        while True:
+            self._kept += 1
+            with suppress(FileExistsError):
+                path = reserve(self.settings.outputs / name.format(self._kept))
+                path.write_bytes(data)
+                return path
+
+
+def _plain(name: str) -> str:
+    """A name that others chose, as a name of a file that nothing can be read into."""
+    return re.sub(r"[^\w.-]+", "-", Path(name).name).strip(".-")[-100:] or "file"
+
+
+def _first_lines(text: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return " / ".join(lines[:4])[:600]
+
+
+def _failed(told: str) -> ToolError:
+    return ToolError(told, error_id="browser_failed")

@@ -1,0 +1,66 @@
+"""The browser that the person has installed, and what to install where there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from agentcli.errors import ToolError
+from agentcli.system.homes import expanded
+from agentcli.system.programs import find_program
+
+_NAMES = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    *("microsoft-edge", "microsoft-edge-stable", "brave-browser"),
+)
+_APPLICATIONS = ("Chromium", "Google Chrome", "Microsoft Edge", "Brave Browser")
+_OF_SNAP = "/snap/"
+
+
+def find_browser(chosen: str) -> str:
+    """The program: `chosen` by the person, else the first that is found. Raises ToolError, in words
+    for the model and whoever it tells, where Playwright or the browser is missing."""
+    if find_spec("playwright") is None:
+        raise _missing("Playwright is not installed", "pip install 'agentcli[browser]'")
+    if chosen:
+        path = str(expanded(chosen))
+        if os.access(path, os.X_OK) and "/" in path:
+            return path
+        if found := find_program(chosen):
+            return found
+        raise _missing(f"tools.browser names no program: {chosen}", "change it in the settings")
+    for path in _found():
+        if not os.path.realpath(path).startswith(_OF_SNAP):
+            return path
+    raise _missing("no Chromium, Chrome, Edge or Brave is installed", _remedy())
+
+
+def _found() -> Iterator[str]:
+    yield from filter(None, map(find_program, _NAMES))
+    if sys.platform == "darwin":
+        for folder in ("/Applications", str(expanded("~/Applications"))):
+            for name in _APPLICATIONS:
+                path = f"{folder}/{name}.app/Contents/MacOS/{name}"
+                if os.access(path, os.X_OK):
+                    yield path
+
+
+def _remedy() -> str:
+    """What brings one along; that of snap can't be held."""
+    if sys.platform == "darwin":
+        return "brew install --cask chromium"
+    managers = {
+        "apt-get": "apt-get install chromium (of snap it can't be used)",
+        "dnf": "dnf install chromium",
+        "pacman": "pacman -S chromium",
+        "apk": "apk add chromium",
+        "zypper": "zypper install chromium",
+    }
+    return next((told for name, told in managers.items() if find_program(name)), "install Chromium")
+
+
+def _missing(what: str, remedy: str) -> ToolError:
+    told = f"There is no browser to use: {what}. The user can mend that: {remedy}."
+    return ToolError(told, error_id="no_browser")

@@ -1,0 +1,422 @@
+"""The pages that are open in the browser, what is done on the newest of them, and what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import (
+    BrowserContext,
+    Dialog,
+    Download,
+    Error,
+    Locator,
+    Page,
+    Request,
+    Response,
+    Route,
+)
+
+from agentcli.browser.outline import compact
+
+MOST_TABS = 4
+MOST_DIALOGS = 10
+MOST_SCREENSHOTS = 3
+MOST_ELEMENTS = 20_000
+"""Of a page whose elements are told; of a larger one only the text is."""
+_MOST_NOTES = 12
+_LONGEST_NOTE = 300
+_STEP_S, _GOTO_S = 10.0, 30.0
+_QUIET_S = 1.5
+"""That a page may take to come to rest after a step."""
+_SHOW_S = 8.0
+_TOLD_S = 3.0
+_MOMENT_S = 0.1
+"""In which the browser tells of what a click began."""
+_LONGEST_TEXT = 2_000_000
+_REF = re.compile(r"\[?(?:ref=)?((?:f\d+)?e\d+)\]?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_SCHEMES = ("http", "https")
+_LEFT = "about:blank"
+_COUNT = "document.getElementsByTagName('*').length"
+_TEXT = f"document.body ? document.body.innerText.slice(0, {_LONGEST_TEXT}) : ''"
+
+
+class StepFailed(Exception):
+    """Why, in words for the model."""
+
+
+class Tabs:
+    """`downloads`: the folder where the browser leaves files."""
+
+    def __init__(self, downloads: str) -> None:
+        self._downloads = Path(downloads)
+        self._pages: list[Page] = []
+        self._status: int | None = None
+        self._sites: set[str] = set()
+        """That were gone to: pages lead nowhere else by themselves."""
+        self._hosts: set[str] = set()
+        """Of which pages asked for something."""
+        self._opening = 0
+        """Tabs that are asked for and not there yet."""
+        self._told = asyncio.Condition()
+        self._notes: dict[str, str] = {}
+        self._dialogs = 0
+        self._wanted: asyncio.Future[Download] | None = None
+        self._files: list[dict[str, Any]] = []
+        self._images: list[str] = []
+
+    async def follow(self, context: BrowserContext) -> None:
+        self._context = context
+        context.on("page", self._opened)
+        context.on("dialog", self._asked)
+        context.on("request", self._requested)
+        context.on("response", self._responded)
+        await context.route("**/*", self._judge)
+        self._pages = []
+        for page in context.pages:
+            self._opened(page)
+
+    def refused(self, what: str, why: str) -> None:
+        self._note(what, why)
+
+    async def wants(self, host: str) -> bool:
+        """Whether a page asked for something of `host`: the browser itself is not served. It may
+        take a moment until that is told."""
+        wanted = _bare(host)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TOLD_S), self._told:
+                await self._told.wait_for(lambda: wanted in self._hosts)
+        return wanted in self._hosts
+
+    async def _wanted_host(self, url: str) -> None:
+        with suppress(ValueError):
+            async with self._told:
+                self._hosts.add(_bare(urlsplit(url).hostname or ""))
+                self._told.notify_all()
+
+    async def perform(self, steps: list[dict[str, str]], seconds: float) -> dict[str, Any]:
+        """Do the steps until one fails or the time is over, and tell what the page is then."""
+        self._notes, self._dialogs, self._files, self._images = {}, 0, [], []
+        end = time.monotonic() + seconds
+        failed = ""
+        for number, step in enumerate(steps, 1):
+            try:
+                async with asyncio.timeout(max(end - time.monotonic(), 0.1)):
+                    await self._step(step)
+                    await self._rest(step.get("do", ""), last=number == len(steps))
+            except (StepFailed, Error, TimeoutError) as error:
+                rest = "; the steps after it were not done" if number < len(steps) else ""
+                told = " ".join(filter(None, map(step.get, ("do", "on", "value"))))
+                failed = f"Step {number} ({_short(told)}) failed: {_reason(error)}{rest}."
+                break
+        return {**await self._state(), "error": failed}
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    async def _step(self, step: dict[str, str]) -> None:
+        """Raises StepFailed, Error, TimeoutError."""
+        do, on, value = step.get("do", ""), step.get("on", ""), step.get("value", "")
+        if do == "goto":
+            await self._go(value)
+            return
+        page = self._page()
+        match do:
+            case "click":
+                await (await self._find(page, on, do)).click(timeout=_STEP_S * 1000)
+            case "fill":
+                await (await self._find(page, on, do)).fill(value, timeout=_STEP_S * 1000)
+            case "select":
+                await self._select(await self._find(page, on, do), value)
+            case "press" if on:
+                await (await self._find(page, on, do)).press(value, timeout=_STEP_S * 1000)
+            case "press":
+                await page.keyboard.press(value)
+            case "scroll":
+                await self._scroll(page, on, value)
+            case "wait":
+                await self._wait(page, value)
+            case "back":
+                await page.go_back(timeout=_GOTO_S * 1000)
+            case "screenshot":
+                await self._screenshot(page)
+            case "download":
+                await self._download(page, on)
+
+    async def _go(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in _SCHEMES or not parts.hostname:
+            raise StepFailed("an address begins with http:// or https://")
+        self._sites.add(_site(url))
+        page = self._pages[-1] if self._pages else await self._context.new_page()
+        if page not in self._pages:
+            self._opened(page)
+        self._status = None
+        await page.goto(url, timeout=_GOTO_S * 1000, wait_until="domcontentloaded")
+
+    def _page(self) -> Page:
+        page = self._pages[-1] if self._pages else None
+        if page is None or page.url in ("", _LEFT):
+            raise StepFailed("no page is open: go to one first")
+        return page
+
+    async def _find(self, page: Page, on: str, do: str) -> Locator:
+        """The element that `on` names: by its number, a CSS selector, or a label or text that it
+        is seen with."""
+        if not on:
+            raise StepFailed('it needs "on": the number of an element, such as e12')
+        if found := _REF.fullmatch(on.strip()):
+            return page.locator(f"aria-ref={found[1]}")
+        if on.startswith("css="):
+            return page.locator(on).first
+        if do in ("fill", "press"):
+            ways = [page.get_by_label(on), page.get_by_placeholder(on)]
+            ways.append(page.get_by_role("textbox", name=on))
+        elif do == "select":
+            ways = [page.get_by_label(on), page.get_by_role("combobox", name=on)]
+        else:
+            roles = ("button", "link", "checkbox", "radio", "tab", "menuitem")
+            ways = [page.get_by_role(role, name=on) for role in roles]
+            ways += [page.get_by_label(on), page.get_by_text(on)]
+        for way in ways:
+            if await way.count():
+                return way.first
+        raise StepFailed(f"nothing on the page is called {on!r}")
+
+    async def _select(self, box: Locator, value: str) -> None:
+        try:
+            await box.select_option(label=value, timeout=_QUIET_S * 1000)
+        except Error:
+            await box.select_option(value, timeout=_STEP_S * 1000)
+
+    async def _scroll(self, page: Page, on: str, value: str) -> None:
+        if on:
+            await (await self._find(page, on, "scroll")).scroll_into_view_if_needed(
+                timeout=_STEP_S * 1000
+            )
+            return
+        height = (page.viewport_size or {"height": 800})["height"]
+        far = 1_000_000
+        named = {"": 0.9 * height, "down": 0.9 * height, "up": -0.9 * height}
+        named |= {"top": -far, "bottom": far}
+        if value not in named and not _NUMBER.fullmatch(value):
+            raise StepFailed("scroll takes down, up, top, bottom or a number of pixels")
+        await page.mouse.wheel(0, named[value] if value in named else float(value))
+
+    async def _wait(self, page: Page, value: str) -> None:
+        if _NUMBER.fullmatch(value):
+            await asyncio.sleep(min(max(float(value), 0), _GOTO_S))
+        else:
+            await page.get_by_text(value).first.wait_for(timeout=_GOTO_S * 1000)
+
+    async def _screenshot(self, page: Page) -> None:
+        if len(self._images) >= MOST_SCREENSHOTS:
+            raise StepFailed(f"one call takes {MOST_SCREENSHOTS} screenshots at most")
+        data = await page.screenshot(type="png", timeout=_STEP_S * 1000)
+        self._images.append(base64.b64encode(data).decode())
+
+    async def _download(self, page: Page, on: str) -> None:
+        self._wanted = asyncio.get_running_loop().create_future()
+        try:
+            await (await self._find(page, on, "click")).click(timeout=_STEP_S * 1000)
+            async with asyncio.timeout(_GOTO_S):
+                download = await self._wanted
+                path = await download.path()
+        except TimeoutError as error:
+            raise StepFailed("no download came of it") from error
+        finally:
+            self._wanted = None
+        self._files.append({"name": download.suggested_filename, "file": Path(path).name})
+
+    async def _rest(self, do: str, *, last: bool) -> None:
+        """Let what a step began come to an end, as far as that is soon."""
+        if do in ("wait", "screenshot", "download", "fill") or not self._pages:
+            return
+        await asyncio.sleep(_MOMENT_S)
+        if self._opening:
+            # A tab that a click opens is there when it has its first page.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STEP_S), self._told:
+                    await self._told.wait_for(lambda: not self._opening)
+        page = self._pages[-1]
+        with suppress(Error):
+            await page.wait_for_load_state("domcontentloaded", timeout=_STEP_S * 1000)
+            if last:
+                await page.wait_for_load_state("networkidle", timeout=_QUIET_S * 1000)
+
+    # --- what pages do by themselves ------------------------------------------------------------
+
+    def _opened(self, page: Page) -> None:
+        if page in self._pages:
+            return
+        self._pages.append(page)
+        self._soon(self._is_there())
+        page.on("close", lambda closed: self._pages.remove(closed))
+        page.on("download", self._downloading)
+        page.on("websocket", lambda socket: self._soon(self._wanted_host(socket.url)))
+        page.on("crash", lambda crashed: self._note("crash", "The page crashed."))
+        if len(self._pages) > MOST_TABS:
+            self._note(
+                "tabs", f"The page opened more than {MOST_TABS} tabs; the newest was closed."
+            )
+            self._soon(page.close())
+        elif len(self._pages) > 1:
+            self._note("tab", "A new tab was opened and is what you see.")
+
+    async def _is_there(self) -> None:
+        async with self._told:
+            self._opening = 0
+            self._told.notify_all()
+
+    async def _asked(self, dialog: Dialog) -> None:
+        self._dialogs += 1
+        self._note(
+            f"dialog {self._dialogs}",
+            f"The page showed a dialog ({dialog.type}), dismissed: {_short(dialog.message)}",
+        )
+        page = dialog.page
+        with suppress(Error):
+            await dialog.dismiss()
+        if self._dialogs == MOST_DIALOGS and page is not None:
+            self._note("dialogs", "It shows dialogs without end and was closed.")
+            await self._close(page)
+
+    async def _close(self, page: Page) -> None:
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(_STEP_S):
+                await page.close(run_before_unload=False)
+
+    def _downloading(self, download: Download) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(download)
+            return
+        name = _short(download.suggested_filename)
+        self._note("download", f"It offers the file {name}; take it with the step download.")
+        self._soon(download.cancel())
+
+    async def _requested(self, request: Request) -> None:
+        await self._wanted_host(request.url)
+
+    def _responded(self, response: Response) -> None:
+        with suppress(Error):
+            request = response.request
+            if request.is_navigation_request() and self._pages:
+                frame = request.frame
+                if frame.parent_frame is None and frame.page is self._pages[-1]:
+                    self._status = response.status
+
+    async def _judge(self, route: Route) -> None:
+        """A page leads to no other site: that is for a step to say, which rules are about."""
+        request = route.request
+        await self._wanted_host(request.url)
+        with suppress(Error):
+            leads = request.is_navigation_request() and self._is_whole_page(request)
+            if not leads or _site(request.url) in self._sites:
+                await route.continue_()
+                return
+            self._note(
+                f"led to {_site(request.url)}",
+                f"It leads to {_short(request.url)}, another site, which was not opened: go there "
+                "with url if that is wanted.",
+            )
+            await route.abort("aborted")
+
+    def _is_whole_page(self, request: Request) -> bool:
+        try:
+            return request.frame.parent_frame is None
+        except Error:
+            # Of a tab that is just being opened.
+            self._opening += 1
+            return True
+
+    def _note(self, key: str, text: str) -> None:
+        if len(self._notes) < _MOST_NOTES or key in ("dialogs", "crash"):
+            self._notes.setdefault(key, text[:_LONGEST_NOTE])
+
+    def _soon(self, work: Any) -> None:
+        async def quietly() -> None:
+            with suppress(Error):
+                await work
+
+        task = asyncio.get_running_loop().create_task(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    _tasks: set[asyncio.Task[None]] = set()
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    async def _state(self) -> dict[str, Any]:
+        page = self._pages[-1] if self._pages else None
+        if page is not None and not _is_allowed(page.url, self._sites):
+            self._note("left", f"It had gone to {_short(page.url)}, which was left.")
+            await self._close(page)
+            page = self._pages[-1] if self._pages else None
+        text, title, url = "", "", page.url if page is not None else ""
+        if page is not None and url != _LEFT:
+            try:
+                async with asyncio.timeout(_SHOW_S * 2):
+                    title = await page.title()
+                    text = await self._shown(page)
+            except (Error, TimeoutError):
+                self._note("hangs", "The page does not respond and was closed.")
+                await self._close(page)
+        return {
+            "url": "" if url == _LEFT else url,
+            "title": title,
+            "status": self._status,
+            "text": text,
+            "tabs": len(self._pages),
+            "notes": list(self._notes.values()),
+            "screenshots": self._images,
+            "files": self._files,
+        }
+
+    async def _shown(self, page: Page) -> str:
+        """The elements with their numbers or, of a page with too many, its text."""
+        async with asyncio.timeout(_SHOW_S):
+            count = await page.evaluate(_COUNT)
+        if isinstance(count, int) and count <= MOST_ELEMENTS:
+            return compact(await page.aria_snapshot(mode="ai", timeout=_SHOW_S * 1000))
+        self._note("large", f"It has {count:,} elements, so only its text is shown.")
+        return str(await page.evaluate(_TEXT))
+
+
+def _bare(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _is_allowed(url: str, sites: set[str]) -> bool:
+    return url in ("", _LEFT) or (urlsplit(url).scheme in _SCHEMES and _site(url) in sites)
+
+
+def _site(url: str) -> str:
+    """Host and port: what one page of a site leads to without being asked."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ""
+    return f"{(parts.hostname or '').removeprefix('www.').rstrip('.')}{port}"
+
+
+def _reason(error: Exception) -> str:
+    """Playwright tells at length how it tried."""
+    if isinstance(error, TimeoutError):
+        return "the time was over"
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+    first = lines[0] if lines else type(error).__name__
+    if first.endswith("exceeded.") and len(lines) > 2:
+        first = f"{first} ({lines[-1]})"
+    return _short(re.sub(r"^\w+\.\w+: ", "", first)).rstrip(".")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else line[:199] + "…"

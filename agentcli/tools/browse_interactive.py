@@ -1,0 +1,137 @@
+"""browse_interactive: steps on the page that is open in the session's browser."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from agentcli.errors import ToolError
+from agentcli.events.actions import BrowseInteractiveAction
+from agentcli.events.observations import BrowserOutputObservation
+from agentcli.knowledge.framing import framed
+from agentcli.tools.base import (
+    Effect,
+    Tool,
+    ToolArguments,
+    ToolContext,
+    ToolResult,
+    seconds,
+    with_notes,
+)
+
+if TYPE_CHECKING:
+    from agentcli.browser.browser import Visit
+
+MAX_SHOWN_CHARS = 12_000
+"""Of a page; all of it is in a file."""
+_NEEDS_VALUE = ("fill", "press", "select", "wait")
+_NEEDS_ELEMENT = ("click", "fill", "select", "download")
+
+
+class Step(ToolArguments):
+    do: Literal[
+        "click", "fill", "press", "select", "scroll", "wait", "back", "screenshot", "download"
+    ]
+    on: str = ""
+    value: str = ""
+
+
+class Arguments(ToolArguments):
+    """Act on the page in a real browser, which stays open: first go to `url` if given, then do the
+    steps in order, up to the first that fails. `on` is an element's number (e12), label or text, or
+    css=SELECTOR. `value`: text to fill, key to press (Enter), option, down/up/top/bottom or pixels
+    to scroll, seconds or a text to wait for. Shows the page's elements at the end; a picture only
+    by a screenshot step. download keeps the file that a click brings. Servers you started are at
+    their 127.0.0.1 addresses."""
+
+    url: str | None = None
+    steps: list[Step] = []
+    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=60)
+
+    def wishes(self) -> list[dict[str, str]]:
+        """As they are recorded and done. Raises ToolError."""
+        told = [{"do": "goto", "value": checked(self.url)}] if self.url else []
+        for step in self.steps:
+            if step.do in _NEEDS_VALUE and not step.value and step.do != "fill":
+                raise ToolError(f"The step {step.do} needs a value.")
+            if step.do in _NEEDS_ELEMENT and not step.on:
+                raise ToolError(f"The step {step.do} needs on: an element such as e12.")
+            told.append({k: v for k, v in step.model_dump().items() if v or k == "do"})
+        if not told:
+            raise ToolError("Give a url, steps, or both.")
+        return told
+
+
+def checked(url: str) -> str:
+    """Raises ToolError for what is no address of a page."""
+    if not url.startswith(("http://", "https://")) or any(c.isspace() for c in url):
+        raise ToolError(f"{url} is no address of a page: it begins with http:// or https://.")
+    return url
+
+
+def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+    return perform(arguments.wishes(), arguments.timeout, context)
+
+
+def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolContext) -> ToolResult:
+    """Raises ToolError."""
+    if context.browser is None:
+        raise ToolError("This session has no browser.", error_id="no_browser")
+    visit = context.browser.perform(steps, timeout)
+    shots = [base64.b64decode(shot) for shot in visit.screenshots]
+    kept = [context.browser.keep("screenshot-{}.png", data) for data in shots]
+    return ToolResult(
+        _told(visit, context),
+        images=tuple(f"data:image/png;base64,{shot}" for shot in visit.screenshots),
+        data={
+            "url": visit.url,
+            "status_code": visit.status,
+            "screenshot": str(kept[-1]) if kept else None,
+            "error": bool(visit.error),
+        },
+    )
+
+
+def _told(visit: Visit, context: ToolContext) -> str:
+    """What the page is now, as data, then what else there is to know."""
+    notes = list(visit.notes)
+    notes += [f"Downloaded: {file} ({file.stat().st_size:,} bytes)" for file in visit.files]
+    page = "No page is open." if not visit.url else ""
+    if visit.url:
+        text, cut = _shortened(visit.text, context)
+        notes += [cut] if cut else []
+        status = {"status": str(visit.status)} if visit.status is not None else {}
+        page = framed("page", text, url=visit.url, title=visit.title[:200], **status)
+    return with_notes(page, *notes, visit.error)
+
+
+def _shortened(text: str, context: ToolContext) -> tuple[str, str]:
+    """The beginning, up to a whole line, and where the rest is."""
+    most = min(MAX_SHOWN_CHARS, context.max_output_chars)
+    if len(text) <= most:
+        return text, ""
+    assert context.browser is not None
+    file = context.browser.keep("page-{}.txt", text.encode(errors="replace"))
+    shown = text[:most].rpartition("\n")[0] or text[:most]
+    lines = text.count("\n") - shown.count("\n")
+    return shown, f"{lines:,} more lines are in {file}: grep or read them there"
+
+
+def _action(url: str | None, steps: list[Step], timeout: float) -> BrowseInteractiveAction:
+    wishes = Arguments(url=url, steps=steps).wishes()
+    return BrowseInteractiveAction(steps=tuple(wishes), timeout=timeout)
+
+
+TOOL = Tool(
+    name="browse_interactive",
+    arguments=Arguments,
+    effect=Effect.NETWORK,
+    switch="tools.enable_browsing",
+    rules="url",
+    run=run,
+    to_action=_action,
+    to_observation=BrowserOutputObservation,
+)
