@@ -11,6 +11,11 @@ from agentcli.errors import ConfigError
 _HINT = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
 
 
+def has_home() -> bool:
+    """Whether the person has a home folder."""
+    return os.path.expanduser("~") != "~"  # noqa: PTH111 - Path's raises
+
+
 def user_home(environ: Mapping[str, str]) -> Path:
     """The person's home, resolved; `/` if they have none."""
     named = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises

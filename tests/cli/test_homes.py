@@ -61,7 +61,7 @@ def work_without_a_home(place: Arena) -> None:
     known = {"AGENT_HOME": str(place.home / "state"), "AGENT_CONFIG": str(place.home / "x.toml")}
     with ModelServer([Reply("Hello.")], models=["gpt-5.5"]) as server:
         place.agent.use(server)
-        assert run("run", "x", **known)[0] == 0
+        assert (ran := run("run", "x", **known))[0] == 0, ran
         assert run("notes", **known)[0] == 0
         assert f"runs as {UNKNOWN_USER}" in run("doctor", **known)[1]
         code, told = run("run", "x")
