@@ -39,8 +39,10 @@ def one_line(text: str) -> str:
 def parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON Schema that every provider takes, as far as that can be made of `schema`: references
     are followed, and what says nothing to a model is left out."""
-    definitions = {**_table(schema, "definitions"), **_table(schema, "$defs")}
-    found = _plain(dict(schema), definitions, 0)
+    try:
+        found = _Plain(schema).node(dict(schema), 0)
+    except _TooLarge:
+        return {"type": "object", "properties": {}}
     result = {key: value for key, value in found.items() if key not in _NOT_AT_TOP}
     result |= {"type": "object", "properties": _table(result, "properties")}
     if len(json.dumps(result, ensure_ascii=False)) > MOST_SCHEMA_CHARS:
@@ -53,22 +55,35 @@ def _table(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(found) if isinstance(found, dict) else {}
 
 
-def _plain(node: Any, definitions: Mapping[str, Any], depth: int) -> Any:
-    if depth > _DEEPEST:
-        return {}
-    if isinstance(node, list):
-        return [_plain(item, definitions, depth + 1) for item in node]
-    if isinstance(node, str):
-        return clean(node.encode("utf-8", "replace"))
-    if not isinstance(node, dict):
-        return node
-    if isinstance(reference := node.get("$ref"), str):
-        target = definitions.get(reference.rpartition("/")[2], {})
-        return _plain(target, definitions, depth + 1)
-    return {
-        key: {name: _plain(sub, definitions, depth + 1) for name, sub in value.items()}
-        if key == "properties" and isinstance(value, dict)
-        else _plain(value, definitions, depth + 1)
-        for key, value in node.items()
-        if key not in _LEFT_OUT
-    }
+class _TooLarge(Exception):
+    """What a schema comes to: references that double each other grow without end."""
+
+
+class _Plain:
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._definitions = {**_table(schema, "definitions"), **_table(schema, "$defs")}
+        self._left = MOST_SCHEMA_CHARS
+
+    def node(self, node: Any, depth: int) -> Any:
+        """Raises _TooLarge."""
+        self._left -= 1
+        if self._left < 0:
+            raise _TooLarge
+        if depth > _DEEPEST:
+            return {}
+        if isinstance(node, list):
+            return [self.node(item, depth + 1) for item in node]
+        if isinstance(node, str):
+            return clean(node.encode("utf-8", "replace"))
+        if not isinstance(node, dict):
+            return node
+        if isinstance(reference := node.get("$ref"), str):
+            target = self._definitions.get(reference.rpartition("/")[2], {})
+            return self.node(target, depth + 1)
+        return {
+            key: {name: self.node(sub, depth + 1) for name, sub in value.items()}
+            if key == "properties" and isinstance(value, dict)
+            else self.node(value, depth + 1)
+            for key, value in node.items()
+            if key not in _LEFT_OUT
+        }

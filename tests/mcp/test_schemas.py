@@ -1,0 +1,35 @@
+"""What a model is told of a server's tool, whatever its schema is."""
+
+from __future__ import annotations
+
+from agentcli.mcp.schemas import parameters
+
+
+def test_references_are_followed_and_what_tells_a_model_nothing_is_left_out():
+    city = {"type": "string", "title": "City", "enum": ["Oslo", "Rome"]}
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Arguments",
+        "$defs": {"City": city},
+        "properties": {"title": {"type": "string"}, "city": {"$ref": "#/$defs/City"}},
+        "required": ["city"],
+    }
+    assert parameters(schema) == {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "city": {"type": "string", "enum": ["Oslo", "Rome"]},
+        },
+        "required": ["city"],
+    }
+
+
+def test_references_that_double_each_other_are_not_followed_for_ever():
+    level = {
+        f"level{n}": {"properties": {f"p{m}": {"$ref": f"#/$defs/level{n + 1}"} for m in range(30)}}
+        for n in range(30)
+    }
+    schema = {"$defs": level, "properties": {"all": {"$ref": "#/$defs/level0"}}}
+    assert parameters(schema) == {"type": "object", "properties": {}}
+    loop = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"a": {"$ref": "#/$defs/a"}}}
+    assert parameters(loop)["properties"] == {"a": {}}
