@@ -60,6 +60,7 @@ LAZY_IMPORTS = {
     ("cli/streams.py", "agentcli.cli.complaints"): "100 ms, with pydantic; for what is left out",
     ("cli/work.py", "agentcli.cli.first_setup"): "200 ms, with tomlkit; for whoever has no key",
     ("extensions.py", "importlib.metadata"): "45 ms; where outside packages enter something",
+    ("files/images.py", "PIL"): "25 ms; for images that no model takes",
     ("files/scaling.py", "PIL"): "25 ms; for images that are too large",
     ("knowledge/front_matter.py", "yaml"): "15 ms; for skills that have front matter",
     ("llm/catalog.py", "genai_prices"): "prices, after the first reply",

@@ -4,7 +4,7 @@ A provider refuses a whole request for one bad image, and an image once in a ses
 its later requests; so nothing is let in that any provider would refuse. The limits are those of the
 strictest: 5 MB as base64, still pictures only; what is larger is made smaller (`scaling.py`).
 Pillow would do it slower (19 ms for a JPEG of 1.3 MB, this 1.3), and what of it is fast takes
-images that are cut off.
+images that are cut off. It reads those that no model takes (BMP, TIFF), to make PNG images of them.
 
 Formats: https://www.w3.org/TR/png-3/, https://www.w3.org/Graphics/JPEG/itu-t81.pdf,
 https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/rfc9649
@@ -13,6 +13,7 @@ https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/
 from __future__ import annotations
 
 import base64
+import io
 import stat
 import struct
 import zlib
@@ -35,6 +36,12 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WEBP_ANIMATED = 0x02
 
 Size = tuple[int, int]
+KINDS = frozenset(("png", "jpeg", "gif", "webp"))
+"""That models take."""
+_BMP_HEADERS = frozenset((12, 40, 52, 56, 64, 108, 124))
+"""Their sizes, one for each version; a text may begin with BM too."""
+NEEDED_BYTES = 18
+"""So many tell what an image is."""
 
 
 class ImageFault(ValueError):
@@ -43,7 +50,8 @@ class ImageFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A sound image: `kind` is png, jpeg, gif or webp, `width` and `height` are in pixels."""
+    """A sound image: `kind` is one of KINDS, or of those that `scaling` makes one of; `width` and
+    `height` are in pixels."""
 
     kind: str
     width: int
@@ -51,9 +59,11 @@ class Image:
 
 
 def kind_of(data: bytes) -> str | None:
-    """png, jpeg, gif or webp by how `data` begins; None for anything else."""
+    """png, jpeg, gif, webp, bmp or tiff by how `data` begins; None for anything else."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "webp"
+    if data.startswith(b"BM") and int.from_bytes(data[14:18], "little") in _BMP_HEADERS:
+        return "bmp"
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
 
 
@@ -62,7 +72,9 @@ def inspected(data: bytes) -> Image:
     size."""
     kind = kind_of(data)
     if kind is None:
-        raise ImageFault(f"is not an image that models take (PNG, JPEG, GIF, WebP): {_seen(data)}")
+        raise ImageFault(
+            f"is not an image that models take (PNG, JPEG, GIF, WebP, BMP, TIFF): {_seen(data)}"
+        )
     try:
         width, height = _SIZE_OF[kind](data)
     except (struct.error, IndexError) as error:
@@ -208,6 +220,21 @@ def _webp(data: bytes) -> Size:
     raise ImageFault("is damaged: a webp image without its header")
 
 
+def _by_pillow(kind: str) -> Callable[[bytes], Size]:
+    def size(data: bytes) -> Size:
+        from PIL import Image
+
+        # Its own limit is for images that are decoded; this reads the header alone.
+        Image.MAX_IMAGE_PIXELS = None
+        try:
+            with Image.open(io.BytesIO(data), formats=[kind]) as image:
+                return image.size
+        except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError) as error:
+            raise ImageFault(f"is damaged: a {kind} image without its header") from error
+
+    return size
+
+
 def _moving(kind: str) -> str:
     return f"is an animated {kind} image, and models take still ones: save one frame of it first"
 
@@ -217,10 +244,14 @@ _MAGIC = (
     (b"\xff\xd8\xff", "jpeg"),
     (b"GIF87a", "gif"),
     (b"GIF89a", "gif"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
 )
 _SIZE_OF: dict[str, Callable[[bytes], Size]] = {
     "png": _png,
     "jpeg": _jpeg,
     "gif": _gif,
     "webp": _webp,
+    "bmp": _by_pillow("bmp"),
+    "tiff": _by_pillow("tiff"),
 }

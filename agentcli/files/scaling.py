@@ -1,7 +1,8 @@
 """Images that are larger than what a model sees are scaled down, and what was done is told: a model
 that names a place in an image, such as a button to click, must know by how much.
 
-What fits is passed on byte for byte and needs no decoder. Pillow does the rest.
+What fits is passed on byte for byte and needs no decoder. Pillow does the rest, and makes PNG
+images of what no model takes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from agentcli.files.images import MAX_BYTES, MAX_TOGETHER, ImageFault, as_url, inspected
+from agentcli.files.images import KINDS, MAX_BYTES, MAX_TOGETHER, ImageFault, as_url, inspected
 from agentcli.files.names import size_text
 from agentcli.messages import ImageLimits
 
@@ -41,7 +42,7 @@ def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
     """The image `data` within `limits`. Raises ImageFault for one that no provider would take."""
     found = inspected(data)
     factor = _factor(found.width, found.height, limits)
-    if factor == 1 and len(data) <= MAX_BYTES:
+    if factor == 1 and len(data) <= MAX_BYTES and found.kind in KINDS:
         return FittedImage(as_url(found.kind, data))
     most = _MOST_JPEG_PIXELS if found.kind == "jpeg" else _MOST_PIXELS
     if found.width * found.height > most:
@@ -50,11 +51,14 @@ def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
             "that can be scaled down: make it smaller first"
         )
     try:
-        image, before = _scaled(data, found.kind, factor)
+        image, before, pages = _scaled(data, found.kind, factor)
         kind, encoded = _encoded(image, found.kind)
     except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError, EOFError) as error:
         raise ImageFault(f"is damaged: a {found.kind} image that can't be decoded") from error
-    return FittedImage(as_url(kind, encoded), _scale_note(before, image.size))
+    notes = [f"page 1 of {pages}"] if pages > 1 else []
+    if before != image.size:
+        notes.append(_scale_note(before, image.size))
+    return FittedImage(as_url(kind, encoded), "; ".join(notes))
 
 
 def fitted_url(url: str, limits: ImageLimits) -> FittedImage:
@@ -104,14 +108,15 @@ def _factor(width: int, height: int, limits: ImageLimits) -> float:
     return min(1.0, by_side, sqrt(limits.pixels / (width * height)))
 
 
-def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[int, int]]:
-    """The image upright and scaled by `factor`, and the size that it had upright."""
+def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[int, int], int]:
+    """The image upright and scaled by `factor`, the size that it had upright, and of how many pages
+    it is the first."""
     from PIL import Image, ImageOps
 
     # Its own limit is for images of unknown size; ours was looked at.
     Image.MAX_IMAGE_PIXELS = None
     image = Image.open(io.BytesIO(data), formats=[kind])
-    stored = image.size
+    stored, pages = image.size, getattr(image, "n_frames", 1)
     upright = stored[::-1] if image.getexif().get(_ORIENTATION) in _TURNED else stored
     # A JPEG image is decoded at a half, a quarter or an eighth, if that is enough.
     image.draft("RGB", (_side(stored[0], factor), _side(stored[1], factor)))
@@ -122,7 +127,7 @@ def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[i
     size = (_side(upright[0], factor), _side(upright[1], factor))
     if kept.size != size:
         kept = kept.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
-    return kept, upright
+    return kept, upright, pages
 
 
 def _side(length: int, factor: float) -> int:
@@ -151,8 +156,6 @@ def _encoded(image: Image.Image, kind: str) -> tuple[str, bytes]:
 
 
 def _scale_note(before: tuple[int, int], now: tuple[int, int]) -> str:
-    if before == now:
-        return ""
     across, down = (f"{then / today:.4g}" for then, today in zip(before, now, strict=True))
     factors = across if across == down else f"{across} (x) and {down} (y)"
     return (

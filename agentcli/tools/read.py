@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
-from agentcli.files.images import LARGEST_FILE, ImageFault, data_url, kind_of
+from agentcli.files.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
 from agentcli.files.names import display_path, size_text
 from agentcli.files.opening import Entry
 from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
@@ -33,8 +33,7 @@ MAX_ENTRIES = 500
 _SAMPLE_BYTES = 1_000_000
 """Of a large file, by which it is told whether it is text."""
 
-_MAGIC_BYTES = 16
-_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -78,7 +77,7 @@ def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
         kind = mimetypes.guess_type(path.name)[0] or "of unknown type"
         ways = "file, strings, xxd, or a program for its type"
         if kind.startswith("image/"):
-            ways = "file tells what it is; a PNG, JPEG, GIF or WebP made of it can be read"
+            ways = "file tells what it is; a PNG made of it can be read"
         raise ToolError(
             f"{shown} is binary ({kind}, {size_text(len(data))}), not shown. Look at it with bash "
             f"({ways}).",
@@ -213,7 +212,7 @@ def _peculiarities(path: Path, file: TextFile) -> list[str]:
 def _is_large_image(files: FileTracker, path: Path, size: int) -> bool:
     """Whether it is one that can be scaled down."""
     with files.opened(path) as file:
-        return size <= LARGEST_FILE and kind_of(file.read(_MAGIC_BYTES)) is not None
+        return size <= LARGEST_FILE and kind_of(file.read(NEEDED_BYTES)) is not None
 
 
 def _image(kind: str, shown: str, data: bytes, facts: dict[str, Any]) -> ToolResult:

@@ -80,7 +80,11 @@ def test_run_c_takes_images_too(agent, serve):
     ("name", "data", "says"),
     [
         ("cut.png", png()[:-5], "cut.png is cut off: a png image without its end"),
-        ("page.png", b"<html>Not found</html>", "page.png is not an image that models take"),
+        (
+            "page.png",
+            b"<html>Not found</html>",
+            "page.png is not an image that models take",
+        ),
         ("empty.png", b"", "it is empty"),
         ("vast.jpg", jpeg(60_000, 60_000), "60000x60000 pixels"),
         ("moving.gif", gif(frames=3), "animated gif"),

@@ -104,7 +104,7 @@ def test_no_bytes_are_too_odd(start, rest):
     [
         (b"", "it is empty"),
         (b"\n<!DOCTYPE html><p>Not found</p>", "it holds a web page"),
-        (b"BM" + bytes(60), r"not an image that models take \(PNG, JPEG, GIF, WebP\)"),
+        (b"BM" + bytes(60), r"not an image that models take \(PNG, JPEG,"),
         (png().replace(struct.pack(">II", 1, 1), struct.pack(">II", 1, 100_000)), "checksum"),
         (gif(0, 5), "0x5 pixels"),
         (gif(frames=2), "animated gif"),

@@ -72,6 +72,8 @@ def test_the_model_is_told_how_to_find_places_again():
         ("WEBP", "RGB", "PNG"),
         ("JPEG", "L", "JPEG"),
         ("JPEG", "CMYK", "JPEG"),
+        ("BMP", "RGB", "PNG"),
+        ("TIFF", "CMYK", "PNG"),
     ],
 )
 def test_all_kinds_are_scaled_and_still_show_what_they_show(kind, mode, sent):
@@ -92,6 +94,22 @@ def test_a_photo_that_lies_on_its_side_is_turned_upright():
 def test_what_fits_is_passed_on_byte_for_byte():
     for data in (drawn(2000, 2000), drawn(300, 200, "JPEG"), png(7, 9)):
         assert fitted(data, LIMITS).url == data_url(data)
+
+
+@pytest.mark.parametrize("kind", ["BMP", "TIFF"])
+def test_what_no_model_takes_is_made_a_png(kind):
+    image = fitted_url(data_url(drawn(300, 200, kind)), LIMITS)
+    assert (decoded(image.url).format, decoded(image.url).size) == ("PNG", (300, 200))
+    assert image.note == ""
+
+
+def test_of_several_pages_the_first_is_shown_and_the_others_are_told():
+    pages = [Image.new("L", (30, 20), shade) for shade in (0, 255, 255)]
+    out = io.BytesIO()
+    pages[0].save(out, "TIFF", save_all=True, append_images=pages[1:])
+    image = fitted(out.getvalue(), LIMITS)
+    assert image.note == "page 1 of 3"
+    assert decoded(image.url).getpixel((0, 0)) == 0
 
 
 def test_too_many_bytes_are_no_obstacle():
@@ -119,7 +137,10 @@ def test_a_bomb_is_never_unpacked(side):
 
 
 whole = st.sampled_from(
-    [drawn(2100, 40, "PNG"), drawn(2100, 40, "JPEG"), drawn(2100, 40, "GIF", "P")]
+    [
+        drawn(2100, 40, "GIF", "P"),
+        *(drawn(2100, 40, kind) for kind in ("PNG", "JPEG", "BMP", "TIFF")),
+    ]
 )
 
 
