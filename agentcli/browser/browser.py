@@ -92,40 +92,33 @@ class Browser:
         return self._driver is not None and self._driver.poll() is None
 
     def perform(self, steps: Sequence[Mapping[str, str]], seconds: float) -> Visit:
-        """Do the steps in order until one fails or `seconds` are over. A browser that ended is
-        started once more. Raises ToolError; an interrupt ends the browser."""
-        was_open = self._driver is not None
-        try:
-            return self._performed(steps, seconds)
-        except _Ended as ended:
+        """Do the steps in order until one fails or `seconds` are over. A browser that ended since
+        the last call is started anew; what it was doing when it ended is never repeated. Raises
+        ToolError; an interrupt ends the browser."""
+        had_ended = self._driver is not None and not self.is_open
+        if had_ended:
             self.close()
-            if not was_open and not isinstance(ended.__cause__, BrokenPipeError):
-                raise _failed(f"The browser ended by itself: {ended}.") from ended
-        if not steps or steps[0].get("do") != "goto":
+        if had_ended and (not steps or steps[0].get("do") != "goto"):
             raise _failed("The browser had ended, with the page in it: go to a page again.")
-        try:
-            visit = self._performed(steps, seconds)
-        except _Ended as ended:
-            self.close()
-            raise _failed(f"The browser ended by itself, twice: {ended}.") from ended
-        return replace(visit, notes=("The browser had ended and was started anew.", *visit.notes))
-
-    def _performed(self, steps: Sequence[Mapping[str, str]], seconds: float) -> Visit:
-        """Raises _Ended, ToolError."""
         try:
             self._start()
             self._send({"steps": list(map(dict, steps)), "seconds": seconds})
-            answer = self._answer(seconds + _GRACE_S)
-            return self._visit(answer)
-        except TimeoutError as error:
+            visit = self._visit(self._answer(seconds + _GRACE_S))
+        except (_Ended, TimeoutError) as error:
             self.close()
-            told = "The browser did not answer any more and was ended; the page is lost."
-            raise ToolError(told, error_id="browser_hangs") from error
-        except _Ended:
-            raise
+            how = (
+                "did not answer any more" if isinstance(error, TimeoutError) else f"ended: {error}"
+            )
+            raise _failed(
+                f"The browser {how}. What of this was done is unknown; the page is lost: go to one "
+                "again."
+            ) from error
         except BaseException:
             self.close()
             raise
+        if not had_ended:
+            return visit
+        return replace(visit, notes=("The browser had ended and was started anew.", *visit.notes))
 
     def close(self) -> None:
         """End it with all that it started; what it kept goes too."""
@@ -143,8 +136,6 @@ class Browser:
     def _start(self) -> None:
         """Raises ToolError, _Ended, TimeoutError."""
         if self._driver is not None:
-            if self._driver.poll() is not None:
-                raise _Ended("it was killed")
             return
         program = find_browser(self.settings.program)
         self._identity = os.urandom(8).hex()

@@ -54,12 +54,13 @@ async def drive(wishes: asyncio.StreamReader) -> None:
             return
         _answer({"ready": True})
         async with server:
+            # Nothing can be asked of it any more.
+            context.on("close", lambda: os._exit(1))
             await tabs.follow(context)
             while line := await wishes.readline():
                 proxy.bytes_left = MOST_BYTES
                 wish = json.loads(line)
                 _answer(await tabs.perform(wish["steps"], wish["seconds"]))
-            await context.close()
 
 
 async def _launch(playwright: Any, settings: dict[str, Any], port: int) -> BrowserContext:

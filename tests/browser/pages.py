@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,11 +21,12 @@ REPORT = "name,plan\nAda,Pro\n"
 
 @dataclass
 class Pages:
-    """`texts`: by path; `hits`: the paths that were asked for."""
+    """`texts`: by path; `hits`: the paths that were asked for, each told to `on_hit` at once."""
 
     port: int
     texts: dict[str, str] = field(default_factory=dict)
     hits: list[str] = field(default_factory=list)
+    on_hit: Callable[[str], None] = lambda path: None
 
     @property
     def url(self) -> str:
@@ -37,6 +38,7 @@ def served(texts: Mapping[str, str]) -> Iterator[Pages]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             pages.hits.append(self.path)
+            pages.on_hit(self.path)
             text = pages.texts.get(self.path.partition("?")[0].lstrip("/"))
             if text is not None and text.startswith("http"):
                 self.send_response(302)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from itertools import pairwise
@@ -226,16 +227,26 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
 
 @needs_browser
 @pytest.mark.campaign
-def test_a_browser_that_was_killed_is_started_once_more(browse):
-    kill = {"command": "true"}
-    with served({"": SIGN_UP, "done": DONE}) as pages:
+def test_a_browser_that_is_killed_repeats_nothing_and_is_started_anew(browse):
+    with served({"": SIGN_UP, "die": ""}) as pages:
+        pages.on_hit = lambda path: _kill_browsers() if path == "/die" else None
         told = browse(
             act(url=pages.url),
-            Reply("", [Call("bash", kill)]),
+            act(url=f"{pages.url}die"),
+            act(step("click", "Send")),
             act(url=pages.url),
             pages=pages,
         )
-    assert "Sign up" in told[2]
+    assert "What of this was done is unknown; the page is lost" in told[1]
+    assert pages.hits.count("/die") == 1
+    assert "no page is open" in told[2]
+    assert "Sign up" in told[3]
+
+
+def _kill_browsers():
+    for process in descendants(os.getpid()):
+        if "--remote-debugging-pipe" in _command(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 @needs_browser
