@@ -63,6 +63,8 @@ class Approval(Protocol):
 
 class Approver(Protocol):
     def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval: ...
+    def answer(self, question: str, options: Sequence[str]) -> str | None:
+        """What the person says to a question; None: nothing."""
 
 
 class Checkpointer(Protocol):

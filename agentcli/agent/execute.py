@@ -29,9 +29,10 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
-        content = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
-        begun = [action for action in _unreported(session) if action.id in by_id]
-        _record_interrupted(session, begun, content)
+        if not _is_asking(session):
+            content = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
+            begun = [action for action in _unreported(session) if action.id in by_id]
+            _record_interrupted(session, begun, content)
         raise
 
 
@@ -54,9 +55,13 @@ def _unreported(session: Session) -> list[Action]:
 def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
     """Record what was not begun when an interrupt came. An open question to the person stays open,
     to be asked again."""
-    if session.state.agent_state is not AgentState.AWAITING_USER_CONFIRMATION:
+    if not _is_asking(session):
         content = f"Not started: the turn came to an end first ({interrupt.told})."
         _record_interrupted(session, _unreported(session), content)
+
+
+def _is_asking(session: Session) -> bool:
+    return session.state.agent_state is AgentState.AWAITING_USER_CONFIRMATION
 
 
 def _record_interrupted(session: Session, actions: Sequence[Action], content: str) -> None:

@@ -14,6 +14,7 @@ from agentcli.agent.agent import Agent
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
 from agentcli.app.agents import agents_of
+from agentcli.app.asking import asking
 from agentcli.app.checkpoints import policy_and_checkpointer
 from agentcli.app.child_role import ChildRole, tools_allowed
 from agentcli.app.children import AskPerson, Children, Parent
@@ -233,6 +234,7 @@ class AgentBuilder:
             ready.models.chain("main").model,
             ready.containment.facts(),
             watched=self.interactive,
+            askable=self.ask_person is not None and self.role is None,
         )
         return self.role.system_text(text) if self.role else text
 
@@ -288,6 +290,8 @@ class AgentBuilder:
         model, approver = self.settings.model, None
         if self.ask_person:
             approver = self.ask_person(policy, context.files.current_text)
+            if self.role is None:
+                context.ask_person = asking(approver, session)
         of_person = (containment.settings, self.ask_person, self._for_child)
         parent = Parent(*of_person, session, containment, policy, limits, level)
         agent = Agent(

@@ -120,7 +120,13 @@ def check_call(known: Knowledge, message: str) -> None:
 
 
 def system_text(
-    settings: Settings, home: Path, model: str, sandbox: SandboxFacts | None, *, watched: bool
+    settings: Settings,
+    home: Path,
+    model: str,
+    sandbox: SandboxFacts | None,
+    *,
+    watched: bool,
+    askable: bool,
 ) -> str:
     """The system text of a new session. Raises ConfigError for a template of the user's that is
     no good."""
@@ -128,6 +134,7 @@ def system_text(
     own = settings.agent.prompt
     facts = PromptFacts(
         watched=watched,
+        askable=askable and settings.tools.enable_ask,
         small_window=0 < settings.model.context_tokens <= SMALL_WINDOW_TOKENS,
         text_tools=provider is not None and provider.tool_format == "text",
         sandbox=sandbox,

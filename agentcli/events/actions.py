@@ -232,6 +232,19 @@ class BrowseInteractiveAction(Action):
         return _first_line("; ".join(told))
 
 
+class AskUserAction(Action):
+    """A question to the person; `options` are answers to choose from, others can be typed."""
+
+    kind: ClassVar[str] = "ask"
+    runnable: ClassVar[bool] = True
+    question: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return f"ask: {_first_line(self.question)}"
+
+
 class AgentThinkAction(Action):
     kind: ClassVar[str] = "think"
     runnable: ClassVar[bool] = True

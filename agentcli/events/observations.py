@@ -121,6 +121,17 @@ class BrowserOutputObservation(Observation):
         return f"fetched {self.url}" + (f": {self.status_code}" if self.status_code else "")
 
 
+class UserAnswerObservation(Observation):
+    """What the person said to a question of the agent's; `answer` None: nobody answered it."""
+
+    kind: ClassVar[str] = "ask"
+    answer: str | None = None
+
+    @property
+    def message(self) -> str:
+        return "no answer" if self.answer is None else f"answered: {self.answer[:160]}"
+
+
 class RecallObservation(Observation):
     kind: ClassVar[str] = "recall"
     recall_type: str = ""

@@ -8,6 +8,7 @@ from itertools import dropwhile
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import (
     AgentDelegateAction,
+    AskUserAction,
     FileReadAction,
     GlobAction,
     MessageAction,
@@ -61,7 +62,9 @@ def without_delegated(actions: Sequence[Action]) -> list[Action]:
 
 
 def awaits_approval(events: Sequence[Event], action: Action) -> bool:
-    """Whether it was asked about and never answered."""
+    """Whether it was asked about, or is a question itself, and was never answered."""
+    if isinstance(action, AskUserAction):
+        return True
     for event in newest_first(events):
         if isinstance(event, DecisionObservation) and event.cause == action.id:
             return event.decision == "ask"

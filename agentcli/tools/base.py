@@ -99,6 +99,9 @@ class ToolContext:
     kept_outputs: OutputFolder | None = None
     """What `outputs` has room for."""
     page_limits: PageLimits = field(default_factory=PageLimits)
+    ask_person: Callable[[str, Sequence[str]], str | None] | None = None
+    """What the person says to a question with these answers to choose from, None: nothing. None
+    itself: nobody can be asked."""
     judge_url: JudgeURL = lambda url: "deny"
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed, quoted
-from agentcli.ui.literal import rows, texts, visible
+from agentcli.ui.draft import Draft, is_text
+from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, clip
 
@@ -29,49 +30,7 @@ _SCROLL = "PgUp PgDn, j k scroll"
 _DIGITS = "123456789"
 _FEWEST_ROWS = 3
 """Of an action that is longer than the screen."""
-_DRAFT_ROWS = 5
 _View = Literal["answers", "words", "rules", "rule"]
-
-
-class Draft:
-    """Text with a cursor, as it is typed."""
-
-    def __init__(self, text: str = "") -> None:
-        self.text = text
-        self.at = len(text)
-
-    def insert(self, text: str) -> None:
-        self.text = self.text[: self.at] + text + self.text[self.at :]
-        self.at += len(text)
-
-    def press(self, key: str) -> bool:
-        """Whether `key` is one for moving or deleting."""
-        before, after = self.text[: self.at], self.text[self.at :]
-        match key:
-            case "left" | "c-b":
-                self.at = max(self.at - 1, 0)
-            case "right" | "c-f":
-                self.at = min(self.at + 1, len(self.text))
-            case "home" | "c-a":
-                self.at = 0
-            case "end" | "c-e":
-                self.at = len(self.text)
-            case "c-h":
-                self._keep(before[:-1], after)
-            case "delete":
-                self._keep(before, after[1:])
-            case "c-w":
-                self._keep(before.rstrip(" ")[: before.rstrip(" ").rfind(" ") + 1], after)
-            case "c-u":
-                self._keep("", after)
-            case "c-k":
-                self._keep(before, "")
-            case _:
-                return False
-        return True
-
-    def _keep(self, before: str, after: str) -> None:
-        self.text, self.at = before + after, len(before)
 
 
 @dataclass(frozen=True)
@@ -174,7 +133,7 @@ class Dialogue:
             self._told = "type a few words, or Esc to go back"
         elif key == "escape":
             self._go("answers")
-        elif not self._draft.press(key) and _is_text(key):
+        elif not self._draft.press(key) and is_text(key):
             self._draft.insert(key)
         return None
 
@@ -210,7 +169,7 @@ class Dialogue:
                 self._go("answers")
         elif key == "escape":
             self._go("rules")
-        elif not self._draft.press(key) and _is_text(key):
+        elif not self._draft.press(key) and is_text(key):
             self._draft.insert(key)
         return None
 
@@ -303,19 +262,4 @@ class Dialogue:
         if not self.is_typed_into:
             return told
         keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"
-        return [*told, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft_rows(width)]
-
-    def _draft_rows(self, width: int) -> list[Line]:
-        """What is typed, its end if it is long; the cursor is the last thing on the screen."""
-        draft = self._draft
-        lines = list(rows(texts(draft.text[: draft.at]), width - 1))
-        more = len(lines) - _DRAFT_ROWS
-        if more > 0:
-            lines = [[Span(f"  … {more} rows above", "dim")], *lines[more:]]
-        rest = visible(draft.text[draft.at :].replace("\n", " "))
-        lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
-        return lines
-
-
-def _is_text(key: str) -> bool:
-    return len(key) == 1 and (key.isprintable() or key == "\t")
+        return [*told, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft.lines(width)]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import codecs
 import time
+from typing import Protocol, TypeVar
 
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from agentcli.ui.approval_dialogue import ENTER, Dialogue
-from agentcli.ui.approval_question import Approval
+from agentcli.ui.approval_dialogue import ENTER
 from agentcli.ui.approval_terminal import Closed, KeyMode, is_ready, read_some, stream
 from agentcli.ui.live import LiveRegion
-from agentcli.ui.style import Colors, paint
+from agentcli.ui.style import Colors, Line, paint
 
 _TICK_S = 0.25
 """How often it is looked whether the window has another size."""
@@ -31,7 +31,22 @@ _END = "c-d"
 _SUSPEND = "c-z"
 
 
-def ask_by_keys(fd: int, dialogue: Dialogue, colors: Colors, timeout_s: float) -> Approval:
+AnswerT = TypeVar("AnswerT", covariant=True)
+
+
+class KeyDialogue(Protocol[AnswerT]):
+    """A question that is answered by keys, whatever the answer is."""
+
+    @property
+    def is_typed_into(self) -> bool: ...
+    def press(self, key: str) -> AnswerT | None: ...
+    def paste(self, text: str) -> None: ...
+    def lines(self, width: int, height: int) -> list[Line]: ...
+
+
+def ask_by_keys(
+    fd: int, dialogue: KeyDialogue[AnswerT], colors: Colors, timeout_s: float
+) -> AnswerT:
     """What a person answers at the terminal `fd`. Raises Closed; whatever happens, the question is
     taken from the screen."""
     region = LiveRegion(stream(fd), most_rows=_MOST_ROWS)
@@ -51,13 +66,13 @@ def ask_by_keys(fd: int, dialogue: Dialogue, colors: Colors, timeout_s: float) -
                     if key.key == _SUSPEND:
                         region.draw([])
                         mode.suspend()
-                    elif (approval := _take(dialogue, key)) is not None:
-                        return approval
+                    elif (answer := _take(dialogue, key)) is not None:
+                        return answer
         finally:
             region.draw([])
 
 
-def _take(dialogue: Dialogue, pressed: KeyPress) -> Approval | None:
+def _take(dialogue: KeyDialogue[AnswerT], pressed: KeyPress) -> AnswerT | None:
     key = pressed.key.value if isinstance(pressed.key, Keys) else pressed.key
     if key == Keys.BracketedPaste:
         dialogue.paste(pressed.data)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
 from agentcli.events.base import Risk
+from agentcli.ui.answer_dialogue import Answer, AnswerDialogue, ask_by_line
 from agentcli.ui.approval_dialogue import Dialogue
 from agentcli.ui.approval_lines import LineDialogue
 from agentcli.ui.approval_question import Approval, NoRules, Question, RuleOffers, question_about
@@ -86,6 +87,32 @@ class TerminalApprover:
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    def answer(self, question: str, options: Sequence[str]) -> str | None:
+        """What the person says to a question of the model's; None when they don't answer it."""
+        self._before_asking()
+        fd = -1
+        try:
+            fd = open_patiently(self._tty_path, self._timeout_s)
+            return self._told(fd, AnswerDialogue(question, options)).text
+        except Closed:
+            return None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _told(self, fd: int, dialogue: AnswerDialogue) -> Answer:
+        columns, height = terminal_size(fd)
+        if self._can_draw and dialogue.fits(columns - 1, height - 1):
+            from agentcli.ui.approval_keys import ask_by_keys
+
+            answer = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
+            if self._folds:
+                folded = dialogue.folded(answer, terminal_size(fd)[0] - 1)
+                write(fd, paint(folded, self._colors) + "\n")
+            return answer
+        with line_mode(fd):
+            return ask_by_line(fd, dialogue, columns, self._colors, self._timeout_s)
 
     def _answer(self, fd: int, question: Question) -> Approval:
         columns, height = terminal_size(fd)

@@ -11,6 +11,7 @@ from agentcli.events.actions import (
     AgentDelegateAction,
     AgentFinishAction,
     AgentThinkAction,
+    AskUserAction,
     BrowseInteractiveAction,
     BrowseURLAction,
     CmdRunAction,
@@ -43,6 +44,7 @@ from agentcli.events.observations import (
     SearchObservation,
     TaskTrackingObservation,
     ToolResultObservation,
+    UserAnswerObservation,
     UserRejectObservation,
 )
 from agentcli.ui.arguments import argument_line, given_arguments
@@ -137,6 +139,8 @@ def _rarer_call_text(action: Action) -> str:
         case AgentDelegateAction(agent=agent, task=task):
             first, *more = task.strip().split("\n", 1)
             return f"{agent}: {first}{' …' if more else ''}"
+        case AskUserAction(question=question):
+            return question
         case RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
         case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
@@ -229,6 +233,8 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
             style: Style = "red" if failed else "dim"
             status = [Span(f"status {code}", style)] if code is not None else []
             return Outcome(status, _output(observation, folding.read, folding), failed=failed)
+        case UserAnswerObservation(answer=answer):
+            return _answer_outcome(observation, answer)
         case MemoryObservation(path=path):
             return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
         case DelegateObservation():
@@ -291,6 +297,14 @@ def _command_outcome(
         parts.append(Span(" · no output", "dim"))
     limit = folding.output if code == 0 else folding.failed_output
     return Outcome(parts, output_lines(content, limit, folding, _call_of(observation)))
+
+
+def _answer_outcome(observation: Observation, answer: str | None) -> Outcome:
+    if answer is None:
+        told = observation.content.partition(":")[0].rstrip(".").lower()
+        return Outcome([Span(printable(told, multiline=False), "yellow")])
+    first, *rest = printable(answer).split("\n")
+    return Outcome([Span(first, "green")], [[Span(line)] for line in rest], whole=True, wraps=True)
 
 
 def _change_outcome(

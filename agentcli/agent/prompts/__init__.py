@@ -35,11 +35,12 @@ class SandboxFacts:
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What the system text depends on. `watched`: a person follows and can be asked;
+    """What the system text depends on. `watched`: a person follows; `askable`: one can be asked;
     `small_window`: the model holds little; `text_tools`: it is told of its tools in text, how to
     call them included; no `sandbox`: nothing contains commands."""
 
     watched: bool = False
+    askable: bool = False
     small_window: bool = False
     text_tools: bool = False
     sandbox: SandboxFacts | None = None

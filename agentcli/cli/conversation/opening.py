@@ -182,6 +182,10 @@ class _SuspendingApprover:
         with self._prompt.suspended():
             return self._approver.ask(action, reason, **details)
 
+    def answer(self, question: str, options: Sequence[str]) -> str | None:
+        with self._prompt.suspended():
+            return self._approver.answer(question, options)
+
 
 def _unfold(conversation: Conversation) -> None:
     """All that was done in the session, in a pager, beginning at its end."""

@@ -1,0 +1,138 @@
+"""A question of the model to the person: answers to choose from by a key, or words of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentcli.ui.approval_dialogue import ENTER
+from agentcli.ui.approval_question import hanging, keyed, quoted
+from agentcli.ui.approval_terminal import read_line, write
+from agentcli.ui.draft import Draft, is_text
+from agentcli.ui.literal import visible
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Colors, Line, Span, Style, clip, paint
+
+_TITLE = "The model asks:"
+_DIGITS = "123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`text` None: the person says nothing to it."""
+
+    text: str | None
+
+
+class AnswerDialogue:
+    """One question until it is answered. Without options it is typed into at once."""
+
+    def __init__(self, question: str, options: Sequence[str]) -> None:
+        self.question = question
+        self.options = tuple(options)[: len(_DIGITS)]
+        self._writes = not self.options
+        self._marked: int | None = None
+        """Nothing at first: Enter alone, pressed while the question came, chooses nothing."""
+        self._draft = Draft()
+        self._told = ""
+
+    @property
+    def is_typed_into(self) -> bool:
+        return self._writes
+
+    def press(self, key: str) -> Answer | None:
+        """What the person answered, if `key` did."""
+        self._told = ""
+        return self._in_words(key) if self._writes else self._in_options(key)
+
+    def paste(self, text: str) -> None:
+        """Pasted text answers nothing until Enter is pressed."""
+        self._writes = True
+        self._draft.insert(printable(text.replace("\r\n", "\n").replace("\r", "\n")))
+
+    def _in_options(self, key: str) -> Answer | None:
+        if key in ("up", "down", "c-p", "c-n"):
+            by = -1 if key in ("up", "c-p") else 1
+            self._marked = 0 if self._marked is None else self._marked + by
+            self._marked = min(max(self._marked, 0), len(self.options))
+        elif key in ENTER and self._marked is not None:
+            return self._take(self._marked)
+        elif key in _DIGITS[: len(self.options)]:
+            return self._take(int(key) - 1)
+        elif key.lower() == "t":
+            self._writes = True
+        elif key == "escape":
+            return Answer(None)
+        else:
+            self._told = "a number, t, or arrows and Enter; Esc: no answer"
+        return None
+
+    def _take(self, number: int) -> Answer | None:
+        if number < len(self.options):
+            return Answer(self.options[number])
+        self._writes = True
+        return None
+
+    def _in_words(self, key: str) -> Answer | None:
+        if key in ENTER:
+            if words := self._draft.text.strip():
+                return Answer(words)
+            self._told = "type an answer; Esc: none"
+        elif key == "escape":
+            if not self.options:
+                return Answer(None)
+            self._writes, self._draft = False, Draft()
+        elif not self._draft.press(key) and is_text(key):
+            self._draft.insert(key)
+        return None
+
+    # --- what is shown --------------------------------------------------------------------------
+
+    def fits(self, width: int, height: int) -> bool:
+        return len(self._rows(width)) + 2 <= height
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [clip(line, width) for line in self._rows(width)[-height:]]
+
+    def asked(self, width: int) -> list[Line]:
+        """The question, whole, and what can be chosen."""
+        lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
+        for number, option in enumerate(self.options):
+            marked = number == self._marked
+            lines += keyed(_DIGITS[number], visible(option), width, marked=marked)
+        return lines
+
+    def folded(self, answer: Answer, width: int) -> Line:
+        """The question and its answer in one line."""
+        style: Style = "yellow" if answer.text is None else "green"
+        told = "not answered" if answer.text is None else f"answered: {visible(answer.text)}"
+        return clip(
+            [Span(visible(" ".join(self.question.split()))), Span(f" {told}", style)], width
+        )
+
+    def _rows(self, width: int) -> list[Line]:
+        lines = self.asked(width)
+        if self.options:
+            marked = self._marked == len(self.options)
+            lines += keyed("t", "something else: type it", width, marked=marked)
+        told = hanging(self._told, width, "yellow") if self._told else []
+        if not self._writes:
+            return [*lines, *told]
+        back = "Esc goes back" if self.options else "Esc: no answer"
+        keys = hanging(f"Enter sends it, {back}", width, "dim")
+        return [*lines, *told, *keys, *self._draft.lines(width)]
+
+
+def ask_by_line(
+    fd: int, dialogue: AnswerDialogue, width: int, colors: Colors, timeout_s: float
+) -> Answer:
+    """On a terminal in line mode that can't be drawn on: a number or words; an empty line is no
+    answer. Raises Closed."""
+    told = "a number, or an answer of yours" if dialogue.options else "your answer"
+    lines = [*dialogue.asked(width), *hanging(f"{told}; empty: none", width, "dim")]
+    write(fd, "".join(paint(line, colors) + "\n" for line in lines))
+    write(fd, paint([Span("> ", "bold")], colors))
+    text = printable(read_line(fd, timeout_s), multiline=False).strip()
+    if text in _DIGITS[: len(dialogue.options)] and text:
+        return Answer(dialogue.options[int(text) - 1])
+    return Answer(text or None)

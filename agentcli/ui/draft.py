@@ -1,0 +1,63 @@
+"""Text that is typed into a question."""
+
+from __future__ import annotations
+
+from agentcli.ui.literal import rows, texts, visible
+from agentcli.ui.style import Line, Span
+
+_MOST_ROWS = 5
+
+
+class Draft:
+    """Text with a cursor, as it is typed."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self.at = len(text)
+
+    def insert(self, text: str) -> None:
+        self.text = self.text[: self.at] + text + self.text[self.at :]
+        self.at += len(text)
+
+    def press(self, key: str) -> bool:
+        """Whether `key` is one for moving or deleting."""
+        before, after = self.text[: self.at], self.text[self.at :]
+        match key:
+            case "left" | "c-b":
+                self.at = max(self.at - 1, 0)
+            case "right" | "c-f":
+                self.at = min(self.at + 1, len(self.text))
+            case "home" | "c-a":
+                self.at = 0
+            case "end" | "c-e":
+                self.at = len(self.text)
+            case "c-h":
+                self._keep(before[:-1], after)
+            case "delete":
+                self._keep(before, after[1:])
+            case "c-w":
+                self._keep(before.rstrip(" ")[: before.rstrip(" ").rfind(" ") + 1], after)
+            case "c-u":
+                self._keep("", after)
+            case "c-k":
+                self._keep(before, "")
+            case _:
+                return False
+        return True
+
+    def lines(self, width: int) -> list[Line]:
+        """What is typed, its end if it is long; the cursor is the last thing on the screen."""
+        lines = list(rows(texts(self.text[: self.at]), width - 1))
+        more = len(lines) - _MOST_ROWS
+        if more > 0:
+            lines = [[Span(f"  … {more} rows above", "dim")], *lines[more:]]
+        rest = visible(self.text[self.at :].replace("\n", " "))
+        lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
+        return lines
+
+    def _keep(self, before: str, after: str) -> None:
+        self.text, self.at = before + after, len(before)
+
+
+def is_text(key: str) -> bool:
+    return len(key) == 1 and (key.isprintable() or key == "\t")
