@@ -155,6 +155,9 @@ class ChildApprover:
 
         return ask() if self._on_main is None else self._on_main.now(ask)
 
+    def answer(self, question: str, options: Sequence[str]) -> None:
+        """A child asks nothing itself."""
+
 
 class _WithGrants:
     """A policy that knows what the person has allowed in the parent and its other children."""
