@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from agentcli.app.trust import Answer, settings_of
+from agentcli.errors import ConfigError
 from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS, Fingerprint, TrustState
 from agentcli.ui.literal import visible
 
@@ -81,8 +82,12 @@ def would_take_effect(found: Fingerprint, state: TrustState) -> Iterator[str]:
     yield f"{folder} brings along what takes effect {'now' if state.trusted else 'if trusted'}:"
     for name in state.changed:
         yield f"  changed since you trusted it: {visible(name)}"
-    for key, value in settings_of(found).items():
-        yield from _setting(key, value)
+    try:
+        for key, value in settings_of(found).items():
+            yield from _setting(key, value)
+    except ConfigError as error:
+        yield "  settings with a mistake, which stops each run once they are trusted:"
+        yield f"    {visible(error.message)}"
     if TOOL_SERVERS in found.contents:
         yield f"  {TOOL_SERVERS} (tool servers)"
         yield from _block(found.contents[TOOL_SERVERS].decode("utf-8", "replace"))

@@ -67,10 +67,11 @@ def run_slash(conversation: Conversation, given: Submission) -> None:
         # The session knows skills itself.
         conversation.say(given, typed=given.text)
     else:
-        raise _unknown(name, own)
+        raise unknown_command(name, own)
 
 
-def _unknown(name: str, own: OwnCommands) -> UsageError:
+def unknown_command(name: str, own: OwnCommands) -> UsageError:
+    """What is said of a name that there is no command of."""
     if name in own.untrusted:
         told = f"/{name} is of this folder, which is not trusted"
         return UsageError(told, hint="agent trust shows what it brings along")

@@ -62,6 +62,8 @@ class Providers:
     def full_name(self, wanted: str) -> str:
         """`wanted` as provider/model: the name of a provider means its default model, less than a
         full name the one model that it fits. Raises ConfigError."""
+        if len(wanted.split()) != 1:
+            raise ConfigError(f"no model has a blank in its name: {wanted!r}")
         provider, slash, model = wanted.partition("/")
         kinds = known_providers()
         known = {**kinds, **self.configured}

@@ -184,6 +184,17 @@ def test_commands_of_a_project_wait_until_it_is_trusted(agent, chat, talk):
     assert len(chat.server.requests) == 1
 
 
+def test_a_mistake_in_a_clone_is_told_and_stops_nothing(agent, serve, talk):
+    command_file(agent.workspace / ".agent/commands", "deploy", "Deploy it.")
+    (agent.workspace / ".agent/config.toml").write_text("[agent]\nmax_turn = 3\n")
+    agent.use(serve([]))
+    terminal = talk(columns=200)
+    terminal.until("there is no setting 'agent.max_turn'")
+    terminal.until(lambda rows: any(row.startswith(">") for row in rows))
+    terminal.type("n\r").until(READY)
+    terminal.type("/help deploy\r").until("/deploy is of this folder, which is not trusted")
+
+
 def test_skills_are_listed_and_called_by_name(agent, chat):
     header = "name: tidy\ndescription: How to tidy up\ninputs:\n- name: place\n"
     folder = agent.workspace / ".agents/skills/tidy"

@@ -11,8 +11,8 @@ from agentcli.cli.slash_command import (
     help_lines,
     read_own_commands,
     slash_commands,
+    unknown_command,
 )
-from agentcli.errors import UsageError
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 
@@ -67,7 +67,15 @@ def _one(conversation: Conversation, name: str) -> None:
         _one_of_own(conversation, name)
         return
     head = f"/{name} {command.takes}".rstrip()
-    conversation.print([Span(head, "bold")], *([Span(row)] for row in command.help.split("\n")))
+    conversation.print([Span(head, "bold")], *([Span(row)] for row in _paragraphs(command.help)))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """A row each, with an empty one between: the screen breaks them where it ends."""
+    first, *more = text.split("\n\n")
+    yield " ".join(first.split())
+    for paragraph in more:
+        yield from ("", " ".join(paragraph.split()))
 
 
 def _one_of_own(conversation: Conversation, name: str) -> None:
@@ -81,7 +89,7 @@ def _one_of_own(conversation: Conversation, name: str) -> None:
         head = " ".join([f"/{skill.name}", *(f"{name}=…" for name in skill.inputs)])
         said = [skill.description, f"A skill: {skill.shown}"]
     else:
-        raise UsageError(f"there is no command /{name}", hint="see /help")
+        raise unknown_command(name, own)
     conversation.print(
         [Span(printable(head), "bold")], *([Span(printable(row))] for row in said if row)
     )

@@ -48,4 +48,4 @@ def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
     return ()
 
 
-SLASH_COMMAND = SlashCommand(undo, takes="[N]", complete=complete)
+SLASH_COMMAND = SlashCommand(undo, takes="[N] [--force]", complete=complete)
