@@ -42,13 +42,17 @@ def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
             try:
                 return tuple(named_folders(line, workspace))
             except ValueError as error:
-                tty.write(f"  {visible(str(error))} > ".encode("utf-8", "replace"))
+                tty.write(f"  {visible(str(error))}\n> ".encode("utf-8", "replace"))
 
 
 def named_folders(line: str, workspace: Path) -> Iterator[Path]:
     """The folders in a line as one would type it in a shell, relative ones in `workspace`. Raises
     ValueError for what is no folder."""
-    for word in shlex.split(line):
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise ValueError("a quote is not closed; name them again") from error
+    for word in words:
         try:
             folder = workspace / expanded(word.rstrip(","))
             is_there = folder.is_dir()

@@ -28,6 +28,7 @@ _ANOTHER = "another"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _LIMIT_S = 10.0
+_STANDING_COLUMN = 5
 _MOST_LISTED = 40
 
 
@@ -82,7 +83,8 @@ class _Setup:
         offered[_ANOTHER] = Provider("chat_completions", title="another")
         say("\nagent needs a model to work with. Whose?\n")
         for number, (name, kind) in enumerate(offered.items(), 1):
-            say(f"  {number}  {kind.title:<14} {self._standing(name, kind, found)}")
+            standing = self._standing(name, kind, found)
+            say(f"  {number}  {kind.title:<14} {standing}", _STANDING_COLUMN)
         say()
         while answer := self.terminal.ask("Number, or Enter to leave: "):
             if answer.isdecimal() and 0 < int(answer) <= len(offered):

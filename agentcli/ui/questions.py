@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import termios
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -38,8 +39,10 @@ class Questions:
     def close(self) -> None:
         os.close(self._fd)
 
-    def tell(self, text: str = "") -> None:
-        self._write(f"{printable(text)}\n")
+    def tell(self, text: str = "", column: int | None = None) -> None:
+        """Rows that are too long go on at `column`, or as far in as they begin."""
+        for row in printable(text).split("\n"):
+            self._write(f"{self._wrapped(row, column)}\n")
 
     def ask(self, question: str) -> str | None:
         """The answer without the blanks around it; None at the end of input."""
@@ -63,12 +66,29 @@ class Questions:
         self._write(printable(question))
         data = b""
         while not data.endswith(b"\n"):
-            chunk = os.read(self._fd, 4096)
+            try:
+                chunk = os.read(self._fd, 4096)
+            except BaseException:
+                self._write("\n")
+                raise
             if not chunk:
                 self._write("\n")
                 return None
             data += chunk
         return data.decode("utf-8", "replace").strip()
+
+    def _wrapped(self, row: str, column: int | None) -> str:
+        indent = " " * (len(row) - len(row.lstrip()) if column is None else column)
+        with suppress(OSError):
+            if 0 < (width := os.get_terminal_size(self._fd).columns) < len(row):
+                return textwrap.fill(
+                    row,
+                    width,
+                    subsequent_indent=indent,
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+        return row
 
     def _write(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
