@@ -6,12 +6,18 @@ import re
 
 _LINE = re.compile(r"( *)(.*)", re.DOTALL)
 _CLICKABLE = " [cursor=pointer]"
+_NUMBER = re.compile(r" \[ref=(?:f\d+)?e\d+\]")
+_ACTED_ON = re.compile(
+    r"- (?:button|link|textbox|searchbox|combobox|listbox|option|checkbox|radio|switch|slider"
+    r"|spinbutton|tab|menuitem\w*|treeitem|iframe)\b"
+)
 _PLAIN_BOX = re.compile(r"^- generic(?: \[active\])?(?: \[ref=(?:f\d+)?e\d+\])?")
 
 
 def compact(snapshot: str) -> str:
-    """The snapshot that Playwright makes, without boxes that say nothing and can't be clicked, and
-    without a word on what looks clickable: what is in them moves to the left."""
+    """The snapshot that Playwright makes, with numbers of what one acts on alone, and without boxes
+    that say nothing: what is in them moves to the left. What looks clickable is not told but by its
+    number."""
     gone: list[int] = []
     lines = []
     for line in snapshot.split("\n"):
@@ -27,5 +33,7 @@ def compact(snapshot: str) -> str:
                 continue
             if text == "- text":
                 continue
-        lines.append(blanks[2 * len(gone) :] + text.replace(_CLICKABLE, ""))
+        if _CLICKABLE not in text and not _ACTED_ON.match(text):
+            text = _NUMBER.sub("", text, count=1)
+        lines.append(blanks[2 * len(gone) :] + text.replace(_CLICKABLE, "", 1))
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import (
     BrowserContext,
+    ConsoleMessage,
     Dialog,
     Download,
     Error,
@@ -31,6 +32,7 @@ MOST_SCREENSHOTS = 3
 MOST_ELEMENTS = 20_000
 """Of a page whose elements are told; of a larger one only the text is."""
 _MOST_NOTES = 12
+_MOST_SAID = 8
 _LONGEST_NOTE = 300
 _STEP_S, _GOTO_S = 10.0, 30.0
 _QUIET_S = 1.5
@@ -67,6 +69,8 @@ class Tabs:
         """Tabs that are asked for and not there yet."""
         self._told = asyncio.Condition()
         self._notes: dict[str, str] = {}
+        self._said: list[str] = []
+        """What pages had to say beside what they show."""
         self._dialogs = 0
         self._wanted: asyncio.Future[Download] | None = None
         self._files: list[dict[str, Any]] = []
@@ -103,7 +107,8 @@ class Tabs:
 
     async def perform(self, steps: list[dict[str, str]], seconds: float) -> dict[str, Any]:
         """Do the steps until one fails or the time is over, and tell what the page is then."""
-        self._notes, self._dialogs, self._files, self._images = {}, 0, [], []
+        self._notes, self._said, self._dialogs = {}, [], 0
+        self._files, self._images = [], []
         end = time.monotonic() + seconds
         failed = ""
         for number, step in enumerate(steps, 1):
@@ -259,6 +264,8 @@ class Tabs:
         self._soon(self._is_there())
         page.on("close", lambda closed: self._pages.remove(closed))
         page.on("download", self._downloading)
+        page.on("console", self._logged)
+        page.on("pageerror", lambda error: self._say("error", str(error)))
         page.on("websocket", lambda socket: self._soon(self._wanted_host(socket.url)))
         page.on("crash", lambda crashed: self._note("crash", "The page crashed."))
         if len(self._pages) > MOST_TABS:
@@ -276,10 +283,7 @@ class Tabs:
 
     async def _asked(self, dialog: Dialog) -> None:
         self._dialogs += 1
-        self._note(
-            f"dialog {self._dialogs}",
-            f"The page showed a dialog ({dialog.type}), dismissed: {_short(dialog.message)}",
-        )
+        self._say(f"{dialog.type}, dismissed", dialog.message)
         page = dialog.page
         with suppress(Error):
             await dialog.dismiss()
@@ -296,8 +300,8 @@ class Tabs:
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(download)
             return
-        name = _short(download.suggested_filename)
-        self._note("download", f"It offers the file {name}; take it with the step download.")
+        self._say("offers a file", download.suggested_filename)
+        self._note("download", "A file that it offers was not taken: the step download does that.")
         self._soon(download.cancel())
 
     async def _requested(self, request: Request) -> None:
@@ -335,6 +339,15 @@ class Tabs:
             self._opening += 1
             return True
 
+    def _logged(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._say("console", message.text)
+
+    def _say(self, what: str, text: str) -> None:
+        """Of what pages say without end the beginning is told."""
+        if len(self._said) < _MOST_SAID:
+            self._said.append(f"[{what}] {_short(text)}")
+
     def _note(self, key: str, text: str) -> None:
         if len(self._notes) < _MOST_NOTES or key in ("dialogs", "crash"):
             self._notes.setdefault(key, text[:_LONGEST_NOTE])
@@ -371,7 +384,7 @@ class Tabs:
             "url": "" if url == _LEFT else url,
             "title": title,
             "status": self._status,
-            "text": text,
+            "text": "\n".join([text, *self._said]),
             "tabs": len(self._pages),
             "notes": list(self._notes.values()),
             "screenshots": self._images,

@@ -292,8 +292,8 @@ def test_an_outline_says_as_much_in_fewer_words():
         "- text: Name",
         '- textbox "Name" [ref=e4]',
         "- generic [ref=e5]: Open",
-        "- list [ref=e6]:",
-        "  - listitem [ref=e8]: One",
+        "- list:",
+        "  - listitem: One",
         '- link "Home" [ref=e9]:',
         "  - /url: /",
     ]
