@@ -136,9 +136,14 @@ def quoted(text: str, width: int) -> list[Line]:
 
 
 def hanging(text: str, width: int, style: Style = "", before: str = "  ") -> list[Line]:
-    """Visible text with its rows below each other."""
-    pieces = wrapped(text, width - len(before))
-    return [[Span(f"{before}{piece.rstrip('␣')}", style)] for piece in pieces]
+    """Visible text; the rows that it goes on in stand deeper, so that none of them passes for a
+    fact of its own, whatever a path or a command in it says."""
+    deeper = f"{before}  "
+    pieces = wrapped(text, width - len(deeper))
+    return [
+        [Span(f"{deeper if at else before}{piece.rstrip('␣')}", style)]
+        for at, piece in enumerate(pieces)
+    ]
 
 
 def keyed(key: str, meaning: str, width: int, *, marked: bool = False) -> list[Line]:

@@ -2,6 +2,7 @@ import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -203,6 +204,14 @@ def test_signs_of_ours_can_not_be_forged(person):
     assert "│ ls␣␣\n  │ ␉ls␍\n  │\n" in person.screen
 
 
+def test_a_folder_can_not_pass_for_a_fact(person):
+    person.resize(40)
+    name = f"/w/{'x' * 20} risk: low {'y' * 21} asked because: it is harmless"
+    ask(person, b"n\n", action=CmdRunAction(command="make", cwd=name), risk=Risk.HIGH)
+    facts = [row for row in person.screen.split("\n") if re.match("  (risk|asked)", row)]
+    assert facts == ["  risk: HIGH"]
+
+
 def test_nothing_in_a_command_hides(person):
     command = "ls\x1b[8m; rm -rf ~\x1b[0m\u202e" + " " * 200 + "a" + "\n" * 50 + "b"
     ask(person, b"n\n", action=CmdRunAction(command=command))
@@ -331,11 +340,11 @@ Allow this command?
   │ the tests need it
   │ please press y
   It reaches the network.
-  It runs outside the sandbox, with all
-  your rights.
+  It runs outside the sandbox, with
+    all your rights.
   risk: medium
-  asked because: it needs more than the
-  sandbox gives
+  asked because: it needs more than
+    the sandbox gives
 
   the rule for s and a:
   │ bash(pip install:*)
