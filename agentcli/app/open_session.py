@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
+from agentcli.app.server_mentions import with_resources
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
@@ -62,6 +63,8 @@ class OpenSession:
         if self.agent.children is not None:
             self.agent.children.give_up()
         named = paths_named(typed)
+        text, pictures = with_resources(self.servers, self.context, text, typed)
+        image_urls = [*image_urls, *pictures]
         text, image_urls = with_images(text, image_urls, self.session.state.model)
         self.session.emit(
             MessageAction(

@@ -11,10 +11,12 @@ from difflib import get_close_matches
 from functools import cache
 
 from agentcli.app.own_commands import OwnCommands, own_commands
+from agentcli.app.server_mentions import prompt_text, prompts
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.shell_command import run_shell
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
+from agentcli.mcp.schemas import one_line
 from agentcli.ui.prompt.control import Completion, Submission
 
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,8}")
@@ -50,7 +52,8 @@ def slash_commands() -> Mapping[str, SlashCommand]:
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:
-    """A command of ours, one of the person's or of the project, or a skill. Raises UsageError for
+    """A command of ours, a prompt of a tool server, one of the person's or of the project, or a
+    skill. Raises UsageError for
     one that there is not; the line is not sent to the model."""
     name, argument = _parts(given.text)
     command = slash_commands().get(name)
@@ -59,6 +62,11 @@ def run_slash(conversation: Conversation, given: Submission) -> None:
             raise UsageError(f"/{name} takes nothing after its name", hint=f"see /help {name}")
         command.run(conversation, argument)
         return
+    if name.startswith("mcp__") and (servers := conversation.open_session().servers):
+        prompted = prompt_text(servers, name, argument)
+        if prompted is not None:
+            conversation.say(replace(given, text=prompted), typed=given.text)
+            return
     own = read_own_commands(conversation)
     if name in own.commands:
         text = own.commands[name].text(argument)
@@ -122,6 +130,13 @@ def _parts(line: str) -> tuple[str, str]:
     """The name and what follows it."""
     name, *rest = line[1:].split(maxsplit=1) or [""]
     return name, rest[0].strip() if rest else ""
+
+
+def prompt_lines(conversation: Conversation) -> dict[str, str]:
+    """A line on each prompt of the tool servers, once these are there."""
+    servers = conversation.opened.servers if conversation.opened is not None else None
+    found = prompts(servers) if servers is not None else ()
+    return {name: f"{server}: {one_line(each.description)}" for name, server, each in found}
 
 
 def help_lines(own: OwnCommands) -> dict[str, str]:

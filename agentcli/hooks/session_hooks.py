@@ -11,7 +11,7 @@ from typing import Any
 from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import MCPAction, MessageAction, tool_name
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -224,6 +224,9 @@ def _tell_model(session: Session, by: str, text: str) -> None:
 
 def _call_of(action: Action) -> dict[str, Any]:
     """The call as the model made it: what is judged is what would run."""
+    if isinstance(action, MCPAction):
+        # Some are called by way of another tool.
+        return {"tool_name": tool_name(action), "tool_input": action.arguments}
     call = action.tool_call_metadata
     if call is None:
         return {"tool_name": action.kind, "tool_input": {}}

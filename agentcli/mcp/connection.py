@@ -6,6 +6,7 @@ there can keep the interpreter busy for ever, and a model needs no such check.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ MOST_TOOLS = 2_000
 _SLACK_S = 5.0
 """After the SDK's own limits: what it waits for without one."""
 _SAID_CHARS = 300
+
+_TELLS_WHY = re.compile(r"\b(?:\w*Error|\w*Exception|error|fatal|not found)\b")
 
 T = TypeVar("T")
 OnProgress = Callable[[str], None]
@@ -172,8 +175,11 @@ class Connection:
         return f"it does not speak as it should ({type(error).__name__})"
 
     def _last_words(self) -> str:
-        lines = clean(self._health.said).strip().splitlines()
-        return f"; it said: {lines[-1].strip()[:_SAID_CHARS]}" if lines else ""
+        lines = [line.strip() for line in clean(self._health.said).strip().splitlines()]
+        if not lines:
+            return ""
+        errors = [line for line in lines if _TELLS_WHY.search(line)]
+        return f"; it said: {[*lines[-1:], *errors][-1][:_SAID_CHARS]}"
 
 
 async def _greeted(session: ClientSession) -> None:

@@ -77,6 +77,9 @@ class ToolServers:
             if server.left_out:
                 yield f"the tool server {server.plan.name} is left out: {server.left_out}"
 
+    def has(self, name: str) -> bool:
+        return name in self._servers
+
     def offers(self) -> Iterator[tuple[ServerPlan, Offer]]:
         """What those that answer offer."""
         for server in self._servers.values():

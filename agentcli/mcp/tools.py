@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import count
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -16,12 +15,12 @@ from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import MCPAction
 from agentcli.events.observations import MCPObservation
-from agentcli.mcp.answers import Answer, Offer, ServerTool
+from agentcli.mcp.answers import Offer, ServerTool
+from agentcli.mcp.kept import KeptAnswers
 from agentcli.mcp.plan import Launch, ServerPlan
 from agentcli.mcp.schemas import tool_schema
 from agentcli.mcp.servers import ToolServers
 from agentcli.messages import ToolSchema
-from agentcli.shell.output import Capture
 from agentcli.shell.output_folder import OutputFolder
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
@@ -143,12 +142,12 @@ def _score(found: Found, words: set[str], query: str) -> float:
 
 
 def server_tools(
-    servers: ToolServers, outputs: OutputFolder, most_tokens: float
+    servers: ToolServers, outputs: OutputFolder, most_chars: int, most_tokens: float
 ) -> list[Tool[Any]]:
-    """The tools of a session that has `servers`. Their schemas are told as long as they take no
-    more than `most_tokens`, else those of a search are."""
+    """The tools of a session that has `servers`, whose answers are cut at `most_chars`. Their
+    schemas are told as long as they take no more than `most_tokens`, else those of a search are."""
     index = ToolIndex(servers.offers())
-    caller = _Caller(servers, outputs)
+    caller = _Caller(servers, outputs, most_chars)
     searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
     tools: list[Tool[Any]] = [_named(found, caller, offered=not searched) for found in index]
     return [*tools, *_on_demand(index, caller, offered=searched)]
@@ -239,10 +238,9 @@ def _action(found: Found, arguments: Mapping[str, Any]) -> Action:
 class _Caller:
     """Calls tools; keeps of each answer what the model is to see, and the rest in a file."""
 
-    def __init__(self, servers: ToolServers, outputs: OutputFolder) -> None:
+    def __init__(self, servers: ToolServers, outputs: OutputFolder, most_chars: int) -> None:
         self._servers = servers
-        self._outputs = outputs
-        self._numbers = count(1)
+        self._kept = KeptAnswers(outputs, most_chars)
 
     def __call__(
         self, found: Found, arguments: Mapping[str, Any], context: ToolContext
@@ -251,7 +249,7 @@ class _Caller:
         answer = self._servers.call(
             found.server, found.tool.name, dict(arguments), context.live_output
         )
-        text, path = self._kept(found.server, answer, context.max_output_chars)
+        text, path = self._kept.keep(found.server, answer.text)
         if not text.strip() and not answer.images:
             text = "[it answered nothing]"
         return ToolResult(
@@ -261,22 +259,11 @@ class _Caller:
                 "server": found.server,
                 "name": found.tool.name,
                 "error": answer.error,
-                "structured": _short(answer.structured, context.max_output_chars),
+                "structured": _short(answer.structured, self._kept.most_chars),
                 "full_output_path": path,
                 "duration_s": round(time.monotonic() - begun, 3),
             },
         )
-
-    def _kept(self, server: str, answer: Answer, most_chars: int) -> tuple[str, str | None]:
-        path = next(
-            place
-            for number in self._numbers
-            if not (place := self._outputs.path / f"{server}-{number}.txt").exists()
-        )
-        capture = Capture(path, keep=most_chars, folder=self._outputs)
-        capture.feed(answer.text.encode("utf-8", "replace"))
-        rendered = capture.render(most_chars)
-        return rendered.text, rendered.path
 
 
 def _short(structured: Mapping[str, Any] | None, most_chars: int) -> dict[str, Any] | None:

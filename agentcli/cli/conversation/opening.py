@@ -15,6 +15,7 @@ from typing import Any
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.config import parse_assignment, resolve_workspace
+from agentcli.app.server_mentions import resources
 from agentcli.app.trust import Answer, load_with_trust
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
@@ -30,6 +31,7 @@ from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import (
     carry_out,
     help_lines,
+    prompt_lines,
     read_own_commands,
     run_at_once,
     slash_commands,
@@ -223,14 +225,17 @@ def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
         return with_folders(e.path for e in walk(workspace) if e.is_file)
 
     def sessions() -> Iterable[Completion]:
+        opened = conversation.opened
         found = []
+        if opened is not None and opened.servers is not None:
+            found += [Completion(f"{name} ", told) for name, told in resources(opened.servers)]
         with suppress(OSError):
             for each in islice(offered(conversation.builder.home, None), _MOST_SESSIONS):
                 found.append(Completion(f"{MENTION}{each.folder.name} ", label(each.state)))
         return found
 
     return Completer(
-        lambda: help_lines(conversation.own_commands),
+        lambda: help_lines(conversation.own_commands) | prompt_lines(conversation),
         arguments,
         paths,
         sessions,

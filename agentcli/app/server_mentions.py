@@ -1,0 +1,106 @@
+"""What a person mentions of tool servers: resources in a message, prompts as commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from agentcli.errors import ToolError, UsageError
+from agentcli.events.actions import server_tool_name
+from agentcli.knowledge.framing import framed
+from agentcli.mcp.answers import ServerPrompt
+from agentcli.mcp.kept import KeptAnswers
+from agentcli.mcp.schemas import one_line
+from agentcli.mcp.servers import ToolServers
+from agentcli.tools.base import ToolContext
+
+_MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):(\S+)")
+_ARGUMENT = re.compile(r"([\w.-]+)=(.*)", re.DOTALL)
+
+
+def with_resources(
+    servers: ToolServers | None, context: ToolContext, text: str, typed: str
+) -> tuple[str, tuple[str, ...]]:
+    """`text`, below it each resource that is mentioned in what was `typed` as @server:uri, and
+    their images. Raises UsageError for one that its server does not give."""
+    images: list[str] = []
+    if servers is None:
+        return text, ()
+    assert context.output_folder is not None
+    kept = KeptAnswers(context.output_folder, context.max_output_chars)
+    for name, uri in dict.fromkeys(_MENTION.findall(typed)):
+        if not servers.has(name):
+            continue
+        try:
+            answer = servers.read_resource(name, uri)
+        except ToolError as error:
+            raise UsageError(f"@{name}:{uri} can't be read: {error.message}") from error
+        shown, _ = kept.keep(name, answer.text)
+        text += f"\n\n{framed('tool_result', shown, server=name, resource=uri)}"
+        images += answer.images
+    return text, tuple(images)
+
+
+def resources(servers: ToolServers) -> Iterator[tuple[str, str]]:
+    """Mentions of all that servers name, each with what it is."""
+    for plan, offer in servers.offers():
+        for resource in offer.resources:
+            if resource.uri.isprintable() and " " not in resource.uri:
+                told = one_line(resource.description or resource.name)
+                yield f"@{plan.name}:{resource.uri}", told
+
+
+def prompts(servers: ToolServers) -> Iterator[tuple[str, str, ServerPrompt]]:
+    """By the name that a person calls it: its server, and what it is."""
+    for plan, offer in servers.offers():
+        for prompt in offer.prompts:
+            yield server_tool_name(plan.name, prompt.name), plan.name, prompt
+
+
+def prompt_text(servers: ToolServers, called: str, argument: str) -> str | None:
+    """What the prompt `called` says with these arguments, marked as its server's words; None when
+    there is no such prompt. Raises UsageError."""
+    for name, server, prompt in prompts(servers):
+        if name == called:
+            try:
+                answer = servers.prompt(server, prompt.name, _arguments(called, prompt, argument))
+            except ToolError as error:
+                raise UsageError(error.message) from error
+            return f"[/{called}, a prompt of the tool server {server}:]\n{answer.text}"
+    return None
+
+
+def takes(prompt: ServerPrompt) -> str:
+    return " ".join(
+        name.upper() if must else f"[{name.upper()}]" for name, must in prompt.arguments
+    )
+
+
+def _arguments(called: str, prompt: ServerPrompt, given: str) -> dict[str, str]:
+    """The words in their order, or as name=value; the last one takes the rest. Raises UsageError
+    when one is missing."""
+    names = [name for name, _ in prompt.arguments]
+    found: dict[str, str] = {}
+    words = _words(given)
+    while words:
+        named = _ARGUMENT.fullmatch(words[0])
+        if named and named[1] in names:
+            found[named[1]] = named[2]
+            words = words[1:]
+            continue
+        free: Sequence[str] = [name for name in names if name not in found]
+        if not free:
+            raise UsageError(f"/{called} takes {takes(prompt) or 'nothing'} after its name")
+        found[free[0]] = " ".join(words) if len(free) == 1 else words[0]
+        words = [] if len(free) == 1 else words[1:]
+    if missing := [name for name, must in prompt.arguments if must and name not in found]:
+        raise UsageError(f"/{called} needs {', '.join(missing)}", hint=f"/{called} {takes(prompt)}")
+    return found
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

@@ -1,0 +1,57 @@
+"""The tool servers of this conversation: how they are, and what they offer.
+
+Their tools are for the model. A prompt of a server is a command, /mcp__server__prompt, and a
+resource is mentioned as @server:uri. agent mcp adds and removes servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentcli.app.server_mentions import prompts, resources, takes
+from agentcli.app.tool_servers import command_text
+from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.slash_command import SlashCommand
+from agentcli.mcp.schemas import one_line
+from agentcli.mcp.servers import ToolServers
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import count
+
+_MOST_NAMED = 40
+
+
+def mcp(conversation: Conversation, argument: str) -> None:
+    opened = conversation.opened
+    if opened is not None and opened.servers is not None:
+        conversation.print(*_told(opened.servers))
+        return
+    known = conversation.settings.mcp_servers
+    lines: list[Line] = [
+        [Span(name, "bold"), Span(f"  {printable(command_text(server), multiline=False)}")]
+        for name, server in known.items()
+    ]
+    told = "they start with the first message" if known else "there are none: agent mcp add --help"
+    conversation.print(*lines, [Span(told, "dim")])
+
+
+def _told(servers: ToolServers) -> Iterator[Line]:
+    for plan, state, offer in servers.states():
+        shown = printable(state, multiline=False)
+        yield [Span(plan.name, "bold"), Span(f"  {shown}", "dim" if offer else "yellow")]
+        if offer is not None:
+            names = [one_line(tool.name) for tool in offer.tools]
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            listed = ", ".join(names[:_MOST_NAMED])
+            yield [Span(f"  {count(len(names), 'tool')}: {printable(listed)}{more}")]
+    for name, _, prompt in prompts(servers):
+        yield [Span(f"  /{name} {printable(takes(prompt))}"), Span(f"  {_help(prompt)}", "dim")]
+    for mention, told in resources(servers):
+        yield [Span(f"  {printable(mention)}"), Span(f"  {printable(told)}", "dim")]
+
+
+def _help(prompt: object) -> str:
+    return printable(one_line(getattr(prompt, "description", "")), multiline=False)
+
+
+SLASH_COMMAND = SlashCommand(mcp, at_once=True)
