@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.browser.finding import find_browser
+from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.errors import ToolError
 from agentcli.files.beneath import Beneath
 from agentcli.files.private import remove_tree, reserve
@@ -137,30 +137,36 @@ class Browser:
         """Raises ToolError, _Ended, TimeoutError."""
         if self._driver is not None:
             return
-        program = find_browser(self.settings.program)
+        try:
+            program = find_browser(self.settings.program)
+        except BrowserMissing as missing:
+            mend = f"The user can mend that: {missing.remedy}."
+            told = f"There is no browser to use: {missing}. {mend}"
+            raise ToolError(told, error_id="no_browser") from missing
         self._identity = os.urandom(8).hex()
         try:
-            told = self._prepared(program)
+            start = self._prepared(program)
             with shield():
                 self._driver = self._spawned()
         except OSError as error:
             raise _failed(f"The browser could not be started: {error}.") from error
-        self._send(told)
+        self._send(start)
         if (failed := self._answer(_START_S).get("failed")) is not None:
             self.close()
             raise _failed(f"{program} did not start: {_first_lines(str(failed))}")
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         code = _DRIVER.format(path=[*sys.path, _OURS])
-        return subprocess.Popen(
-            [sys.executable, "-I", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.settings.folder / "log").open("wb"),
-            env=self._environment(),
-            cwd="/",
-            start_new_session=True,
-        )
+        with (self.settings.folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment(),
+                cwd="/",
+                start_new_session=True,
+            )
 
     def _environment(self) -> dict[str, str]:
         passed = {n: v for n, v in self.settings.environ.items() if n in _PASSED_ON}

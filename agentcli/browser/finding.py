@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from agentcli.errors import ToolError
 from agentcli.system.homes import expanded
 from agentcli.system.programs import find_program
 
@@ -19,22 +18,32 @@ _APPLICATIONS = ("Chromium", "Google Chrome", "Microsoft Edge", "Brave Browser")
 _OF_SNAP = "/snap/"
 
 
+class BrowserMissing(Exception):
+    """`remedy` is what the person can do about it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
 def find_browser(chosen: str) -> str:
-    """The program: `chosen` by the person, else the first that is found. Raises ToolError, in words
-    for the model and whoever it tells, where Playwright or the browser is missing."""
+    """The program: `chosen` by the person, else the first that is found. Raises BrowserMissing, for
+    Playwright too."""
     if find_spec("playwright") is None:
-        raise _missing("Playwright is not installed", "pip install 'agentcli[browser]'")
+        raise BrowserMissing("Playwright is not installed", "pip install 'agentcli[browser]'")
     if chosen:
         path = str(expanded(chosen))
         if os.access(path, os.X_OK) and "/" in path:
             return path
         if found := find_program(chosen):
             return found
-        raise _missing(f"tools.browser names no program: {chosen}", "change it in the settings")
+        raise BrowserMissing(
+            f"tools.browser names no program: {chosen}", "change it in the settings"
+        )
     for path in _found():
         if not os.path.realpath(path).startswith(_OF_SNAP):
             return path
-    raise _missing("no Chromium, Chrome, Edge or Brave is installed", _remedy())
+    raise BrowserMissing("no Chromium, Chrome, Edge or Brave is installed", _remedy())
 
 
 def _found() -> Iterator[str]:
@@ -59,8 +68,3 @@ def _remedy() -> str:
         "zypper": "zypper install chromium",
     }
     return next((told for name, told in managers.items() if find_program(name)), "install Chromium")
-
-
-def _missing(what: str, remedy: str) -> ToolError:
-    told = f"There is no browser to use: {what}. The user can mend that: {remedy}."
-    return ToolError(told, error_id="no_browser")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.browser.finding import find_browser
+from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.browser.outline import compact
-from agentcli.errors import ToolError
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
 from agentcli.sessions.session import read_session
@@ -23,8 +22,8 @@ from tests.server import Call, Reply
 try:
     find_browser("")
     MISSING = ""
-except ToolError as error:
-    MISSING = error.message
+except BrowserMissing as missing:
+    MISSING = f"{missing}: {missing.remedy}"
 needs_browser = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 ON = ("--set", "tools.enable_browsing=true")
 
@@ -99,11 +98,27 @@ def test_it_is_off_until_it_is_wanted(agent, serve, repository):
     assert not {"browse", "browse_interactive"} & names
 
 
-def test_without_a_browser_the_model_is_told_what_the_user_can_install(browse):
+def test_what_a_page_may_ask_for_no_secret_is_sent_anywhere(browse):
+    """The key of the run, in an address and in a form; with all else allowed."""
+    key = "sk-test-0123456789abcdef"
+    options = (*ON, "--yolo")
+    told = browse(
+        act(url=f"http://127.0.0.1:1/?q={key}"),
+        act(step("fill", "Password", key), url="http://127.0.0.1:1/"),
+        options=options,
+    )
+    assert all("it holds a secret, which is sent nowhere" in each for each in told)
+
+
+def test_without_a_browser_the_model_is_told_what_the_user_can_install(agent, browse):
     options = (*ON, "--set", 'tools.browser="no-such-browser"', "--yolo")
     told = browse(Reply("", [Call("browse", {"url": "http://127.0.0.1:1/"})]), options=options)
     assert "There is no browser to use: " in told[0]
     assert "The user can mend that: " in told[0]
+    settings = agent.home / ".config/agent/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[tools]\nenable_browsing = true\nbrowser = "no-such-browser"\n')
+    assert "warning   browser: " in agent("doctor").stdout
 
 
 @pytest.mark.parametrize(

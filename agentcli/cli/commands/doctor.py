@@ -25,6 +25,7 @@ import typer
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.app.keys import keys_file, stored_keys
+from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
 from agentcli.cli.session_common import Json, here
@@ -88,6 +89,8 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
     yield _path()
     yield _program("git", "warning", "repositories can't be read without it")
     yield _program("rg", "warning", "searching is slower without ripgrep")
+    if builder.settings.tools.enable_browsing:
+        yield _browser(builder.settings.tools.browser)
     for fault in faults:
         yield Check("settings", "failed", fault.message, fault.hint)
     if not faults:
@@ -119,6 +122,13 @@ def _path() -> Check:
         return Check("path", "ok", "commands can write to no folder on it")
     folders = ", ".join(folder or "(empty)" for folder in left_out)
     return Check("path", "ok", f"no program of agent's own is taken from: {folders}")
+
+
+def _browser(chosen: str) -> Check:
+    try:
+        return Check("browser", "ok", find_browser(chosen))
+    except BrowserMissing as missing:
+        return Check("browser", "warning", str(missing), missing.remedy)
 
 
 def _program(name: str, without: Literal["warning", "failed"], why: str) -> Check:
