@@ -15,6 +15,9 @@ from agentcli.ui.picker import Picked, Question, pick
 from agentcli.ui.style import Span
 from agentcli.ui.summary import count
 
+_TITLE = 300
+"""Characters of a message that are drawn with its row; all of it is searched."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -84,12 +87,14 @@ def _choices(found: Sequence[Place]) -> list[Choice[Place]]:
     return [
         Choice(
             place,
-            title=place.message.content if place.message else "all of it, as it is now",
+            title=said[:_TITLE] if place.message else "all of it, as it is now",
             facts=line,
             name="the task" if place.is_task else "",
-            draft=place.message.content if place.message and not place.is_task else "",
+            hidden=said,
+            draft="" if place.is_task else said,
         )
         for place, line in zip(found, aligned(facts, right=(0, 1)), strict=True)
+        for said in [place.message.content if place.message else ""]
     ]
 
 

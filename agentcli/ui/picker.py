@@ -230,9 +230,8 @@ class _Picker(Generic[ValueT]):
             keys = f"{enter} · Alt-Enter new line · Esc back"
         else:
             enter = "chooses" if self._question.sending else self._question.alone
-            keys = (
-                f"type to search · ↑ ↓ · Enter {enter} · Esc leaves · {self._selection.position()}"
-            )
+            position = self._selection.position()
+            keys = f"{position} · type to search · Enter {enter} · Esc leaves"
         return [clip([Span(keys, "dim")], width)]
 
     def _choose(self, event: KeyPressEvent) -> None:
