@@ -44,6 +44,9 @@ class ModelsSettings(_Section):
     delegate: str | list[str] = Field(
         "", description="one or several for what is delegated; empty: as model.name"
     )
+    editor: str | list[str] = Field(
+        "", description="one or several to merge edits; empty: as model.name; see enable_llm_editor"
+    )
     vision: str | list[str] = Field(
         "", description="one or several to ask when there are images and model.name takes none"
     )

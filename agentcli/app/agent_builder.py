@@ -18,6 +18,7 @@ from agentcli.app.asking import asking
 from agentcli.app.checkpoints import policy_and_checkpointer
 from agentcli.app.child_role import ChildRole, tools_allowed
 from agentcli.app.children import AskPerson, Children, Parent
+from agentcli.app.editor import ask_editor
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
     HookContext,
@@ -283,6 +284,7 @@ class AgentBuilder:
         hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
         judge = ask_judge(models, session, limits)
+        context.ask_editor = ask_editor(models, session, limits, self.settings.model.output_tokens)
         place = (self.settings, self.environ, self.workspace)
         parts = PolicyParts(*place, containment.sandbox, tools, context, judge)
         policy, checkpointer = policy_and_checkpointer(parts, session, agents.changes_files)
@@ -346,6 +348,8 @@ class AgentBuilder:
         limits = self.limits(session.state)
         parts = (self.settings, models, agent.schemas, session, limits)
         opened.policy.use_judge(ask_judge(models, session, limits))
+        most = self.settings.model.output_tokens
+        opened.context.ask_editor = ask_editor(models, session, limits, most)
         opened.agent = replace(
             agent,
             llm=chain,

@@ -20,6 +20,9 @@ def limits_of(settings: Settings, budget_usd: float | None) -> Limits:
     )
 
 
+_ASKED = ("main", "condenser", "judge", "editor")
+
+
 def require_prices(
     settings: Settings, models: Roles, state: State, budget_usd: float | None
 ) -> None:
@@ -27,7 +30,7 @@ def require_prices(
     if budget_usd is None:
         return
     catalog = Catalog(settings.prices)
-    asked = [models.chain(name).model for name in ("main", "condenser", "judge")]
+    asked = [models.chain(name).model for name in _ASKED]
     for name in asked:
         require_price(catalog, name)
     spent_usd(state.metrics_with_children, catalog)

@@ -353,6 +353,16 @@ class RiskJudgedObservation(Observation):
         return f"judged: {self.content}"
 
 
+class TextMergedObservation(Observation):
+    """A model merged a sketch of an edit with the lines of the file; what comes of it follows."""
+
+    kind: ClassVar[str] = "text_merged"
+
+    @property
+    def message(self) -> str:
+        return "a model merged an edit"
+
+
 class HookObservation(Observation):
     """A hook ran and had something to say or went wrong; `content` is what it said. `event` names
     the moment, as in the settings; `exit_code` None: it ran out of time or could not be started."""

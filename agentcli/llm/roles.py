@@ -16,7 +16,7 @@ from agentcli.llm.wire_protocol import WireProtocol
 if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
 
-ROLES = ("main", "condenser", "judge", "vision", "delegate")
+ROLES = ("main", "condenser", "judge", "editor", "vision", "delegate")
 
 
 class Roles:

@@ -99,6 +99,8 @@ class ToolContext:
     kept_outputs: OutputFolder | None = None
     """What `outputs` has room for."""
     page_limits: PageLimits = field(default_factory=PageLimits)
+    ask_editor: Callable[[str], str] | None = None
+    """The text of a model that merges edits; raises LLMError."""
     ask_person: Callable[[str, Sequence[str]], str | None] | None = None
     """What the person says to a question with these answers to choose from, None: nothing. None
     itself: nobody can be asked."""

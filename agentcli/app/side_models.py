@@ -1,0 +1,37 @@
+"""One question to a model that has another role than the main one, outside the conversation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentcli.events import Event, LLMMetrics
+from agentcli.events.observations import AttemptsAbandonedObservation
+from agentcli.messages import Message, Reply, Request
+
+if TYPE_CHECKING:
+    from agentcli.agent.run_limits import Limits
+    from agentcli.llm.roles import Roles
+    from agentcli.sessions.session import Session
+
+
+def ask_role(
+    models: Roles, session: Session, limits: Limits, role: str, prompt: str, most_tokens: int
+) -> tuple[Reply, LLMMetrics]:
+    """The reply of a model in `role`, and what it cost, for the caller to record. Raises
+    LLMError."""
+
+    def keep(event: Event) -> Event:
+        # A session's state and model are those of the main role.
+        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
+
+    chain = models.chain(role)
+    chain.begin_turn()
+    request = Request(
+        messages=[Message.user_message(prompt)],
+        tools=(),
+        max_output_tokens=most_tokens,
+        session_id=session.id,
+        budget_usd=limits.left_usd(session.state),
+    )
+    reply = chain.complete(request, lambda progress: None, keep)
+    return reply, LLMMetrics.of(reply, role)
