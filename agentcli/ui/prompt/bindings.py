@@ -41,6 +41,8 @@ class Line(Protocol):
         """Whether the completion that is marked would add nothing."""
 
     def leave_completion(self) -> None: ...
+    def stop(self) -> None:
+        """Stop the program, as Ctrl-Z does, until the shell has it go on."""
 
 
 class Repeated:
@@ -83,7 +85,7 @@ def bindings(line: Line) -> KeyBindings:
         (("c-o",), typing, lambda event: line.control.unfold()),
         (("c-b",), working, lambda event: line.control.to_background()),
         (("c-l",), typing, lambda event: event.app.renderer.clear()),
-        (("c-z",), typing, lambda event: event.app.suspend_to_background()),
+        (("c-z",), typing, lambda event: line.stop()),
     ):
         keys.add(*key, filter=when)(handler)
     keys.add("escape", filter=completing, eager=True)(lambda event: line.leave_completion())

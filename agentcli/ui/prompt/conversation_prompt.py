@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
@@ -52,6 +54,7 @@ _ESCAPE_S = 0.05
 _MOST_QUEUED_ROWS = 3
 _MOST_COMPLETIONS = 6
 _LONGEST_END_S = 2.0
+_STOPPED_WITHIN_S = 0.2
 _MARK = "> "
 _MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
 """No marked pastes, the cursor to be seen, plain letters."""
@@ -224,6 +227,9 @@ class ConversationPrompt:
 
     def leave_completion(self) -> None:
         self._completions = ()
+
+    def stop(self) -> None:
+        run_in_terminal(_stop)
 
     # --- on the prompt's thread
 
@@ -403,3 +409,10 @@ class ConversationPrompt:
 
 def _painted(row: Line | str, width: int, colors: Colors) -> str:
     return row if isinstance(row, str) else paint(clip(row, width), colors)
+
+
+def _stop() -> None:
+    """Stop the programs of this job. The main thread takes the signal: this one waits for it to
+    work, else the prompt would be drawn again on the shell's screen."""
+    os.kill(0, signal.SIGTSTP)
+    time.sleep(_STOPPED_WITHIN_S)
