@@ -10,6 +10,8 @@ import threading
 
 import pytest
 
+from agentcli.cli.conversation.control import ConversationControl
+from agentcli.ui.prompt.control import Submission
 from tests.emulated import Emulated
 from tests.server import Call, Paused, Reply
 from tests.server.samples import PNG
@@ -111,6 +113,46 @@ def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):
     (agent.workspace / "go").touch()
     terminal.until("done in")
     assert said(server).count("left") == 1
+
+
+def test_an_image_is_taken_back_with_its_message(agent, serve, talk):
+    server = serve([running(), Reply("A dot.")])
+    agent.use(server)
+    picture = agent.workspace / "dot.png"
+    picture.write_bytes(base64.b64decode(PNG))
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    terminal.type(f"see \x1b[200~{picture}\x1b[201~").until("> see [image #1: dot.png]")
+    terminal.type("\r").until("next: see")
+    terminal.type("\x1b[A").until("> see [image #1: dot.png]")
+    terminal.type(" now\r").until("next: see [image #1: dot.png] now")
+    (agent.workspace / "go").touch()
+    terminal.until("A dot.")
+    assert PNG in str(server.requests[1].body["messages"])
+
+
+def test_what_is_said_just_before_a_turn_begins_waits_as_what_is_said_in_it():
+    control = ConversationControl()
+    control.waiting.mailbox = Box()
+    for text in ("this too", "/cost"):
+        control.submit(Submission(text))
+    control.begin_work()
+    assert [each.text for each in control.queued()] == ["this too", "/cost"]
+    assert control.inputs.empty()
+
+
+class Box(dict[str, str]):
+    """A mailbox that nobody empties."""
+
+    def put(self, submission: Submission) -> str:
+        self[submission.text] = submission.text
+        return submission.text
+
+    def remove(self, message_id: str) -> None:
+        del self[message_id]
+
+    def texts(self) -> dict[str, str]:
+        return self
 
 
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
@@ -224,7 +266,7 @@ def test_an_approval_takes_the_terminal_and_gives_it_back(agent, serve, talk):
 
 
 def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
-    server = serve([Reply("Read.")])
+    server = serve([Reply("Read."), Reply("Read it.")])
     agent.use(server)
     terminal = talk()
     terminal.until(READY)
@@ -233,6 +275,13 @@ def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
     terminal.type("\r").until("Read.")
     assert "line 0\nline 1\n" in said(server)
     assert "line 1999" in said(server)
+    terminal.until("done in")
+    terminal.type(f"\x1b[200~{'a ' * 400}\x1b[201~").until("[pasted #2: 800 characters]")
+    terminal.type("\r").until("Read it.")
+    # A chip means nothing elsewhere: what it stood for is kept, unless it is too long to be typed.
+    kept = (agent.home / "state" / "history").read_text()
+    assert "a a a" in kept
+    assert "pasted" not in kept
 
 
 def test_a_paste_that_is_not_marked_sends_nothing_by_itself(agent, serve, talk):
@@ -294,7 +343,7 @@ def test_what_a_command_of_ones_own_does_not_read_stays_in_the_line(agent, serve
     terminal = talk()
     terminal.until(READY)
     terminal.type("!!printf begun; while [ ! -e go ]; do sleep 0.02; done; printf over\r")
-    terminal.until("begun").clear()
+    terminal.until(lambda rows: "begun" in rows).clear()
     terminal.type("too early").until("beguntoo early")
     (agent.workspace / "go").touch()
     rows = terminal.until("> too early")

@@ -88,6 +88,25 @@ def test_ctrl_z_leaves_the_screen_to_the_shell_and_nothing_is_doubled_afterwards
     terminal.close()
 
 
+def test_ctrl_z_in_a_conversation_and_fg_takes_keys_again(agent, serve):
+    agent.use(serve([Reply("", [Call("bash", {"command": LOOP})]), Reply("Done.")]))
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    terminal = Emulated(shell, agent.workspace, {**agent.environment, "PS1": "$ "}, columns=120)
+    terminal.type(f"clear; {' '.join(agent.command)} --yolo 'the task'\r")
+    terminal.until("    … +")
+    terminal.type("half").until("> half")
+    terminal.type("\x1a")
+    rows = terminal.until("Stopped")
+    assert not any("half" in row or "Shift-Tab" in row for row in rows)
+    terminal.type("clear; fg\r").until("    … +")
+    terminal.type(" done").until("> half done")
+    (agent.workspace / "go").touch()
+    terminal.until("done in")
+    assert text(terminal).count("echo end") == 1
+    assert text(terminal).count("> half done") == 1
+    terminal.close()
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_what_ran_can_be_copied_from_the_screen(agent, serve, run, columns):
     command = "printf '%s\\n' " + " ".join(f"argument-{n}" for n in range(20)) + " | tail -n 1"

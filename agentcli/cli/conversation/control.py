@@ -7,8 +7,9 @@ import os
 import signal
 import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.waiting import WaitingInputs
@@ -91,7 +92,7 @@ class ConversationControl:
         except AgentError as error:
             self._say(str(error))
             if self.prompt is not None:
-                self.prompt.put(submission.text)
+                self.prompt.put(submission.typed)
 
     def interrupt(self) -> None:
         self._interrupts += 1
@@ -107,6 +108,8 @@ class ConversationControl:
 
     def leave(self) -> None:
         if self.leaving:
+            # Asked again: what goes on takes long.
+            self.interrupt()
             return
         self.leaving = True
         self.inputs.put(Leave())
@@ -139,7 +142,7 @@ class ConversationControl:
     def tick(self) -> None:
         self.on_tick()
         mailbox = self.waiting.mailbox
-        idle = not (self.is_working or self.held or self.leaving)
+        idle = not (self.is_working or self.held or self.leaving) and self.inputs.empty()
         if idle and mailbox is not None and mailbox.texts():
             # `agent tell`, from another terminal.
             self.inputs.put(GoOn())
@@ -152,7 +155,7 @@ class ConversationControl:
 
     def take_back(self) -> str | None:
         taken = self.waiting.take_back()
-        return taken.text if taken is not None else None
+        return taken.typed if taken is not None else None
 
     def complete(self, text: str) -> tuple[int, Sequence[Completion]]:
         return self.completer(text)
@@ -166,11 +169,27 @@ class ConversationControl:
     def begin_work(self) -> None:
         self._interrupts = 0
         self.is_working = True
+        self._take_early()
+
+    def _take_early(self) -> None:
+        """What was said between the last input and now waits as what is said from now on."""
+        given: list[Input] = []
+        with suppress(Empty):
+            while True:
+                given.append(self.inputs.get_nowait())
+        for each in given:
+            if isinstance(each, Submission):
+                self.submit(each)
+            elif isinstance(each, Leave):
+                self.inputs.put(each)
+                if not isinstance(each.failure, TurnInterrupted):
+                    self.interrupt()
 
     def end_work(self) -> None:
         self.is_working = False
         if self._interrupts:
             self.held = True
+            self._say("")
         self._interrupts = 0
 
     def next_command(self) -> Submission | None:

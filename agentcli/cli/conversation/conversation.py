@@ -103,20 +103,20 @@ class Conversation:
 
     def run(self, first: Submission | None) -> int:
         """Until the person leaves; the exit code."""
-        try:
-            with shield():
+        with shield():
+            try:
                 if first is not None:
                     self._take(first)
                 while True:
                     code = self._next()
                     if code is not None:
                         return code
-        finally:
-            self._tell_way_back()
-            with suppress(AgentError):
-                # Whoever goes on with the session finds what was held.
-                self.control.waiting.release()
-            self.close_session()
+            finally:
+                self._tell_way_back()
+                with suppress(AgentError):
+                    # Whoever goes on with the session finds what was held.
+                    self.control.waiting.release()
+                self.close_session()
 
     def _tell_way_back(self) -> None:
         if self.opened is not None and self.opened.session.state.title:
@@ -174,7 +174,7 @@ class Conversation:
             else:
                 opened.say(said, images, typed or given.text)
         except (AgentError, OSError):
-            self.prompt.put(typed or given.text)
+            self.prompt.put(typed or given.typed)
             raise
         self._work()
 

@@ -14,6 +14,7 @@ from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
+from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.prompt.history import SharedHistory
 
@@ -33,9 +34,13 @@ def show_prompt() -> ConversationControl:
         return _shown
     environ = person_environ()
     _shown = control = ConversationControl()
+    chips = Chips()
     control.prompt = ConversationPrompt(
         control,
-        SharedHistory(state_home(environ) / "history", _redacted),
+        SharedHistory(
+            state_home(environ) / "history", lambda line: _redacted(chips.written_out(line))
+        ),
+        chips,
         colors="mono" if environ.get("NO_COLOR") else "full",
         find_image=_clipboard_image,
         on_failure=control.prompt_failed,

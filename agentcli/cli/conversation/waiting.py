@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Protocol
 
+from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Submission, Waiting
 
 
@@ -44,9 +45,11 @@ class WaitingInputs:
 
     def add_message(self, submission: Submission) -> None:
         """For the session that works. Raises AgentError."""
-        assert self.mailbox is not None
+        mailbox = self.mailbox
+        if mailbox is None:
+            raise UsageError("no session is open just now: send it again")
         with self._lock:
-            self._entries.append(_Entry(submission, self.mailbox.put(submission)))
+            self._entries.append(_Entry(submission, mailbox.put(submission)))
 
     def add_command(self, submission: Submission) -> None:
         with self._lock:
@@ -111,14 +114,16 @@ class WaitingInputs:
     def _current(self) -> list[_Entry]:
         """What waits still: that which was heard is forgotten."""
         with self._lock:
-            texts = self.mailbox.texts() if self.mailbox is not None else {}
+            mailbox = self.mailbox
+            texts = mailbox.texts() if mailbox is not None else {}
             self._entries = [e for e in self._entries if not e.message_id or e.message_id in texts]
             own = {entry.message_id for entry in self._entries}
             others = [_Entry(Submission(texts[name]), name) for name in texts if name not in own]
             return [*others, *sorted(self._entries, key=lambda entry: entry.held)]
 
     def _remove(self, entry: _Entry) -> None:
-        if entry.message_id and self.mailbox is not None:
-            self.mailbox.remove(entry.message_id)
+        mailbox = self.mailbox
+        if entry.message_id and mailbox is not None:
+            mailbox.remove(entry.message_id)
         if entry in self._entries:
             self._entries.remove(entry)

@@ -15,7 +15,6 @@ from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
-from agentcli.ui.summary import count
 
 _HINT = "/queue, /queue drop N, /queue edit N, /queue hold, /queue release"
 
@@ -29,10 +28,7 @@ def queue(conversation: Conversation, argument: str) -> None:
             conversation.print([Span(f"dropped: {printable(taken.text, multiline=False)}", "dim")])
         case ["edit", place]:
             taken = _take(conversation, place)
-            conversation.prompt.put(taken.text)
-            if taken.images:
-                said = f"its {count(len(taken.images), 'image')} must be added again"
-                conversation.print([Span(said, "yellow")])
+            conversation.prompt.put(taken.typed)
         case ["hold"]:
             held = conversation.control.waiting.hold()
             said = "what waits is held back until /queue release" if held else "nothing waits"

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, has_focus, vi_insert_mode
+from prompt_toolkit.filters import (
+    Condition,
+    emacs_mode,
+    has_focus,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -77,7 +83,9 @@ def bindings(line: Line) -> KeyBindings:
         (("up",), typing & ~completing, act.up),
         ((Keys.BracketedPaste,), typing, lambda event: line.paste(event.data)),
         (("c-v",), writing, lambda event: line.paste_image()),
-        (("c-g",), typing, lambda event: event.current_buffer.open_in_editor()),
+        (("c-g",), typing, act.edit),
+        (("c-x", "c-e"), typing & emacs_mode, act.edit),
+        (("v",), typing & vi_navigation_mode, act.edit),
         (("escape",), writing & ~completing, act.escape),
         (("c-c",), typing, act.interrupt),
         (("c-d",), typing, act.end),
@@ -156,6 +164,9 @@ class _Acts:
             self._line.control.leave()
         else:
             self._line.say("the agent works: Esc interrupts it, Ctrl-D again leaves")
+
+    def edit(self, event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
 
     def _submit(self, delivery: Delivery) -> None:
         self._line.control.submit(self._line.submission(delivery))

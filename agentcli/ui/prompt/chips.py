@@ -13,16 +13,15 @@ from agentcli.ui.summary import count
 _LONG_LINES = 6
 _LONG_CHARS = 600
 _IMAGE_ENDINGS = frozenset((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"))
-_CHIP = re.compile(r"\[(?:pasted|image) #(\d+)[^\]\n]*\]")
+_CHIP = re.compile(r"\[(?:pasted|image) #\d+: [^\]\n]*\]")
 
 
 class Chips:
-    """What stands behind the chips of this prompt, by their numbers."""
+    """What stands behind the chips of this prompt."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, str] = {}
-        self._images: dict[int, Path] = {}
-        self._count = 0
+        self._texts: dict[str, str] = {}
+        self._images: dict[str, Path] = {}
 
     def for_paste(self, pasted: str) -> str:
         """What goes into the input line for `pasted`: itself if it is short."""
@@ -32,28 +31,33 @@ class Chips:
         lines = text.count("\n") + 1
         if lines <= _LONG_LINES and len(text) <= _LONG_CHARS:
             return text
-        self._count += 1
-        self._texts[self._count] = text
         size = count(lines, "line") if lines > 1 else count(len(text), "character")
-        return f"[pasted #{self._count}: {size}]"
+        chip = f"[pasted #{self._next_number()}: {size}]"
+        self._texts[chip] = text
+        return chip
 
     def for_image(self, path: Path) -> str:
-        self._count += 1
-        self._images[self._count] = path
         name = printable(path.name, multiline=False).translate({ord("]"): ")", ord("\n"): " "})
-        return f"[image #{self._count}: {name}]"
+        chip = f"[image #{self._next_number()}: {name}]"
+        self._images[chip] = path
+        return chip
+
+    def _next_number(self) -> int:
+        return len(self._texts) + len(self._images) + 1
 
     def expand(self, line: str) -> tuple[str, tuple[Path, ...]]:
         """The text that is meant by `line`, and the images named in it in their order."""
-        images: list[Path] = []
+        images = [self._images[chip] for chip in _CHIP.findall(line) if chip in self._images]
+        return _CHIP.sub(lambda chip: self._texts.get(chip[0], chip[0]), line), tuple(images)
+
+    def written_out(self, line: str) -> str:
+        """`line` as it can be typed anew in another conversation, whose chips are others."""
 
         def meant(chip: re.Match[str]) -> str:
-            number = int(chip[1])
-            if number in self._images:
-                images.append(self._images[number])
-            return self._texts.get(number, chip[0])
+            image = self._images.get(chip[0])
+            return str(image) if image is not None else self._texts.get(chip[0], chip[0])
 
-        return _CHIP.sub(meant, line), tuple(images)
+        return _CHIP.sub(meant, line)
 
 
 def _clean(text: str) -> str:

@@ -18,6 +18,8 @@ _ENOUGH = 2_000
 _FIRST_LOOK = 1_024
 _PIECE = 4_096
 _LONGEST_LOOK_S = 0.01
+_FRESH_S = 2.0
+"""So long what was read is taken for what there is."""
 _COMMAND = re.compile(r"/[\w-]*\Z")
 _MENTION = re.compile(r"(?:(?<=\s)|\A)@([^\s@]*)\Z")
 
@@ -25,8 +27,8 @@ _MENTION = re.compile(r"(?:(?<=\s)|\A)@([^\s@]*)\Z")
 class Completer:
     """`commands` maps names to a line of help, `arguments` gives what may follow a command.
     `paths` lists the files of the workspace and `sessions` the earlier ones, both by name and help;
-    each may take long, so they are called on a thread of their own, once; `on_more` says that more
-    may fit now."""
+    each may take long, so they are called on a thread of their own; `on_more` says that more may
+    fit now."""
 
     def __init__(
         self,
@@ -74,10 +76,14 @@ class MentionIndex:
         self._paths = PathIndex([])
         self._sessions: list[Completion] = []
         self._reader: Thread | None = None
+        self._read_at: float | None = None
+        """When all was known last; None while it is read."""
+        self._has_read = False
 
     def fitting(self, typed: str) -> list[Completion]:
-        """The first time little may be known yet; `on_more` is called when all is."""
-        if self._reader is None:
+        """The first time little may be known yet, later what is new since a mention was begun
+        before; `on_more` is called when all is known."""
+        if self._reader is None or (not typed and self._is_old()):
             self._reader = Thread(target=self._read, name="files to mention", daemon=True)
             self._reader.start()
             # A usual repository is read before anyone could notice.
@@ -91,15 +97,21 @@ class MentionIndex:
         ]
         return [*found, *sessions][:_MOST]
 
+    def _is_old(self) -> bool:
+        return self._read_at is not None and monotonic() - self._read_at > _FRESH_S
+
     def _read(self) -> None:
+        self._read_at = None
         known: list[str] = []
         for path in self._list_paths():
             if path.isprintable():
                 known.append(path)
-            if len(known) & (len(known) - 1) == 0 and len(known) >= _FIRST_LOOK:
+            so_far = len(known) & (len(known) - 1) == 0 and len(known) >= _FIRST_LOOK
+            if so_far and not self._has_read:
                 self._paths = PathIndex(list(known))
         self._paths = PathIndex(known)
         self._sessions = list(self._list_sessions())
+        self._read_at, self._has_read = monotonic(), True
         self._on_more()
 
 

@@ -18,11 +18,18 @@ Delivery = Literal["steer", "queue"]
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What a person has typed, pasted blocks in full, and the images that came with it. `delivery`
-    is when it is meant to be heard by an agent that works."""
+    is when it is meant to be heard by an agent that works, `line` what stood in the input line,
+    with chips for pasted blocks and images; empty where it was not typed there."""
 
     text: str
     images: tuple[Path, ...] = ()
     delivery: Delivery = "steer"
+    line: str = ""
+
+    @property
+    def typed(self) -> str:
+        """To be put into the input line again."""
+        return self.line or self.text
 
     @property
     def is_command(self) -> bool:

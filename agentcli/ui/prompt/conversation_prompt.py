@@ -24,8 +24,6 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_focus, is_done
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import merge_key_bindings
-from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -67,6 +65,7 @@ class ConversationPrompt:
         self,
         control: Control,
         history: History,
+        chips: Chips,
         *,
         colors: Colors,
         find_image: Callable[[], Path | None] = lambda: None,
@@ -79,7 +78,7 @@ class ConversationPrompt:
         self._on_failure = on_failure
         self._tell_fault = tell_fault
         self._find_image = find_image
-        self._chips = Chips()
+        self._chips = chips
         self._told = ""
         self._facts: object = None
         """Shown below the line at the last tick."""
@@ -190,18 +189,27 @@ class ConversationPrompt:
     # --- for the keys
 
     def submission(self, delivery: Delivery) -> Submission:
-        text, images = self._chips.expand(self.buffer.text)
+        line = self.buffer.text.strip()
+        text, images = self._chips.expand(line)
         self.leave_completion()
         if self.buffer.text.strip():
             self.buffer.append_to_history()
         self.buffer.reset()
-        return Submission(text.strip(), images, delivery)
+        return Submission(text.strip(), images, delivery, line)
 
     def paste(self, text: str) -> None:
         self.buffer.insert_text(self._chips.for_paste(text))
 
     def paste_image(self) -> None:
-        if path := self._find_image():
+        def look() -> None:
+            path = self._find_image()
+            self._call(lambda: self._insert_image(path))
+
+        # The program that has the clipboard may take its time.
+        Thread(target=look, name="clipboard", daemon=True).start()
+
+    def _insert_image(self, path: Path | None) -> None:
+        if path is not None:
             self.buffer.insert_text(self._chips.for_image(path))
         else:
             self.say("no image in the clipboard")
@@ -358,7 +366,7 @@ class ConversationPrompt:
         )
         application = PromptApplication(
             layout=Layout(layout, focused_element=line),
-            key_bindings=merge_key_bindings([load_open_in_editor_bindings(), bindings(self)]),
+            key_bindings=bindings(self),
             erase_when_done=True,
             color_depth=ColorDepth.DEPTH_4_BIT,
             input=Keyboard(),

@@ -18,13 +18,13 @@ _LONGEST = 20_000
 
 
 class SharedHistory(History):
-    """A line of JSON for each entry in one file, which all conversations of a user add to. `redact`
-    masks the secrets in an entry."""
+    """A line of JSON for each entry in one file, which all conversations of a user add to.
+    `to_keep` makes of a line what others may read of it."""
 
-    def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, to_keep: Callable[[str], str]) -> None:
         super().__init__()
         self._path = path
-        self._redact = redact
+        self._to_keep = to_keep
 
     def load_history_strings(self) -> Iterable[str]:
         """Newest first."""
@@ -45,12 +45,13 @@ class SharedHistory(History):
                 yield entry
 
     def store_string(self, string: str) -> None:
-        if not string.strip() or len(string) > _LONGEST:
+        kept = self._to_keep(string)
+        if not kept.strip() or len(kept) > _LONGEST:
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(self._path, flags, 0o600), "ab") as file:
-                file.write(json.dumps(self._redact(string)).encode() + b"\n")
+                file.write(json.dumps(kept).encode() + b"\n")
         except OSError as error:
             log.warning("the history was not saved: %s", error)
