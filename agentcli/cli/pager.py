@@ -68,7 +68,10 @@ def show_in_pager(text: str, *, at_end: bool = False) -> bool:
     rows. False where there is no pager to be had; then nothing was shown. The terminal has to be
     the caller's."""
     environ = dict(person_environ())
-    words = shlex.split(environ.get("PAGER", "less"))
+    try:
+        words = shlex.split(environ.get("PAGER", "less"))
+    except ValueError:  # a quote without its end
+        return False
     program = find_program(words[0]) if words else None
     if program is None:
         return False

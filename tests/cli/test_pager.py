@@ -40,6 +40,7 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager(worked):
         shown(worked, *show, "--no-pager"),
         shown(worked, *show, PAGER=""),
         shown(worked, *show, PAGER="no-such-pager"),
+        shown(worked, *show, PAGER="less 'x"),
         shown(worked, *show, TERM="dumb"),
         shown(worked, "sessions", "list"),
         worked(*show).stdout,
