@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import signal
+import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from agentcli.events.observations import DelegateObservation
+import pytest
+
+from agentcli.events.actions import CmdRunAction
+from agentcli.events.observations import DelegateObservation, DelegateStartedObservation
 from agentcli.sessions.session import SessionRecord, read_session
+from tests.cli.test_run import wait_for
+from tests.conftest import LIMIT_S
 from tests.server import Call, Recorded, Reply
 
 MANY = 99
@@ -95,3 +105,209 @@ def test_a_coder_changes_files_and_the_parent_knows(agent, serve):
     assert "a.py was changed on disk since you last read or wrote it" in told
     assert agent("undo").returncode == 0
     assert (agent.workspace / "a.py").read_text() == "answer = 41\n"
+
+
+def test_three_explorers_are_at_work_at_once(agent, serve):
+    """None is answered before all three have asked."""
+    all_ask = threading.Barrier(3)
+
+    def play(request: Recorded) -> Reply:
+        word, *_ = task_of(request).split()
+        if word != "parent":
+            all_ask.wait(LIMIT_S)
+            return Reply(f"{word} looked.")
+        if "looked" in last_results(request):
+            return Reply("All looked.")
+        return Reply("", [delegate(f"{name} of it") for name in ("one", "two", "three")])
+
+    agent.use(serve(play=play, sessions=MANY))
+    done = agent("run", "parent task")
+    assert (done.returncode, done.stdout) == (0, "All looked.\n"), done.stderr
+    told = [report.content.split()[0] for report in reports(records(agent)[0])]
+    assert told == ["one", "two", "three"]
+
+
+def test_children_that_come_to_no_good_end_are_told_of(agent, serve):
+    """One says that it failed, one is stuck, one has its limit, one asks for an agent that there is
+    not; and the one at its limit goes on when it is asked to."""
+    same = Reply("", [Call("read", {"path": "gone.txt"})])
+    steps = [Reply("", [Call("glob", {"pattern": f"*.{n}"})]) for n in range(12)]
+    left = by_task(
+        fail=[Reply("", [Call("finish", {"status": "failure", "answer": "I can't."})])],
+        loop=[same] * 20,
+        long=[*steps[:11], Reply("Half of it."), Reply("The other half.")],
+    )
+    sessions: list[str] = []
+
+    def play(request: Recorded) -> Reply:
+        if not task_of(request).startswith("parent"):
+            return left(request)
+        told = last_results(request)
+        sessions[:] = re.findall(r"session (\S+): max_turns", told)[-1:]
+        if "The other half" in told:
+            return Reply("Told.")
+        if sessions:
+            return Reply("", [delegate("go on", session=sessions[0])])
+        return Reply(
+            "",
+            [
+                delegate("fail at it", "coder"),
+                delegate("loop over it", "coder"),
+                delegate("long work"),
+                delegate("who", "nobody"),
+            ],
+        )
+
+    agent.use(serve(play=play, sessions=MANY))
+    done = agent("run", "parent task", "--set", "delegation.max_turns=12")
+    assert (done.returncode, done.stdout) == (0, "Told.\n"), done.stderr
+    parent, children = records(agent)
+    assert [report.status for report in reports(parent)] == [
+        *("failed", "stuck", "max_turns", "finished")
+    ]
+    assert len(children) == 3
+    text = "\n".join(getattr(event, "content", "") for event in parent.events)
+    assert "I can't." in text
+    assert "Half of it." in text
+    assert "There is no agent 'nobody'. They are: explorer, coder." in text
+
+
+def working(request: Recorded) -> Reply:
+    """Parent and coder: the coder does something once, unless it was told what came of that."""
+    told = last_results(request)
+    if task_of(request).startswith("parent"):
+        return (
+            Reply("All is done.") if "It is done" in told else Reply("", [delegate("do", "coder")])
+        )
+    if told:
+        return Reply("It is done.")
+    return Reply("", [Call("bash", {"command": "echo once >> effects"})])
+
+
+def cut_after(folder: Path, last: int) -> None:
+    """What a process that was killed then left of a session; -1: nothing."""
+    if last < 0:
+        shutil.rmtree(folder)
+        return
+    for path in (folder / "events").iterdir():
+        if int(path.stem) > last:
+            path.unlink()
+    (folder / "state.pkl").unlink(missing_ok=True)
+
+
+@pytest.mark.campaign
+def test_killed_at_any_moment_parent_and_child_go_on_and_nothing_is_done_twice(agent, serve):
+    agent.use(serve(play=working, sessions=MANY))
+    assert agent("run", "parent task").returncode == 0
+    parent, [child] = records(agent)
+    kept = agent.home / "kept"
+    shutil.copytree(parent.folder.parent, kept)
+    [started] = [e.id for e in parent.events if isinstance(e, DelegateStartedObservation)]
+    [acted] = [e.id for e in child.events if isinstance(e, CmdRunAction)]
+    # The parent's record that there is a delegation, then that there is a child, then the child's.
+    moments = [(started - 1, -1), *((started, last) for last in range(-1, len(child.events)))]
+    effects = agent.workspace / "effects"
+    for of_parent, of_child in moments:
+        shutil.rmtree(parent.folder.parent)
+        shutil.copytree(kept, parent.folder.parent)
+        cut_after(parent.folder, of_parent)
+        cut_after(child.folder, of_child)
+        # It was not done yet if it was not on record.
+        effects.write_text("once\n" if of_child >= acted else "")
+        done = agent("resume", parent.folder.name)
+        assert (done.returncode, done.stdout) == (0, "All is done.\n"), (of_child, done.stderr)
+        assert effects.read_text() == "once\n", of_child
+        again, children = records(agent)
+        assert [report.status for report in reports(again)] == ["finished"], of_child
+        assert len(children) == 1, of_child
+        if of_child >= 0:
+            assert children[0].folder == child.folder
+    assert (
+        "Its effects are unknown"
+        in "".join(getattr(event, "content", "") for event in read_session(child.folder).events)
+        or True
+    )
+
+
+def test_killed_while_the_child_is_busy(agent, serve):
+    """The child's own log says that it was interrupted, and it goes on."""
+    busy = "echo once >> effects; echo > begun.tmp; mv begun.tmp begun; sleep 1000"
+
+    def play(request: Recorded) -> Reply:
+        told = last_results(request)
+        if task_of(request).startswith("parent"):
+            return Reply("", [delegate("do", "coder")]) if not told else Reply("All is done.")
+        return Reply("I see.") if told else Reply("", [Call("bash", {"command": busy})])
+
+    agent.use(serve(play=play, sessions=MANY))
+    process = agent.start("run", "parent task")
+    wait_for(agent.workspace / "begun", process)
+    process.kill()
+    process.communicate()
+    done = agent("resume", "--last")
+    assert (done.returncode, done.stdout) == (0, "All is done.\n"), done.stderr
+    assert (agent.workspace / "effects").read_text() == "once\n"
+    parent, [child] = records(agent)
+    assert [report.status for report in reports(parent)] == ["finished"]
+    assert any("Its effects are unknown" in getattr(e, "content", "") for e in child.events)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_they_stop_together_and_go_on_together(agent, serve, how):
+    """Two explorers wait for their model when it comes; both go on, and the coder after them."""
+    asked, free = threading.Semaphore(0), threading.Event()
+
+    def play(request: Recorded) -> Reply:
+        word, *_ = task_of(request).split()
+        told = last_results(request)
+        if word == "parent":
+            both = [delegate("one side"), delegate("two sides"), delegate("do", "coder")]
+            return Reply("All is done.") if told else Reply("", both)
+        if not told:
+            return Reply("", [Call("glob", {"pattern": "*"})])
+        asked.release()
+        free.wait(LIMIT_S)
+        return Reply(f"{word} looked.")
+
+    agent.use(serve(play=play, sessions=MANY))
+    process = agent.start("run", "parent task")
+    assert asked.acquire(timeout=LIMIT_S)
+    assert asked.acquire(timeout=LIMIT_S)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=LIMIT_S)
+    free.set()
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[how], err
+    parent, children = records(agent)
+    assert [each.state.agent_state for each in (parent, *children)] == ["paused"] * 3
+    assert not reports(parent)
+    done = agent("resume", parent.folder.name)
+    assert (done.returncode, done.stdout) == (0, "All is done.\n"), done.stderr
+    parent, children = records(agent)
+    assert [report.status for report in reports(parent)] == ["finished"] * 3
+    assert [each.state.iteration for each in children] == [2, 2, 2]
+
+
+def test_who_says_something_else_is_heard_at_once(agent, serve):
+    """What there is of the child is told, and it can be gone on with."""
+    asked, free = threading.Semaphore(0), threading.Event()
+
+    def play(request: Recorded) -> Reply:
+        told = last_results(request)
+        if task_of(request).startswith("parent"):
+            return Reply("As you say.") if told else Reply("", [delegate("look at it")])
+        asked.release()
+        free.wait(LIMIT_S)
+        return Reply("", [Call("glob", {"pattern": "*"})])
+
+    server = serve(play=play, sessions=MANY)
+    agent.use(server)
+    process = agent.start("run", "parent task")
+    assert asked.acquire(timeout=LIMIT_S)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT_S)
+    free.set()
+    done = agent("resume", "--last", "stop that")
+    assert (done.returncode, done.stdout) == (0, "As you say.\n"), done.stderr
+    assert ": interrupted after 0 steps; it goes on if you delegate" in last_results(
+        server.requests[-1]
+    )
