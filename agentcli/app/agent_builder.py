@@ -13,7 +13,7 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
-from agentcli.app.agents import agents_of
+from agentcli.app.agents import KnownAgents, agents_of
 from agentcli.app.asking import asking
 from agentcli.app.checkpoints import policy_and_checkpointer
 from agentcli.app.child_role import ChildRole, tools_allowed
@@ -275,7 +275,7 @@ class AgentBuilder:
             context, session, self.settings, ready.redactor, containment.scope.home
         )
         level = self.role.level if self.role else session.state.delegate_level
-        agents = agents_of(self.settings, self.environ, self.project_agents, level)
+        agents = self.agents(level)
         allows = tools_allowed(self.role, stored, session.state)
         tools = session_tools(
             self.settings, context, servers, main.model, lambda every: agents.offered(every, allows)
@@ -319,6 +319,10 @@ class AgentBuilder:
         )
         notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def agents(self, level: int = 0) -> KnownAgents:
+        """Those that a session with so many above it may delegate to."""
+        return agents_of(self.settings, self.environ, self.project_agents, level)
 
     def _knowledge(self, notes: Notes | None, containment: Containment) -> Knowledge:
         def facts() -> WorkspaceFacts:

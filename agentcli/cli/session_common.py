@@ -102,6 +102,7 @@ def row(session_id: str, state: State) -> dict[str, Any]:
         "model": state.model,
         "created_at": state.created_at,
         "updated_at": state.updated_at,
+        "delegated_by": state.delegated_by,
         "steps": state.iteration,
         "prompt_tokens": state.total("prompt_tokens"),
         "completion_tokens": state.total("completion_tokens"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentcli.errors import AgentError
 from agentcli.sessions.search.finder import state_of
-from agentcli.sessions.state import State
+from agentcli.sessions.state import Metrics, State
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import money, quantity
 
@@ -22,16 +25,36 @@ _MODEL_WIDTH = 25
 def show_cost(folder: Path, *, as_json: bool) -> None:
     """Print the table of the session in `folder`. Raises SessionError when it can't be read."""
     state = state_of(folder)
+    children = list(children_of(folder, state))
     if as_json:
-        print(json.dumps(costs(folder.name, state), indent=2))
+        print(json.dumps(costs(folder.name, state, children), indent=2))
         return
-    for line in table(state):
+    for line in table(state, children):
         print(line)
 
 
-def costs(session_id: str, state: State) -> dict[str, Any]:
-    """For programs: `rows` of model and part, and their `total`; `cached_share` from 0 to 1, None
-    without a prompt, `cost_usd` None where the price of a reply is not known."""
+@dataclass(frozen=True)
+class ChildCosts:
+    """What a child used, with its own children."""
+
+    session_id: str
+    agent: str
+    used: Metrics
+
+
+def children_of(folder: Path, state: State) -> Iterator[ChildCosts]:
+    """By what is on record of them; of those at work or stopped by their own sessions."""
+    for session_id, reported in state.children.items():
+        agent, used = "", reported
+        with suppress(AgentError, OSError):
+            child = state_of(folder.with_name(session_id))
+            agent, used = child.agent_name, child.metrics_with_children
+        yield ChildCosts(session_id, agent, used)
+
+
+def costs(session_id: str, state: State, children: Sequence[ChildCosts] = ()) -> dict[str, Any]:
+    """For programs: `rows` of model and part, of `children`, and the `total` of all; `cached_share`
+    from 0 to 1, None without a prompt, `cost_usd` None where the price of a reply is not known."""
     used_by = [
         (model, part, used)
         for part, models in state.parts.items()
@@ -42,18 +65,30 @@ def costs(session_id: str, state: State) -> dict[str, Any]:
         "rows": [
             {"model": model, "part": part, **_numbers([used])} for model, part, used in used_by
         ],
-        "total": _numbers([used for _, _, used in used_by]),
+        "children": [
+            {"session_id": child.session_id, "agent": child.agent, **_numbers(child.used.values())}
+            for child in children
+        ],
+        "total": _numbers(
+            [
+                *(used for _, _, used in used_by),
+                *(used for child in children for used in child.used.values()),
+            ]
+        ),
         "max_budget_usd": state.max_budget_usd,
     }
 
 
-def table(state: State) -> list[str]:
+def table(state: State, children: Sequence[ChildCosts] = ()) -> list[str]:
     """For people, at most 80 columns unless a model's name alone is longer than its column."""
     lines = [_line("model", _HEADINGS)]
-    told = costs("", state)
+    told = costs("", state, children)
     for row in told["rows"]:
         model = row["model"] if row["part"] == "main" else f"{row['model']} ({row['part']})"
         lines += _row(printable(model, multiline=False), row)
+    for row in told["children"]:
+        name = f"{row['agent'] or 'child'} {row['session_id']}"
+        lines += _row(printable(name, multiline=False), row)
     lines += _row("total", told["total"])
     if state.max_budget_usd is not None:
         lines.append(f"budget: ${state.max_budget_usd:g}")

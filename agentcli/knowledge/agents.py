@@ -42,7 +42,7 @@ class AgentDefinition:
     shown: str = "built in"
 
 
-EXPLORER = AgentDefinition("explorer", "only reads", tools=("read", "grep", "glob", "recall"))
+EXPLORER = AgentDefinition("explorer", "reads only", tools=("read", "grep", "glob", "recall"))
 CODER = AgentDefinition("coder", "")
 
 

@@ -145,6 +145,11 @@ class State:
             yield from metrics.values()
 
     @property
+    def delegated_by(self) -> str | None:
+        """The session whose child it is."""
+        return self.parent_id if self.delegate_level else None
+
+    @property
     def metrics_with_children(self) -> Metrics:
         """By model."""
         return reduce(_merged, self.children.values(), self.metrics)

@@ -1,18 +1,20 @@
 """What this session has used: tokens and USD.
 
-By model and by the part it played: the work itself, summaries, ratings of risk.
+By model and by the part it played: the work itself, summaries, ratings of risk; then by child.
 """
 
 from __future__ import annotations
 
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.session_costs import table
+from agentcli.cli.session_costs import children_of, table
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.ui.style import Span
 
 
 def cost(conversation: Conversation, argument: str) -> None:
-    conversation.print(*([Span(row)] for row in table(conversation.session.state)))
+    session = conversation.session
+    children = list(children_of(session.folder, session.state))
+    conversation.print(*([Span(row)] for row in table(session.state, children)))
 
 
 SLASH_COMMAND = SlashCommand(cost, at_once=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.manage.scrap import remove_tree, set_aside
-from agentcli.sessions.search.finder import in_use_by, session_states
+from agentcli.sessions.search.finder import Family, in_use_by, session_states
 from agentcli.sessions.state import State
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -47,18 +47,19 @@ def parse_age(text: str) -> timedelta:
 def to_prune(
     home: Path, rule: PruneRule, workspace: str | None, now: datetime
 ) -> list[tuple[Path, State]]:
-    """The sessions that `rule` lets go, newest first; only of `workspace` if it is given."""
-    mine = sorted(
-        session_states(home, workspace), key=lambda entry: updated_at(*entry), reverse=True
-    )
+    """The sessions that `rule` lets go, newest first, each with its children; only of `workspace`
+    if it is given."""
+    every = Family(session_states(home, workspace))
+    mine = sorted(every.heads(), key=lambda entry: updated_at(*entry), reverse=True)
     latest = now - rule.older_than if rule.older_than is not None else None
-    return [
+    going = [
         (folder, state)
         for folder, state in mine[rule.keep or 0 :]
         if (latest is None or updated_at(folder, state) <= latest)
         and not (rule.empty and (state.title or state.iteration))
         and (rule.named or not state.name)
     ]
+    return [each for head in going for each in (head, *every.below(head[0].name))]
 
 
 def updated_at(folder: Path, state: State) -> datetime:

@@ -8,7 +8,7 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,8 +36,8 @@ class FoundSession:
         """Whether a person who works in `workspace`, or anywhere if None, may want to go on with
         it: it was given a task, and not by another session."""
         here = workspace is None or self.state.workspace == str(workspace)
-        is_sub_session = self.state.parent_id is not None and self.state.delegate_level > 0
-        return here and self.state.end_id >= 0 and bool(self.state.title) and not is_sub_session
+        was_given = self.state.end_id >= 0 and bool(self.state.title)
+        return here and was_given and self.state.delegated_by is None
 
 
 def new_folder(home: Path) -> Path:
@@ -55,6 +55,34 @@ def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[P
         state = _state_or_empty(folder)
         if workspace is None or state.workspace == workspace:
             yield folder, state
+
+
+class Family:
+    """Sessions with the children that they have delegated to, as far as there are any."""
+
+    def __init__(self, every: Iterable[tuple[Path, State]]) -> None:
+        self._every = list(every)
+        self._children: dict[str, list[tuple[Path, State]]] = {}
+        ids = {folder.name for folder, _ in self._every}
+        for folder, state in self._every:
+            if state.delegated_by in ids:
+                self._children.setdefault(str(state.delegated_by), []).append((folder, state))
+
+    def heads(self) -> Iterator[tuple[Path, State]]:
+        """In the order given, those that nobody delegated to, or somebody who is gone."""
+        below = {folder for children in self._children.values() for folder, _ in children}
+        return ((folder, state) for folder, state in self._every if folder not in below)
+
+    def children(self, session_id: str) -> list[tuple[Path, State]]:
+        """Its own, the one begun first first."""
+        found = self._children.get(session_id, [])
+        return sorted(found, key=lambda child: (child[1].created_at, child[0]))
+
+    def below(self, session_id: str) -> Iterator[tuple[Path, State]]:
+        """Its children, each followed by its own."""
+        for folder, state in self.children(session_id):
+            yield folder, state
+            yield from self.below(folder.name)
 
 
 def state_of(folder: Path) -> State:

@@ -3,12 +3,15 @@
 Examples:
   agent sessions list
   agent sessions list --all -n 20
+  agent sessions list --children
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +30,7 @@ from agentcli.cli.session_common import (
 )
 from agentcli.cli.session_rows import session_row, when_and_how
 from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import FoundSession, session_states
+from agentcli.sessions.search.finder import Family, FoundSession, session_states
 from agentcli.sessions.state import State
 from agentcli.ui.choices import row as choice_row
 from agentcli.ui.sanitize import printable
@@ -39,12 +42,18 @@ def list_sessions(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Only the newest.", metavar="N")
     ] = None,
+    children: Annotated[
+        bool, typer.Option("--children", help="With those that they have delegated to.")
+    ] = False,
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
     finish_interrupted_work()
     workspace = None if everywhere else str(here())
-    found = list(islice(session_states(home(), workspace), limit))
+    family = Family(session_states(home(), workspace))
+    found = list(islice(family.heads(), limit))
+    if children:
+        found = [each for head in found for each in (head, *_below(family, head[0].name))]
     if as_json:
         print(json.dumps([row(folder.name, state) for folder, state in found], indent=2))
     elif not found:
@@ -56,6 +65,13 @@ def list_sessions(
     else:
         for folder, state in found:
             print(_plain_row(folder, state, everywhere))
+
+
+def _below(family: Family, session_id: str) -> Iterator[tuple[Path, State]]:
+    """Its children, told from it by what stands before their titles."""
+    for folder, state in family.below(session_id):
+        depth = "  " * (state.delegate_level - 1)
+        yield folder, replace(state, title=f"{depth}└ {state.agent_name}: {state.title}")
 
 
 def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:

@@ -1,4 +1,4 @@
-"""Remove sessions for good.
+"""Remove sessions for good, with the children that they have delegated to.
 
 All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
 
@@ -16,7 +16,7 @@ from agentcli.cli.removal import remove_sessions
 from agentcli.cli.session_common import Json, Yes, home
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import use_of
-from agentcli.sessions.search.finder import find, session_states
+from agentcli.sessions.search.finder import Family, find, session_states
 
 
 def remove(
@@ -26,11 +26,14 @@ def remove(
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:
-    wanted = {find(home(), session) for session in sessions}
+    named = {find(home(), session) for session in sessions}
+    every = list(session_states(home()))
+    family = Family(every)
+    wanted = named | {folder for each in named for folder, _ in family.below(each.name)}
     for folder in sorted(wanted):
         if use := use_of(folder):
             raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")
-    found = [(folder, state) for folder, state in session_states(home()) if folder in wanted]
+    found = [(folder, state) for folder, state in every if folder in wanted]
     return remove_sessions(found, yes, as_json)
 
 

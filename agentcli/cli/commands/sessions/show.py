@@ -44,7 +44,7 @@ def show(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="With nothing folded.")] = False,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Only what it used, by model and part.")
+        bool, typer.Option("--cost", help="Only what it used, by model, part and child.")
     ] = False,
     no_pager: NoPager = False,
     as_json: Json = False,

@@ -1,0 +1,3 @@
+"""The agents that work can be delegated to."""
+
+ORDER = ("list",)

@@ -1,0 +1,45 @@
+"""The agents that sessions in this folder can delegate to.
+
+Examples:
+  agent agents list
+  agent agents list --json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from agentcli.cli.builders import builder_for, tell_fault
+from agentcli.cli.session_common import Json, here
+from agentcli.ui.sanitize import printable, say
+
+
+def list_(as_json: Json = False) -> None:
+    known = builder_for(here(), tell_fault).agents()
+    rows = [
+        {
+            "name": agent.name,
+            "description": agent.description,
+            "tools": None if agent.tools is None else list(agent.tools),
+            "reads_only": known.reads_only(agent),
+            "model": agent.model,
+            "max_turns": agent.max_turns or None,
+            "max_budget_usd": agent.max_budget_usd,
+            "file": agent.shown,
+        }
+        for agent in known.known.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    for row in rows if not as_json else ():
+        facts = [row["description"], row["model"], row["reads_only"] and "reads only"]
+        told = " · ".join(dict.fromkeys(map(str, filter(None, facts))))
+        print(printable(f"{row['name']:<16} {told:<40} # {row['file']}", multiline=False))
+    for notice in known.notices:
+        say(f"agent: {notice}", sys.stderr)
+    if not known.may_delegate:
+        say("agent: nothing is delegated here: see tools.enable_delegate", sys.stderr)
+
+
+COMMAND = list_
