@@ -36,6 +36,12 @@ class KnownAgents:
             raise ToolError(f"There is no agent {name!r}. They are: {', '.join(self.known)}.")
         return self.known[name]
 
+    def facts(self, agent: AgentDefinition) -> list[str]:
+        """For people: what it is for, what it may do and what answers."""
+        may = "reads only" if self.reads_only(agent) else "all tools" if agent.tools is None else ""
+        tools = may or f"tools: {', '.join(agent.tools or ())}"
+        return list(dict.fromkeys(filter(None, (agent.description, tools, agent.model))))
+
     def changes_files(self, name: str) -> bool:
         return name in self.known and not self.reads_only(self.known[name])
 

@@ -146,7 +146,9 @@ class ToolCalls:
         """No more results will come: what is open stays as it is."""
         for call in self._calls.values():
             if self._detailed and call.since is not None:
-                self._put(call, Outcome([Span("no result", "dim")]))
+                goes_on = isinstance(call.action, AgentDelegateAction)
+                told = "stopped; it goes on with this session" if goes_on else "no result"
+                self._put(call, Outcome([Span(told, "dim")]))
         self._calls.clear()
 
     def rows(self, now: float, icon: str) -> list[str]:

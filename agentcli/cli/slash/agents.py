@@ -14,7 +14,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import AgentError
 from agentcli.knowledge.agents import AgentDefinition
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.search.finder import in_use_by, state_of
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
@@ -34,8 +34,7 @@ def agents(conversation: Conversation, argument: str) -> None:
 
 
 def _of_agent(agent: AgentDefinition, known: KnownAgents) -> Line:
-    facts = [agent.description, agent.model, "reads only" * known.reads_only(agent), agent.shown]
-    told = " · ".join(dict.fromkeys(filter(None, facts)))
+    told = " · ".join([*known.facts(agent), agent.shown])
     return [
         Span(printable(agent.name, multiline=False), "bold"),
         Span(printable(f"  {told}", multiline=False), "dim"),
@@ -46,7 +45,8 @@ def _of_child(folder: Path) -> Line:
     facts = "its session can't be read"
     with suppress(AgentError, OSError):
         state = state_of(folder)
-        ended = how_it_ended(state.agent_state, state.exit_code)
+        working = in_use_by(folder) is not None
+        ended = "at work" if working else how_it_ended(state.agent_state, state.exit_code)
         cost = "$?" if state.cost_usd is None else money(state.cost_usd)
         steps = count(state.iteration, "step")
         facts = f"{state.agent_name} · {ended} · {steps} · {cost} · {state.title}"

@@ -32,10 +32,9 @@ def list_(as_json: Json = False) -> None:
     ]
     if as_json:
         print(json.dumps(rows, indent=2))
-    for row in rows if not as_json else ():
-        facts = [row["description"], row["model"], row["reads_only"] and "reads only"]
-        told = " · ".join(dict.fromkeys(map(str, filter(None, facts))))
-        print(printable(f"{row['name']:<16} {told:<40} # {row['file']}", multiline=False))
+    for agent in known.known.values() if not as_json else ():
+        told = " · ".join(known.facts(agent))
+        print(printable(f"{agent.name:<16} {told:<40} # {agent.shown}", multiline=False))
     for notice in known.notices:
         say(f"agent: {notice}", sys.stderr)
     if not known.may_delegate:
