@@ -155,10 +155,6 @@ class ChildApprover:
 
         return ask() if self._on_main is None else self._on_main.now(ask)
 
-    def answer(self, question: str, options: Sequence[str]) -> str | None:
-        """A child has no tool to ask with."""
-        return None
-
     def answer(self, question: str, options: Sequence[str]) -> None:
         """A child asks nothing itself."""
 
