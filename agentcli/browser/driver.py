@@ -57,10 +57,19 @@ async def drive(wishes: asyncio.StreamReader) -> None:
             # Nothing can be asked of it any more.
             context.on("close", lambda: os._exit(1))
             await tabs.follow(context)
-            while line := await wishes.readline():
+            lines: asyncio.Queue[bytes] = asyncio.Queue()
+            reading = asyncio.create_task(_read(wishes, lines))
+            while not reading.done():
+                wish = json.loads(await lines.get())
                 proxy.bytes_left = MOST_BYTES
-                wish = json.loads(line)
                 _answer(await tabs.perform(wish["steps"], wish["seconds"]))
+
+
+async def _read(wishes: asyncio.StreamReader, lines: asyncio.Queue[bytes]) -> None:
+    """Whoever wishes is heard at all times, so that nothing outlives them."""
+    while line := await wishes.readline():
+        lines.put_nowait(line)
+    os._exit(0)
 
 
 async def _launch(playwright: Any, settings: dict[str, Any], port: int) -> BrowserContext:

@@ -267,22 +267,27 @@ def _kill_browsers():
 @needs_browser
 @pytest.mark.campaign
 @pytest.mark.own_start
-def test_an_interrupt_ends_the_browser_with_all_it_started(agent, serve, repository):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_the_browser_ends_with_the_agent_however_that_ends(agent, serve, repository, number, code):
     with served({"": SIGN_UP}) as pages:
         server = serve([act(step("wait", value="30"), url=pages.url), Reply("Done.")])
         agent.use(server)
         opened = f"network(127.0.0.1:{pages.port})"
         process = agent.start("run", "look at it", *ON, "--allow", opened)
-        deadline = time.monotonic() + 30
-        while not pages.hits:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _until(lambda: pages.hits)
         below = [p for p in descendants(process.pid) if not p.over]
         assert any("chrom" in _command(p.pid) for p in below)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-        assert not [p for p in below if "chrom" in _command(p.pid)]
-        assert not (agent.sessions[0] / "browser").exists()
+        process.send_signal(number)
+        assert process.wait(timeout=30) == code
+        _until(lambda: not [p for p in below if "chrom" in _command(p.pid)])
+        assert (agent.sessions[0] / "browser").exists() is (number == signal.SIGKILL)
+
+
+def _until(is_so):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _command(pid):
