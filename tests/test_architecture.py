@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "checkpoints": {"errors", "events", "files", "git", "system"},
     "shell": {"files", "interrupts", "sandbox", "security", "system"},
     "web": {"errors"},
-    "browser": {"errors", "files", "interrupts", "sandbox", "system", "web"},
+    "browser": {"errors", "files", "interrupts", "sandbox", "security", "system", "web"},
     "tools": {
         "extensions",
         "security",

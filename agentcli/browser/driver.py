@@ -38,7 +38,7 @@ _NAMES_ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 
 async def drive(wishes: asyncio.StreamReader) -> None:
     settings = json.loads(await wishes.readline())
-    tabs = Tabs(settings["downloads"])
+    tabs = Tabs(lambda: proxy.hang_up())
     reach = Reach(
         os.getppid(), own_loopback=settings["own_loopback"], open_ports=settings["open_ports"]
     )

@@ -95,7 +95,13 @@ class Proxy:
         self._wants = wants
         self._refuse = refuse
         self._free = asyncio.Semaphore(_MOST_CONNECTIONS)
+        self._open: set[asyncio.StreamWriter] = set()
         self.bytes_left = MOST_BYTES
+
+    def hang_up(self) -> None:
+        """End all connections that there are."""
+        for writer in self._open:
+            writer.transport.abort()
 
     async def serve(self, listener: socket.socket) -> asyncio.Server:
         listener.setblocking(False)
@@ -103,8 +109,10 @@ class Proxy:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with self._free:
+            self._open.add(writer)
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
                 await self._answer(reader, writer)
+            self._open.discard(writer)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from playwright.async_api import (
 )
 
 from agentcli.browser.outline import compact
+from agentcli.security.policy.host_ports import is_loopback
 
 MOST_TABS = 4
 MOST_DIALOGS = 10
@@ -55,14 +57,18 @@ class StepFailed(Exception):
 
 
 class Tabs:
-    """`downloads`: the folder where the browser leaves files."""
+    """Pages of this machine, where commands can serve whatever they know, and pages of elsewhere
+    are never open at once, and the first reach no host that was not gone to: what is held in the
+    sandbox does not get out by the browser. `hang_up` ends all connections."""
 
-    def __init__(self, downloads: str) -> None:
-        self._downloads = Path(downloads)
+    def __init__(self, hang_up: Callable[[], None]) -> None:
+        self._hang_up = hang_up
         self._pages: list[Page] = []
         self._status: int | None = None
         self._sites: set[str] = set()
         """That were gone to: pages lead nowhere else by themselves."""
+        self._inside = False
+        """What is open is of this machine, or of the sandbox."""
         self._hosts: set[str] = set()
         """Of which pages asked for something."""
         self._opening = 0
@@ -97,7 +103,14 @@ class Tabs:
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOLD_S), self._told:
                 await self._told.wait_for(lambda: wanted in self._hosts)
-        return wanted in self._hosts
+        return wanted in self._hosts and self._may_reach(f"http://{host}/")
+
+    def _may_reach(self, url: str) -> bool:
+        """Whether what is open may load something from there."""
+        if not self._inside:
+            return not is_loopback(url)
+        host = _bare(urlsplit(url).hostname or "").removeprefix("www.")
+        return is_loopback(url) or host in {site.partition(":")[0] for site in self._sites}
 
     async def _wanted_host(self, url: str) -> None:
         with suppress(ValueError):
@@ -158,12 +171,23 @@ class Tabs:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname:
             raise StepFailed("an address begins with http:// or https://")
-        self._sites.add(_site(url))
         page = self._pages[-1] if self._pages else await self._context.new_page()
         if page not in self._pages:
             self._opened(page)
+        if self._inside != is_loopback(url):
+            await self._leave(page)
+            self._inside = is_loopback(url)
+        self._sites.add(_site(url))
         self._status = None
         await page.goto(url, timeout=_GOTO_S * 1000, wait_until="domcontentloaded")
+
+    async def _leave(self, page: Page) -> None:
+        """Nothing of what is open goes on, nor does any connection."""
+        for other in [each for each in self._pages if each is not page]:
+            await self._close(other)
+        await page.goto(_LEFT, timeout=_STEP_S * 1000)
+        self._hosts.clear()
+        self._hang_up()
 
     def _page(self) -> Page:
         page = self._pages[-1] if self._pages else None
@@ -318,10 +342,19 @@ class Tabs:
     async def _judge(self, route: Route) -> None:
         """A page leads to no other site: that is for a step to say, which rules are about."""
         request = route.request
-        await self._wanted_host(request.url)
-        with suppress(Error):
+        with suppress(Error, ValueError):
             leads = request.is_navigation_request() and self._is_whole_page(request)
+            if not self._may_reach(request.url) and not (leads and self._inside):
+                self._note(
+                    f"loads {_site(request.url)}",
+                    f"It would load something of {_short(_site(request.url))}, which was not done: "
+                    "a page of this machine reaches no site that was not gone to before, and no "
+                    "other page this machine.",
+                )
+                await route.abort("aborted")
+                return
             if not leads or _site(request.url) in self._sites:
+                await self._wanted_host(request.url)
                 await route.continue_()
                 return
             self._note(

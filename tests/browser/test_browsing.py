@@ -202,6 +202,7 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
         hosts = ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "[::ffff:127.0.0.1]"]
         places = [f"http://{host}:{secret.port}/s" for host in hosts]
         places.append("http://169.254.169.254/latest/meta-data")
+        out = "<img src='http://93.184.216.34/what-the-sandbox-holds'>"
         loads = "".join(f'<img src="{place}"><iframe src="{place}"></iframe>' for place in places)
         calls = "".join(
             f"fetch('{p}', {{mode: 'no-cors'}}).catch(() => 0); navigator.sendBeacon('{p}', 'x');"
@@ -212,7 +213,7 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
         stun = f"{{iceServers: [{{urls: 'stun:127.0.0.1:{secret.port}'}}]}}"
         ice = f"new RTCPeerConnection({stun})"
         pages.texts |= {
-            "": f"<title>t</title><p>Here.</p>{loads}<script>{calls}\n{ice}.createOffer()</script>",
+            "": f"<p>Here.</p>{out}{loads}<script>{calls}\n{ice}.createOffer()</script>",
             "away": f"<title>t</title><p>Away.<script>location = '{places[0]}'</script>",
             "post": f"<title>t</title><form method=post action='{places[0]}'><button>Go</button>",
             "redirect": places[0],
@@ -233,7 +234,8 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
         )
         assert secret.hits == []
     assert "Here." in told[0]
-    assert "169.254.169.254 is not fetched from" in told[0]
+    assert "It would load something of 169.254.169.254, which was not done" in told[0]
+    assert "It would load something of 93.184.216.34, which was not done" in told[0]
     assert "another site, which was not opened" in told[1]
     assert "another site, which was not opened" in told[2]
     assert "root:" not in "".join(told)
