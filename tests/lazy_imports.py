@@ -4,6 +4,7 @@ Times are those of the import alone, on two cores with Python 3.11.
 """
 
 _LAYER = "13 ms, all five; when the session's commands are prepared"
+_SERVERS = "5 ms, all four; for whoever has tool servers"
 LAZY_IMPORTS = {
     ("agent/prompts/__init__.py", "jinja2"): "25 ms; system texts are kept once they are made",
     ("app/checkpoints.py", "agentcli.security.commands.read_only"): "30 ms; after the first reply",
@@ -11,7 +12,11 @@ LAZY_IMPORTS = {
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     ("app/policy.py", "agentcli.app.full_policy"): "100 ms; after the first reply",
     ("app/policy.py", "agentcli.app.policy_rules"): "30 ms; where there are rules",
-    ("app/tool_servers.py", "agentcli.mcp.tools"): "for whoever has tool servers",
+    ("app/config.py", "agentcli.app.project_servers"): "for folders that are trusted",
+    ("app/open_session.py", "agentcli.app.server_mentions"): _SERVERS,
+    ("app/tool_servers.py", "agentcli.app.server_plans"): _SERVERS,
+    ("app/tool_servers.py", "agentcli.mcp.servers"): _SERVERS,
+    ("app/tool_servers.py", "agentcli.mcp.tools"): _SERVERS,
     ("app/tool_context.py", "agentcli.app.browser"): "only where browsing is on",
     ("app/trust.py", "agentcli.security.policy.rules"): "35 ms; for rules of an untrusted project",
     ("app/trust.py", "agentcli.tools.collection"): "10 ms; for the same",

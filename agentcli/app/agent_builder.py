@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent
@@ -61,7 +62,6 @@ from agentcli.llm.catalog import Catalog
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
-from agentcli.mcp.servers import ToolServers
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
@@ -73,6 +73,9 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
 from agentcli.tools.base import ToolContext
+
+if TYPE_CHECKING:
+    from agentcli.mcp.servers import ToolServers
 
 
 @dataclass(frozen=True)

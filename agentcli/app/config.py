@@ -17,12 +17,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agentcli.app.project_servers import of_file, permitted
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
 from agentcli.llm.provider import protocol_names
-from agentcli.mcp.servers_file import FILE as SERVERS_FILE
 from agentcli.settings import (
     HooksSettings,
     PriceSettings,
@@ -118,9 +116,11 @@ def load_settings(
     else:
         values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
         left_out = list(_contained_hooks(values, str(project)))
+        from agentcli.app.project_servers import FILE, of_file, permitted
+
         own = dict(layers.values)
         if servers:
-            named = str(workspace / SERVERS_FILE)
+            named = str(workspace / FILE)
             found = of_file(servers, named, notices)
             layers.add(permitted(found, own, named, notices), named)
         values = permitted(values, own, str(project), notices)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
-from agentcli.app.server_mentions import with_resources
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
@@ -21,13 +20,13 @@ from agentcli.files.scaling import fitted_message
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.image_limits import image_limits
-from agentcli.mcp.servers import ToolServers
 from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.shell.jobs import Job
 from agentcli.tools.base import ToolContext
 
 if TYPE_CHECKING:
+    from agentcli.mcp.servers import ToolServers
     from agentcli.sandbox.loopback import OpenPort
 
 
@@ -63,8 +62,11 @@ class OpenSession:
         if self.agent.children is not None:
             self.agent.children.give_up()
         named = paths_named(typed)
-        text, pictures = with_resources(self.servers, self.context, text, typed)
-        image_urls = [*image_urls, *pictures]
+        if self.servers is not None:
+            from agentcli.app.server_mentions import with_resources
+
+            text, pictures = with_resources(self.servers, self.context, text, typed)
+            image_urls = [*image_urls, *pictures]
         text, image_urls = with_images(text, image_urls, self.session.state.model)
         self.session.emit(
             MessageAction(

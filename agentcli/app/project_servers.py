@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.mcp.servers_file import server_values
+from agentcli.mcp.servers_file import FILE, server_values
+
+__all__ = ["FILE", "of_file", "permitted"]
 
 _SECTION = "mcp_servers."
 _NOT_FOR_PROJECTS = ("sandbox", "network")

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
 from agentcli.knowledge.framing import framed
-from agentcli.mcp.answers import ServerPrompt
 from agentcli.mcp.kept import KeptAnswers
 from agentcli.mcp.schemas import one_line
-from agentcli.mcp.servers import ToolServers
 from agentcli.tools.base import ToolContext
+
+if TYPE_CHECKING:
+    from agentcli.mcp.answers import ServerPrompt
+    from agentcli.mcp.servers import ToolServers
 
 _MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):(\S+)")
 _ARGUMENT = re.compile(r"([\w.-]+)=(.*)", re.DOTALL)
 
 
 def with_resources(
-    servers: ToolServers | None, context: ToolContext, text: str, typed: str
+    servers: ToolServers, context: ToolContext, text: str, typed: str
 ) -> tuple[str, tuple[str, ...]]:
     """`text`, below it each resource that is mentioned in what was `typed` as @server:uri, and
     their images. Raises UsageError for one that its server does not give."""
     images: list[str] = []
-    if servers is None:
-        return text, ()
     assert context.output_folder is not None
     kept = KeptAnswers(context.output_folder, context.max_output_chars)
     for name, uri in dict.fromkeys(_MENTION.findall(typed)):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.app.open_session import OpenSession
 from agentcli.app.sandbox import TMP_FOLDER, Containment
@@ -16,39 +14,27 @@ from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
-from agentcli.mcp.plan import Launch, ServerPlan, Site
-from agentcli.mcp.servers import ToolServers
-from agentcli.mcp.variables import MissingVariable, filled, uses_variables
-from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.sessions.session import Session
-from agentcli.settings import ServerSettings, Settings, is_server_name
-from agentcli.system.homes import expanded
+from agentcli.settings import Settings
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
 
-Learn = Callable[[str], None]
+if TYPE_CHECKING:
+    from agentcli.mcp.servers import ToolServers
+
 _MOST_NAMED = 20
 
 
-def server_plans(
-    settings: Settings, containment: Containment, learn: Learn = lambda secret: None
-) -> list[ServerPlan]:
-    """Of all servers that are enabled; `learn` is told the values of their variables, which are
-    mostly secrets."""
-    return [
-        _plan(name, server, containment, learn)
-        for name, server in settings.mcp_servers.items()
-        if server.enabled
-    ]
-
-
 def start_servers(
-    containment: Containment, session: Session, learn: Learn, undo: ExitStack
+    containment: Containment, session: Session, learn: Callable[..., None], undo: ExitStack
 ) -> ToolServers | None:
     """Begin to connect; `undo` ends them. None where there are none; nothing is loaded then."""
     settings = containment.settings
     if not (settings.tools.enable_mcp and settings.mcp_servers):
         return None
+    from agentcli.app.server_plans import server_plans
+    from agentcli.mcp.servers import ToolServers
+
     plans = server_plans(settings, containment, learn)
     (session.folder / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
     servers = ToolServers(plans, containment.workspace, lambda line: session.notify(Notice(line)))
@@ -105,71 +91,3 @@ def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
         except AttributeError as error:
             told = f"the switch of the tool {tool.name} is no setting: {tool.switch}"
             raise ConfigError(told) from error
-
-
-def _plan(name: str, server: ServerSettings, containment: Containment, learn: Learn) -> ServerPlan:
-    plan = ServerPlan(
-        name,
-        None,
-        timeout_s=server.timeout_s,
-        start_timeout_s=server.start_timeout_s,
-        wanted=tuple(server.tools),
-        unwanted=tuple(server.disabled_tools),
-    )
-    if not is_server_name(name):
-        return replace(plan, fault="its name may be of letters, digits, and single - or _ only")
-    try:
-        way = (
-            _site(server, containment, learn) if server.url else _launch(server, containment, learn)
-        )
-    except MissingVariable as missing:
-        return replace(plan, fault=str(missing))
-    return replace(plan, way=way)
-
-
-def _site(server: ServerSettings, containment: Containment, learn: Learn) -> Site:
-    """Raises MissingVariable."""
-    fill = _filler(containment, learn)
-    headers = {name: fill(value) for name, value in server.headers.items()}
-    return Site(fill(server.url), headers)
-
-
-def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> Launch:
-    """Contained as commands are, unless the person said otherwise. Raises MissingVariable."""
-    fill = _filler(containment, learn)
-    own = {name: fill(value) for name, value in server.env.items()}
-    cwd = str(containment.workspace / expanded(fill(server.cwd))) if server.cwd else ""
-    folder = cwd or str(containment.workspace)
-    sandbox = containment.sandbox
-    contained = server.sandbox and sandbox.contains
-    if contained:
-        sandbox = replace(sandbox, network=sandbox.network or server.network)
-        environment: Mapping[str, str] = containment.environment
-    else:
-        environment = containment.full_environment.environ
-
-    def options() -> SpawnOptions:
-        return sandbox.spawn_options(folder) if contained else SpawnOptions(folder)
-
-    return Launch(
-        (fill(server.command), *map(fill, server.args)),
-        {**environment, **own},
-        options,
-        contained,
-        network=sandbox.network or not contained,
-    )
-
-
-def _filler(containment: Containment, learn: Learn) -> Callable[[str], str]:
-    def fill(text: str) -> str:
-        value = filled(text, containment.environ, containment.keys)
-        if uses_variables(text):
-            learn(value)
-        return value
-
-    return fill
-
-
-def command_text(server: ServerSettings) -> str:
-    """How it is reached, in one line, with its variables as they are written."""
-    return server.url or shlex.join([server.command, *server.args])

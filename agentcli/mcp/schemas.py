@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.events.actions import server_tool_name
-from agentcli.mcp.answers import ServerTool
 from agentcli.messages import ToolSchema
 from agentcli.shell.output import clean
+
+if TYPE_CHECKING:
+    from agentcli.mcp.answers import ServerTool
 
 MOST_DESCRIPTION_CHARS = 2_000
 MOST_SCHEMA_CHARS = 20_000

@@ -25,7 +25,3 @@ def filled(text: str, environ: Mapping[str, str], withheld: Collection[str]) -> 
         raise MissingVariable(f"${{{name}}} {why}")
 
     return _VARIABLE.sub(value, text)
-
-
-def uses_variables(text: str) -> bool:
-    return _VARIABLE.search(text) is not None

@@ -36,13 +36,13 @@ def test_it_reads_no_secret(agent, attempt):
 
 
 def test_it_gets_no_key_of_a_model_and_only_what_it_was_given(agent, attempt):
-    agent.env |= {"DATABASE_PASSWORD": "hunter2-hunter2", "SHOP_TOKEN": "tok-1234567890"}
+    agent.env |= {"DATABASE_PASSWORD": "hunter2-hunter2", "SHOP_TOKEN": "tok-8fK2pQ7zX1vB"}
     seen = attempt("environment", env={"TOKEN": "${SHOP_TOKEN}", "KEY": "${OPENAI_API_KEY:-no}"})
     assert "KEY=no" in seen
     assert "sk-test" not in seen
     assert "hunter2" not in seen
     assert "TOKEN=" in seen
-    assert "tok-1234567890" not in seen, "it is masked in what is recorded"
+    assert "tok-8fK2pQ7zX1vB" not in seen, "it is masked in what is recorded"
 
 
 def test_it_changes_nothing_outside(agent, attempt):

@@ -25,6 +25,7 @@ _FROM_NPM = (
     "@modelcontextprotocol/server-everything",
     "@modelcontextprotocol/server-filesystem",
 )
+FETCH = ("-m", "mcp_server_fetch", "--allow-private-ips")
 _LIMIT_S = 300
 
 
@@ -104,7 +105,7 @@ def test_git(agent, serve, server, python, repository):
 
 
 def test_fetch(agent, serve, server, python, page):
-    server("x", command=str(python), args=["-m", "mcp_server_fetch"], network=True)
+    server("x", command=str(python), args=[*FETCH], network=True)
     [read] = answers(agent, serve, Call("mcp__x__fetch", {"url": page}))
     assert "From nine to five." in read["content"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcli.app.server_mentions import prompts, resources, takes
-from agentcli.app.tool_servers import command_text
+from agentcli.app.server_plans import command_text
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.mcp.schemas import one_line

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from agentcli.app.tool_servers import command_text
+from agentcli.app.server_plans import command_text
 from agentcli.cli.builders import builder_for, tell_fault
 from agentcli.cli.mcp_settings import origin_of
 from agentcli.cli.session_common import Json, here

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.sandbox import Containment
-from agentcli.app.tool_servers import server_plans
+from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
 from agentcli.cli.session_common import Json, here, working
 from agentcli.errors import UsageError
