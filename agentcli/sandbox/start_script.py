@@ -11,6 +11,8 @@ from agentcli.sandbox.bubblewrap import EMPTY_FDS, SECCOMP_FD, bubblewrap_option
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
 
+_LARGEST_FILE_KB = 1_000_000
+
 
 def start_script(
     sandbox: Sandbox, command: Sequence[str], env: Mapping[str, str], folder: Path, bash: str
@@ -32,6 +34,7 @@ def start_script(
     lines = [
         f"#!{bash} -p",
         "ulimit -c 0",
+        f"ulimit -f {_LARGEST_FILE_KB}",
         f"exec {' '.join(opened)}",
         "cd /",
         f'exec {shlex.join([*clean, *prefix, *command])} "$@"',
