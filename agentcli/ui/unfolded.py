@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
+    AgentDelegateAction,
     CmdRunAction,
     FileEditAction,
     FileWriteAction,
@@ -30,7 +31,7 @@ def asked_lines(action: Action, observation: Observation, width: int) -> list[Li
         case FileEditAction() if not _has_diff(observation):
             new = action.new_str if action.new_str is not None else action.content
             return [*_marked(action.old_str or "", "-"), *_marked(new or "", "+")]
-        case MemoryAction(text=text):
+        case MemoryAction(text=text) | AgentDelegateAction(task=text):
             return [[Span(row)] for row in printable(text).split("\n")]
         case ToolCallAction(error=str(), raw_arguments=raw):
             rows = ([Span(printable(row))] for row in raw_argument_rows(raw))

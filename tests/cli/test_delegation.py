@@ -80,6 +80,9 @@ def test_an_explorer_reads_and_reports(agent, serve):
     assert parent.state.cost_usd > child.state.cost_usd
     offered = [tool["function"]["name"] for tool in server.requests[1].body["tools"]]
     assert offered == ["glob", "grep", "read", "recall"]
+    first, *_, last = [r.body for r in server.requests if task_of(r).startswith("parent")]
+    assert last["messages"][: len(first["messages"])] == first["messages"]
+    assert last["tools"] == first["tools"]
     assert "explorer: look for the answer" in done.stderr
 
 
@@ -249,7 +252,9 @@ def test_killed_while_the_child_is_busy(agent, serve):
     assert any("Its effects are unknown" in getattr(e, "content", "") for e in child.events)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)]
+)
 def test_interrupted_they_stop_together_and_go_on_together(agent, serve, how):
     """Two explorers wait for their model when it comes; both go on, and the coder after them."""
     asked, free = threading.Semaphore(0), threading.Event()
@@ -417,3 +422,40 @@ def test_a_child_reads_no_secret_and_widens_no_policy(agent, serve):
     assert "needed approval" in done.stderr
     assert "THE-KEY" not in str([request.body for request in server.requests])
     assert "There is no tool 'memory'" in last_results(server.requests[-2])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_screen_has_a_line_for_each_child_and_names_the_one_that_asks(
+    agent, serve, talk, columns
+):
+    free = threading.Event()
+    send = Call("bash", {"command": "true", "network": True, "reason": "to\x1b[2J send"})
+
+    def play(request: Recorded) -> Reply:
+        word, *_ = task_of(request).split()
+        told = last_results(request)
+        if word == "parent":
+            calls = [delegate("one side\x1b[2J"), delegate("two sides"), delegate("do it", "coder")]
+            return Reply("All is done.") if told else Reply("", calls)
+        if word == "do":
+            return Reply("Did it.") if told else Reply("", [send])
+        free.wait(LIMIT_S)
+        return Reply(f"{word} looked.")
+
+    agent.use(serve(play=play, sessions=MANY))
+    terminal = talk(columns=columns)
+    terminal.until("/help")
+    terminal.type("parent task\r")
+    at_work = ("explorer: one side", "explorer: two sides")
+    rows = terminal.until(
+        lambda rows: all(any(each in r and "thinking" in r for r in rows) for each in at_work)
+    )
+    assert len([row for row in rows if "delegate" in row]) == 2
+    terminal.type("/agents\r").until(lambda rows: sum("at work" in row for row in rows) == 2)
+    free.set()
+    terminal.until(lambda rows: "for the child coder" in " ".join(" ".join(rows).split()))
+    terminal.until("yes, once")
+    terminal.type("y").until("All is done.")
+    folded = [row for row in terminal.rows if "delegate" in row]
+    assert [row.split(": ")[0].split()[-1] for row in folded] == ["explorer", "explorer", "coder"]
+    assert all("1 step" in row or "2 steps" in row for row in folded), folded
