@@ -14,6 +14,8 @@ from agentcli.ui.literal import rows, texts, visible, wrapped
 from agentcli.ui.style import Line, Span, Style
 
 Scope = Literal["once", "session", "always"]
+_FOLDED_LINES, _FOLDED_CHARACTERS = 100, 2_000
+"""More than any terminal has columns."""
 _RISKS: dict[Risk, tuple[str, Style]] = {
     Risk.LOW: ("low", ""),
     Risk.MEDIUM: ("medium", "yellow"),
@@ -77,8 +79,9 @@ class Question:
 
     @property
     def what(self) -> str:
-        """The action in one line."""
-        return visible(" ⏎ ".join(line.text for line in self.view.body if line.text.strip()))
+        """The action in one line, of a long one the beginning."""
+        lines = (line.text for line in self.view.body[:_FOLDED_LINES] if line.text.strip())
+        return visible(" ⏎ ".join(lines)[:_FOLDED_CHARACTERS])
 
     def action_rows(self, width: int) -> list[Line]:
         """The exact action, whole."""

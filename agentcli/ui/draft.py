@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentcli.ui.literal import rows, texts, visible
 from agentcli.ui.style import Line, Span
+from agentcli.ui.summary import count
 
 _MOST_ROWS = 5
 
@@ -47,10 +48,11 @@ class Draft:
 
     def lines(self, width: int) -> list[Line]:
         """What is typed, its end if it is long; the cursor is the last thing on the screen."""
-        lines = list(rows(texts(self.text[: self.at]), width - 1))
-        more = len(lines) - _MOST_ROWS
-        if more > 0:
-            lines = [[Span(f"  … {more} rows above", "dim")], *lines[more:]]
+        before = texts(self.text[: self.at])
+        lines = list(rows(before[-_MOST_ROWS:], width - 1))
+        if len(before) > _MOST_ROWS or len(lines) > _MOST_ROWS:
+            told = f"  … the end of {count(len(before), 'line')}"
+            lines = [[Span(told, "dim")], *lines[-_MOST_ROWS:]]
         rest = visible(self.text[self.at :].replace("\n", " "))
         lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
         return lines
