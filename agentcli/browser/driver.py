@@ -16,6 +16,7 @@ from typing import Any
 from playwright.async_api import BrowserContext, Error, async_playwright
 
 from agentcli.browser.proxy import MOST_BYTES, Proxy, Reach
+from agentcli.browser.steps import Steps
 from agentcli.browser.tabs import Tabs
 from agentcli.sandbox.loopback import NamespaceSockets, has_own_network
 from agentcli.system.processes import descendants
@@ -62,7 +63,7 @@ async def drive(wishes: asyncio.StreamReader) -> None:
             while not reading.done():
                 wish = json.loads(await lines.get())
                 proxy.bytes_left = MOST_BYTES
-                _answer(await tabs.perform(wish["steps"], wish["seconds"]))
+                _answer(await Steps(tabs).perform(wish["steps"], wish["seconds"]))
 
 
 async def _read(wishes: asyncio.StreamReader, lines: asyncio.Queue[bytes]) -> None:

@@ -1,14 +1,10 @@
-"""The pages that are open in the browser, what is done on the newest of them, and what it shows."""
+"""The pages that are open in the browser: what they may load and lead to, what the newest shows."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +14,6 @@ from playwright.async_api import (
     Dialog,
     Download,
     Error,
-    Locator,
     Page,
     Request,
     Response,
@@ -30,24 +25,17 @@ from agentcli.security.policy.host_ports import is_loopback
 
 MOST_TABS = 4
 MOST_DIALOGS = 10
-MOST_SCREENSHOTS = 3
 MOST_ELEMENTS = 20_000
 """Of a page whose elements are told; of a larger one only the text is."""
 _MOST_NOTES = 12
 _MOST_SAID = 8
 _LONGEST_NOTE = 300
-_STEP_S, _GOTO_S = 10.0, 30.0
-_QUIET_S = 1.5
-"""That a page may take to come to rest after a step."""
 _SHOW_S = 8.0
 _TOLD_S = 3.0
-_MOMENT_S = 0.1
-"""In which the browser tells of what a click began."""
+_CLOSE_S = 10.0
 _LONGEST_TEXT = 2_000_000
-_REF = re.compile(r"\[?(?:ref=)?((?:f\d+)?e\d+)\]?")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_SCHEMES = ("http", "https")
-_LEFT = "about:blank"
+SCHEMES = ("http", "https")
+LEFT = "about:blank"
 _COUNT = "document.getElementsByTagName('*').length"
 _TEXT = f"document.body ? document.body.innerText.slice(0, {_LONGEST_TEXT}) : ''"
 
@@ -79,8 +67,7 @@ class Tabs:
         """What pages had to say beside what they show."""
         self._dialogs = 0
         self._wanted: asyncio.Future[Download] | None = None
-        self._files: list[dict[str, Any]] = []
-        self._images: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def follow(self, context: BrowserContext) -> None:
         self._context = context
@@ -118,166 +105,47 @@ class Tabs:
                 self._hosts.add(_bare(urlsplit(url).hostname or ""))
                 self._told.notify_all()
 
-    async def perform(self, steps: list[dict[str, str]], seconds: float) -> dict[str, Any]:
-        """Do the steps until one fails or the time is over, and tell what the page is then."""
+    def begin(self) -> None:
+        """Of a new call: what was noted for the one before is forgotten."""
         self._notes, self._said, self._dialogs = {}, [], 0
-        self._files, self._images = [], []
-        end = time.monotonic() + seconds
-        failed = ""
-        for number, step in enumerate(steps, 1):
-            try:
-                async with asyncio.timeout(max(end - time.monotonic(), 0.1)):
-                    await self._step(step)
-                    await self._rest(step.get("do", ""), last=number == len(steps))
-            except (StepFailed, Error, TimeoutError) as error:
-                rest = "; the steps after it were not done" if number < len(steps) else ""
-                told = " ".join(filter(None, map(step.get, ("do", "on", "value"))))
-                failed = f"Step {number} ({_short(told)}) failed: {_reason(error)}{rest}."
-                break
-        return {**await self._state(), "error": failed}
 
-    # --- steps ----------------------------------------------------------------------------------
+    @property
+    def newest(self) -> Page | None:
+        return self._pages[-1] if self._pages else None
 
-    async def _step(self, step: dict[str, str]) -> None:
-        """Raises StepFailed, Error, TimeoutError."""
-        do, on, value = step.get("do", ""), step.get("on", ""), step.get("value", "")
-        if do == "goto":
-            await self._go(value)
-            return
-        page = self._page()
-        match do:
-            case "click":
-                await (await self._find(page, on, do)).click(timeout=_STEP_S * 1000)
-            case "fill":
-                await (await self._find(page, on, do)).fill(value, timeout=_STEP_S * 1000)
-            case "select":
-                await self._select(await self._find(page, on, do), value)
-            case "press" if on:
-                await (await self._find(page, on, do)).press(value, timeout=_STEP_S * 1000)
-            case "press":
-                await page.keyboard.press(value)
-            case "scroll":
-                await self._scroll(page, on, value)
-            case "wait":
-                await self._wait(page, value)
-            case "back":
-                await page.go_back(timeout=_GOTO_S * 1000)
-            case "screenshot":
-                await self._screenshot(page)
-            case "download":
-                await self._download(page, on)
-
-    async def _go(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES or not parts.hostname:
-            raise StepFailed("an address begins with http:// or https://")
-        page = self._pages[-1] if self._pages else await self._context.new_page()
-        if page not in self._pages:
-            self._opened(page)
+    async def go(self, url: str, seconds: float) -> None:
+        """Leave what is open for `url`; pages may lead to its site from now on. Raises Error,
+        StepFailed."""
+        page = self.newest or await self._context.new_page()
+        self._opened(page)
         if self._inside != is_loopback(url):
             await self._leave(page)
             self._inside = is_loopback(url)
         self._sites.add(_site(url))
         self._status = None
-        await page.goto(url, timeout=_GOTO_S * 1000, wait_until="domcontentloaded")
+        await page.goto(url, timeout=seconds * 1000, wait_until="domcontentloaded")
 
     async def _leave(self, page: Page) -> None:
-        """Nothing of what is open goes on, nor does any connection."""
+        """Nothing of what is open goes on, nor does any connection. Raises Error, StepFailed."""
         for other in [each for each in self._pages if each is not page]:
             await self._close(other)
-        await page.goto(_LEFT, timeout=_STEP_S * 1000)
+        if self._pages != [page]:
+            raise StepFailed("what is open can't be left: it does not respond")
+        await page.goto(LEFT, timeout=_CLOSE_S * 1000)
         self._hosts.clear()
         self._hang_up()
 
-    def _page(self) -> Page:
-        page = self._pages[-1] if self._pages else None
-        if page is None or page.url in ("", _LEFT):
-            raise StepFailed("no page is open: go to one first")
-        return page
-
-    async def _find(self, page: Page, on: str, do: str) -> Locator:
-        """The element that `on` names: by its number, a CSS selector, or a label or text that it
-        is seen with."""
-        if not on:
-            raise StepFailed('it needs "on": the number of an element, such as e12')
-        if found := _REF.fullmatch(on.strip()):
-            return page.locator(f"aria-ref={found[1]}")
-        if on.startswith("css="):
-            return page.locator(on).first
-        if do in ("fill", "press"):
-            ways = [page.get_by_label(on), page.get_by_placeholder(on)]
-            ways.append(page.get_by_role("textbox", name=on))
-        elif do == "select":
-            ways = [page.get_by_label(on), page.get_by_role("combobox", name=on)]
-        else:
-            roles = ("button", "link", "checkbox", "radio", "tab", "menuitem")
-            ways = [page.get_by_role(role, name=on) for role in roles]
-            ways += [page.get_by_label(on), page.get_by_text(on)]
-        for way in ways:
-            if await way.count():
-                return way.first
-        raise StepFailed(f"nothing on the page is called {on!r}")
-
-    async def _select(self, box: Locator, value: str) -> None:
-        try:
-            await box.select_option(label=value, timeout=_QUIET_S * 1000)
-        except Error:
-            await box.select_option(value, timeout=_STEP_S * 1000)
-
-    async def _scroll(self, page: Page, on: str, value: str) -> None:
-        if on:
-            await (await self._find(page, on, "scroll")).scroll_into_view_if_needed(
-                timeout=_STEP_S * 1000
-            )
-            return
-        height = (page.viewport_size or {"height": 800})["height"]
-        far = 1_000_000
-        named = {"": 0.9 * height, "down": 0.9 * height, "up": -0.9 * height}
-        named |= {"top": -far, "bottom": far}
-        if value not in named and not _NUMBER.fullmatch(value):
-            raise StepFailed("scroll takes down, up, top, bottom or a number of pixels")
-        await page.mouse.wheel(0, named[value] if value in named else float(value))
-
-    async def _wait(self, page: Page, value: str) -> None:
-        if _NUMBER.fullmatch(value):
-            await asyncio.sleep(min(max(float(value), 0), _GOTO_S))
-        else:
-            await page.get_by_text(value).first.wait_for(timeout=_GOTO_S * 1000)
-
-    async def _screenshot(self, page: Page) -> None:
-        if len(self._images) >= MOST_SCREENSHOTS:
-            raise StepFailed(f"one call takes {MOST_SCREENSHOTS} screenshots at most")
-        data = await page.screenshot(type="png", timeout=_STEP_S * 1000)
-        self._images.append(base64.b64encode(data).decode())
-
-    async def _download(self, page: Page, on: str) -> None:
-        self._wanted = asyncio.get_running_loop().create_future()
-        try:
-            await (await self._find(page, on, "click")).click(timeout=_STEP_S * 1000)
-            async with asyncio.timeout(_GOTO_S):
-                download = await self._wanted
-                path = await download.path()
-        except TimeoutError as error:
-            raise StepFailed("no download came of it") from error
-        finally:
-            self._wanted = None
-        self._files.append({"name": download.suggested_filename, "file": Path(path).name})
-
-    async def _rest(self, do: str, *, last: bool) -> None:
-        """Let what a step began come to an end, as far as that is soon."""
-        if do in ("wait", "screenshot", "download", "fill") or not self._pages:
-            return
-        await asyncio.sleep(_MOMENT_S)
+    async def tab_opened(self, seconds: float) -> None:
+        """A tab that a click opens is there when it has its first page."""
         if self._opening:
-            # A tab that a click opens is there when it has its first page.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_STEP_S), self._told:
+                async with asyncio.timeout(seconds), self._told:
                     await self._told.wait_for(lambda: not self._opening)
-        page = self._pages[-1]
-        with suppress(Error):
-            await page.wait_for_load_state("domcontentloaded", timeout=_STEP_S * 1000)
-            if last:
-                await page.wait_for_load_state("networkidle", timeout=_QUIET_S * 1000)
+
+    def next_download(self) -> asyncio.Future[Download]:
+        """The one that is taken; all others are refused."""
+        self._wanted = asyncio.get_running_loop().create_future()
+        return self._wanted
 
     # --- what pages do by themselves ------------------------------------------------------------
 
@@ -317,7 +185,7 @@ class Tabs:
 
     async def _close(self, page: Page) -> None:
         with suppress(Error, TimeoutError):
-            async with asyncio.timeout(_STEP_S):
+            async with asyncio.timeout(_CLOSE_S):
                 await page.close(run_before_unload=False)
 
     def _downloading(self, download: Download) -> None:
@@ -347,7 +215,7 @@ class Tabs:
             if not self._may_reach(request.url) and not (leads and self._inside):
                 self._note(
                     f"loads {_site(request.url)}",
-                    f"It would load something of {_short(_site(request.url))}, which was not done: "
+                    f"It would load something of {short(_site(request.url))}, which was not done: "
                     "a page of this machine reaches no site that was not gone to before, and no "
                     "other page this machine.",
                 )
@@ -359,7 +227,7 @@ class Tabs:
                 return
             self._note(
                 f"led to {_site(request.url)}",
-                f"It leads to {_short(request.url)}, another site, which was not opened: go there "
+                f"It leads to {short(request.url)}, another site, which was not opened: go there "
                 "with url if that is wanted.",
             )
             await route.abort("aborted")
@@ -379,7 +247,7 @@ class Tabs:
     def _say(self, what: str, text: str) -> None:
         """Of what pages say without end the beginning is told."""
         if len(self._said) < _MOST_SAID:
-            self._said.append(f"[{what}] {_short(text)}")
+            self._said.append(f"[{what}] {short(text)}")
 
     def _note(self, key: str, text: str) -> None:
         if len(self._notes) < _MOST_NOTES or key in ("dialogs", "crash"):
@@ -394,18 +262,16 @@ class Tabs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    _tasks: set[asyncio.Task[None]] = set()
-
     # --- what is seen ---------------------------------------------------------------------------
 
-    async def _state(self) -> dict[str, Any]:
+    async def state(self) -> dict[str, Any]:
         page = self._pages[-1] if self._pages else None
         if page is not None and not _is_allowed(page.url, self._sites):
-            self._note("left", f"It had gone to {_short(page.url)}, which was left.")
+            self._note("left", f"It had gone to {short(page.url)}, which was left.")
             await self._close(page)
             page = self._pages[-1] if self._pages else None
         text, title, url = "", "", page.url if page is not None else ""
-        if page is not None and url != _LEFT:
+        if page is not None and url != LEFT:
             try:
                 async with asyncio.timeout(_SHOW_S * 2):
                     title = await page.title()
@@ -414,14 +280,12 @@ class Tabs:
                 self._note("hangs", "The page does not respond and was closed.")
                 await self._close(page)
         return {
-            "url": "" if url == _LEFT else url,
+            "url": "" if url == LEFT else url,
             "title": title,
             "status": self._status,
             "text": "\n".join([text, *self._said]),
             "tabs": len(self._pages),
             "notes": list(self._notes.values()),
-            "screenshots": self._images,
-            "files": self._files,
         }
 
     async def _shown(self, page: Page) -> str:
@@ -439,7 +303,7 @@ def _bare(host: str) -> str:
 
 
 def _is_allowed(url: str, sites: set[str]) -> bool:
-    return url in ("", _LEFT) or (urlsplit(url).scheme in _SCHEMES and _site(url) in sites)
+    return url in ("", LEFT) or (urlsplit(url).scheme in SCHEMES and _site(url) in sites)
 
 
 def _site(url: str) -> str:
@@ -452,17 +316,7 @@ def _site(url: str) -> str:
     return f"{(parts.hostname or '').removeprefix('www.').rstrip('.')}{port}"
 
 
-def _reason(error: Exception) -> str:
-    """Playwright tells at length how it tried."""
-    if isinstance(error, TimeoutError):
-        return "the time was over"
-    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    first = lines[0] if lines else type(error).__name__
-    if first.endswith("exceeded.") and len(lines) > 2:
-        first = f"{first} ({lines[-1]})"
-    return _short(re.sub(r"^\w+\.\w+: ", "", first)).rstrip(".")
-
-
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """On one line, as much as anybody needs."""
     line = " ".join(text.split())
     return line if len(line) <= 200 else line[:199] + "…"
