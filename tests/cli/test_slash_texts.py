@@ -127,6 +127,17 @@ def test_a_session_is_written_to_a_file(agent, chat):
     terminal.type("/export json\r").until("written as json")
     assert len(list(agent.workspace.glob("*.json"))) == 1
     terminal.type("/export talk\r").until("is 'talk' a format or a file?")
+    # As a command of the session could have left them.
+    (agent.workspace / f"{agent.sessions[0].name}.md").symlink_to(agent.home / ".profile")
+    (agent.workspace / "docs").symlink_to(agent.home)
+    terminal.type("/export markdown\r").until("leads through a link")
+    terminal.type("/export docs/.profile\r").until(
+        lambda rows: sum("leads through a link" in row for row in rows) == 2
+    )
+    terminal.type("/export ../talk.md\r").until(
+        lambda rows: sum("written as markdown" in row for row in rows) == 2
+    )
+    assert not (agent.home / ".profile").exists()
     terminal.type("/export ~no-such-user/talk.md\r").until("there is no user no-such-user")
 
 

@@ -7,6 +7,7 @@ replaces what was so named before; no other file that is there is replaced.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,9 +35,13 @@ def export(conversation: Conversation, argument: str) -> None:
     session = conversation.session
     form, name = _meant(argument)
     own_name = f"{session.id}.{_ENDINGS.get(form, form)}"
-    path = conversation.builder.workspace / expanded(name or own_name)
+    workspace = conversation.builder.workspace
+    path = Path(os.path.normpath(workspace / expanded(name or own_name)))
     if path.is_dir():
         path /= own_name
+    if path.is_relative_to(workspace) and os.path.realpath(path) != str(path):
+        # A command of the session can leave a link to what only the person may write.
+        raise UsageError(f"{shown_folder(path)} leads through a link", hint="choose another name")
     if path.name != own_name and path.exists():
         raise UsageError(f"{shown_folder(path)} is there already", hint="choose another name")
     builder = conversation.builder
