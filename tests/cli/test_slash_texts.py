@@ -135,7 +135,7 @@ def test_a_session_is_written_to_a_file(agent, chat):
         lambda rows: sum("leads through a link" in row for row in rows) == 2
     )
     terminal.type("/export ../talk.md\r").until(
-        lambda rows: sum("written as markdown" in row for row in rows) == 2
+        f"written as markdown: {agent.workspace.parent}/talk"
     )
     assert not (agent.home / ".profile").exists()
     terminal.type("/export ~no-such-user/talk.md\r").until("there is no user no-such-user")
