@@ -8,6 +8,7 @@ _SERVERS = "5 ms, all four; for whoever has tool servers"
 LAZY_IMPORTS = {
     ("agent/prompts/__init__.py", "jinja2"): "25 ms; system texts are kept once they are made",
     ("app/checkpoints.py", "agentcli.security.commands.read_only"): "30 ms; after the first reply",
+    ("app/delegating.py", "agentcli.app.children"): "5 ms; for what is delegated",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     ("app/policy.py", "agentcli.app.full_policy"): "100 ms; after the first reply",

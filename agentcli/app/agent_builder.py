@@ -17,8 +17,9 @@ from agentcli.app import knowledge, memory, named_paths
 from agentcli.app.agents import KnownAgents, agents_of
 from agentcli.app.asking import asking
 from agentcli.app.checkpoints import policy_and_checkpointer
+from agentcli.app.child_parent import AskPerson, Parent
 from agentcli.app.child_role import ChildRole, tools_allowed
-from agentcli.app.children import AskPerson, Children, Parent
+from agentcli.app.delegating import Delegating
 from agentcli.app.editor import ask_editor
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
@@ -311,7 +312,7 @@ class AgentBuilder:
             checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
-            children=Children(parent, agents) if tools.has("delegate") else None,
+            children=Delegating(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
             recall=_after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),

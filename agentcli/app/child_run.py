@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from agentcli.agent.agent import Approval, Approver, Policy
 from agentcli.agent.ending import TurnResult
 from agentcli.agent.loop import run_turn
+from agentcli.app.child_parent import ChildBuilder
 from agentcli.app.child_report import has_task, is_over
 from agentcli.app.open_session import OpenSession
 from agentcli.app.side_by_side import OnMain
@@ -21,21 +21,6 @@ from agentcli.events.progress import ChildProgress, Status, StepDone
 from agentcli.files.private import remove_tree
 from agentcli.knowledge.agents import AgentDefinition
 from agentcli.sessions.session import Session, Subscriber, read_session
-
-
-class ChildBuilder(Protocol):
-    """Makes sessions that have the role of a child; see AgentBuilder."""
-
-    def create(
-        self, subscribers: Callable[[Session], Sequence[Subscriber]], *, folder: Path
-    ) -> OpenSession: ...
-    def reopen(
-        self,
-        folder: Path,
-        subscribers: Callable[[Session], Sequence[Subscriber]],
-        *,
-        has_message: bool = False,
-    ) -> OpenSession: ...
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,18 @@ child did is in its own session; so after an interrupt or a kill the same child 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from agentcli.agent.agent import Approver
 from agentcli.agent.ending import LIMIT_EXIT_CODE
-from agentcli.agent.run_limits import MAX_BUDGET, Limits
+from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agents import KnownAgents
+from agentcli.app.child_parent import ChildBuilder, Parent
 from agentcli.app.child_report import report_of
 from agentcli.app.child_role import ChildRole
-from agentcli.app.child_run import ChildApprover, ChildBuilder, ChildRun, Delegation
+from agentcli.app.child_run import ChildApprover, ChildRun, Delegation
 from agentcli.app.policy import SessionPolicy
-from agentcli.app.sandbox import TMP_FOLDER, Containment
+from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.app.side_by_side import OnMain, run_side_by_side
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation
@@ -29,39 +28,10 @@ from agentcli.events.live import newest_first
 from agentcli.events.observations import DelegateStartedObservation, ErrorObservation
 from agentcli.interrupts import OutOfTime, shield
 from agentcli.sessions.search.finder import new_folder, state_of
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import read_session
 from agentcli.sessions.state import AgentState, State
-from agentcli.settings import Settings
 
 _NOT_STARTED = "Not started: the user said something else first."
-
-
-AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
-"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
-save, and what the file of a path holds now."""
-
-
-class BuilderFor(Protocol):
-    """Makes the builder of a child's session."""
-
-    def __call__(
-        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
-    ) -> ChildBuilder: ...
-
-
-@dataclass(frozen=True)
-class Parent:
-    """The session that delegates; `ask_person` None: nobody can be asked; `level`: how many
-    sessions are above it."""
-
-    settings: Settings
-    ask_person: AskPerson | None
-    builder_for: BuilderFor
-    session: Session
-    containment: Containment
-    policy: SessionPolicy
-    limits: Limits
-    level: int
 
 
 class Children:

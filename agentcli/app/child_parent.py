@@ -1,0 +1,59 @@
+"""The session that delegates, as far as its children need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.agent.agent import Approver
+from agentcli.agent.run_limits import Limits
+from agentcli.app.child_role import ChildRole
+from agentcli.app.open_session import OpenSession
+from agentcli.app.policy import SessionPolicy
+from agentcli.app.sandbox import Containment
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.settings import Settings
+
+AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
+"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
+save, and what the file of a path holds now."""
+
+
+class ChildBuilder(Protocol):
+    """Makes sessions that have the role of a child; see AgentBuilder."""
+
+    def create(
+        self, subscribers: Callable[[Session], Sequence[Subscriber]], *, folder: Path
+    ) -> OpenSession: ...
+    def reopen(
+        self,
+        folder: Path,
+        subscribers: Callable[[Session], Sequence[Subscriber]],
+        *,
+        has_message: bool = False,
+    ) -> OpenSession: ...
+
+
+class BuilderFor(Protocol):
+    """Makes the builder of a child's session."""
+
+    def __call__(
+        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
+    ) -> ChildBuilder: ...
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The session that delegates; `ask_person` None: nobody can be asked; `level`: how many
+    sessions are above it."""
+
+    settings: Settings
+    ask_person: AskPerson | None
+    builder_for: BuilderFor
+    session: Session
+    containment: Containment
+    policy: SessionPolicy
+    limits: Limits
+    level: int

@@ -1,0 +1,40 @@
+"""Delegating, as a session is made for it: what carries it out is loaded when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from agentcli.app.agents import KnownAgents
+from agentcli.app.child_parent import Parent
+from agentcli.events import Observation
+from agentcli.events.actions import AgentDelegateAction
+
+if TYPE_CHECKING:
+    from agentcli.app.children import Children
+
+
+class Delegating:
+    """The children of a session, loaded with the first that it has: see `agent.Children`."""
+
+    def __init__(self, parent: Parent, agents: KnownAgents) -> None:
+        self._parent = parent
+        self._agents = agents
+
+    def runs_beside_others(self, action: AgentDelegateAction) -> bool:
+        return self._children.runs_beside_others(action)
+
+    def carry_out(self, actions: Sequence[AgentDelegateAction]) -> Iterator[Observation]:
+        return self._children.carry_out(actions)
+
+    def give_up(self) -> None:
+        pending = self._parent.session.pending_actions()
+        if any(isinstance(action, AgentDelegateAction) for action in pending):
+            self._children.give_up()
+
+    @cached_property
+    def _children(self) -> Children:
+        from agentcli.app.children import Children
+
+        return Children(self._parent, self._agents)
