@@ -58,6 +58,7 @@ LAZY_IMPORTS = {
     ("cli/entry.py", "agentcli.cli.conversation.front_door"): "100 ms, with prompt_toolkit",
     ("cli/entry.py", "agentcli.cli.complaints"): "100 ms, with pydantic; for what goes wrong",
     ("cli/kept_outputs.py", "agentcli.cli.builders"): "300 ms; for outputs that were cut",
+    ("cli/main.py", "agentcli.ui.plain"): "only for --plain",
     ("cli/main.py", "agentcli.cli.completion.complete"): "for completion in shells only",
     ("cli/main.py", "agentcli.cli.entry"): "--version needs nothing of it",
     ("cli/main.py", "agentcli.system.programs"): "--version needs nothing of it",

@@ -118,6 +118,11 @@ class Flags:
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable."),
     ] = None
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Lines only, nothing redrawn: for screen readers."),
+    ] = False
+    """Read by `main`."""
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")] = False
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")

@@ -21,6 +21,10 @@ def main() -> NoReturn:
     gc.set_threshold(_OBJECTS_OF_A_START, *gc.get_threshold()[1:])
     from agentcli.system import programs
 
+    if "--plain" in sys.argv:
+        from agentcli.ui.plain import make_plain
+
+        make_plain()
     # From here on no module comes from the folder that the agent was started in.
     programs.enter()
     if sys.argv[1:2] == ["__complete"]:

@@ -16,12 +16,12 @@ import typer
 
 from agentcli.system.programs import find_program, person_environ
 from agentcli.ui.live import terminal_size
+from agentcli.ui.plain import is_plain
 from agentcli.ui.style import cells
 
 NoPager = Annotated[
     bool, typer.Option("--no-pager", help="Straight to the terminal, however long it is.")
 ]
-_DUMB = ("", "dumb", "unknown")
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
     """For a block that prints for people: at a terminal what is longer than the screen goes through
     their pager, from its beginning or `at_end`. Elsewhere nothing changes."""
     terminal = sys.stdout
-    if no_pager or not terminal.isatty() or person_environ().get("TERM", "") in _DUMB:
+    if no_pager or not terminal.isatty() or is_plain(person_environ()):
         yield
         return
     printed = _Printed(terminal)

@@ -21,6 +21,7 @@ from agentcli.ui.approval_terminal import (
     write,
 )
 from agentcli.ui.live import terminal_size
+from agentcli.ui.plain import is_plain
 from agentcli.ui.style import Colors, paint
 
 
@@ -52,7 +53,7 @@ class TerminalApprover:
         self._current_text = current_text
         self._timeout_s = timeout_s
         self._folds = folds
-        self._can_draw = os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+        self._can_draw = not is_plain(os.environ)
 
     def available(self) -> bool:
         """Whether there is a person to ask: stderr is a terminal and the tty opens."""

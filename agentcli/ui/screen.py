@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TextIO
 
 from agentcli.ui import links
 from agentcli.ui.live import LiveRegion
+from agentcli.ui.plain import is_plain
 from agentcli.ui.style import Colors, Line, clip, paint, wrap
 
 Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
@@ -44,8 +45,7 @@ class Screen:
         colors: Colors | None = None,
         region: Region | None = None,
     ) -> None:
-        dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
-        drawable = stream.isatty() and not dumb
+        drawable = stream.isatty() and not is_plain(os.environ)
         self.rich = drawable or colors is not None
         self.live = drawable and live
         self.colors: Colors = colors or "none"

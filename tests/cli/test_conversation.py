@@ -473,6 +473,25 @@ def test_an_image_dropped_on_the_terminal_goes_with_the_message(agent, serve, ta
     assert PNG in str(server.requests[0].body["messages"])
 
 
+@pytest.mark.parametrize("way", ["--plain", "TERM=dumb"])
+def test_lines_only_and_nothing_redrawn(agent, serve, talk, way):
+    server = serve([running("touch asked"), Reply("Touched, **you**."), Reply("Read both.")])
+    agent.use(server)
+    arguments = ["--no-sandbox", *(["--plain"] if way == "--plain" else [])]
+    terminal = talk(*arguments, **({} if way == "--plain" else {"TERM": "dumb"}))
+    terminal.until(lambda rows: ">" in rows)
+    terminal.type("touch it\r").until("no; or type")
+    terminal.type("y\r").until("done in")
+    assert (agent.workspace / "asked").exists()
+    terminal.type("one\rtwo\\\rthree\r").until("Read both.")
+    assert "one\ntwo\nthree" in said(server)
+    terminal.until(lambda rows: sum("done in" in row for row in rows) == 2)
+    terminal.type("/hepl\r").until("did you mean /help?")
+    terminal.type(CTRL_D)
+    assert terminal.ended() == 0
+    assert b"\x1b" not in terminal.raw
+
+
 def test_a_mentioned_session_is_told_with_the_message(agent, serve, talk):
     server = serve([Reply("It was the lock."), Reply("As before.")], sessions=2)
     agent.use(server)

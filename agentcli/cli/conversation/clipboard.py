@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentcli.errors import UsageError
 from agentcli.system.programs import find_program, person_environ
-from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.prompt.control import Prompt
 
 _READERS = (
     ("WAYLAND_DISPLAY", ["wl-paste", "--type", "image/png"]),
@@ -45,9 +45,10 @@ def clipboard_image() -> Path | None:
     return None
 
 
-def copy_text(text: str, prompt: ConversationPrompt) -> str:
+def copy_text(text: str, prompt: Prompt) -> str:
     """Have `text` in the clipboard; returns by what. Where no program can do it the terminal is
-    asked to (OSC 52), which does not answer. Raises UsageError for what is too long for it."""
+    asked to (OSC 52), which does not answer. Raises UsageError where it can't
+    be."""
     data = text.encode("utf-8", "replace")
     for command in _there(_WRITERS):
         try:
@@ -70,7 +71,8 @@ def copy_text(text: str, prompt: ConversationPrompt) -> str:
             f"{len(data):,} bytes are more than terminals take into the clipboard",
             hint="/export FILE writes the whole conversation; or install wl-copy or xclip",
         )
-    prompt.send_sequence(f"\x1b]52;c;{encoded}\x07")
+    if not prompt.send_sequence(f"\x1b]52;c;{encoded}\x07"):
+        raise UsageError("nothing here reaches a clipboard", hint="/export FILE; or install xclip")
     return "the terminal"
 
 

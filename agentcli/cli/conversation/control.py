@@ -10,15 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.waiting import WaitingInputs
 from agentcli.errors import AgentError, TurnInterrupted
-from agentcli.ui.prompt.control import Completion, Submission, Waiting
+from agentcli.ui.prompt.control import Completion, Prompt, Submission, Waiting
 from agentcli.ui.style import Line, Span
-
-if TYPE_CHECKING:
-    from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 
 _STOPPING = "stopping; Ctrl-C again ends agent at once"
 
@@ -66,7 +62,7 @@ class ConversationControl:
     on_unfold: Callable[[], None] = _nothing
     status_line: Callable[[], Line] = lambda: [Span("starting …", "dim")]
     completer: Callable[[str], tuple[int, Sequence[Completion]]] = lambda text: (0, ())
-    prompt: ConversationPrompt | None = None
+    prompt: Prompt | None = None
     _interrupts: int = 0
 
     # --- for the prompt's thread

@@ -43,8 +43,7 @@ from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
 from agentcli.ui.notices import error_line
 from agentcli.ui.notifier import TerminalNotifier
-from agentcli.ui.prompt.control import Submission
-from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.prompt.control import Prompt, Submission
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Kind
 from agentcli.ui.style import Line, Span
@@ -64,7 +63,7 @@ class Conversation:
         self,
         builder: AgentBuilder,
         control: ConversationControl,
-        prompt: ConversationPrompt,
+        prompt: Prompt,
         renderer: TerminalRenderer,
         command: Callable[[Conversation, Submission], None],
         name: str | None,
@@ -437,6 +436,8 @@ class Conversation:
         self._follower.show("note", lines, words=not whole)
 
     def show_said(self, text: str) -> None:
+        if self.prompt.shows_what_is_typed:
+            return
         said = printable(text.strip()).replace("\n", "\n  ")
         self._follower.show("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
 

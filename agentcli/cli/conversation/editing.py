@@ -9,13 +9,13 @@ from pathlib import Path
 
 from agentcli.errors import UsageError
 from agentcli.system.programs import find_program, person_environ
-from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.prompt.control import Prompt
 
 _USUAL = ("editor", "nano", "vi")
 _HINT = "export EDITOR=nano, or whatever you like"
 
 
-def edit(path: Path, prompt: ConversationPrompt, done: Callable[[int], None]) -> None:
+def edit(path: Path, prompt: Prompt, done: Callable[[int], None]) -> None:
     """Open it by $VISUAL, else $EDITOR, else what is usual; returns at once, whatever thread it is
     called on. `done` gets the exit code of the editor. Raises UsageError where there is none."""
     command, environ = [*_editor(), str(path)], dict(person_environ())

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.control import ConversationControl
+from agentcli.cli.conversation.line_inputs import LineInputs
 from agentcli.cli.quoting import quoted
 from agentcli.cli.without_command import no_terminal
 from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
+from agentcli.ui.plain import is_plain
 from agentcli.ui.prompt.chips import Chips
+from agentcli.ui.prompt.control import Prompt
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
 from agentcli.ui.prompt.history import SharedHistory
+from agentcli.ui.prompt.line_prompt import LinePrompt
 
 if TYPE_CHECKING:
     from agentcli.cli.flags import Flags
@@ -32,10 +36,17 @@ def show_prompt() -> ConversationControl:
     global _shown
     if _shown is not None:
         return _shown
-    environ = person_environ()
     _shown = control = ConversationControl()
-    chips = Chips()
-    control.prompt = ConversationPrompt(
+    prompt = _line_prompt(control) if is_plain(person_environ()) else _drawn_prompt(control)
+    control.prompt = prompt
+    _ending.enter_context(before_end(prompt.restore_terminal))
+    prompt.start()
+    return control
+
+
+def _drawn_prompt(control: ConversationControl) -> Prompt:
+    environ, chips = person_environ(), Chips()
+    return ConversationPrompt(
         control,
         SharedHistory(
             state_home(environ) / "history", lambda line: _redacted(chips.written_out(line))
@@ -46,9 +57,12 @@ def show_prompt() -> ConversationControl:
         on_failure=control.prompt_failed,
         tell_fault=_told,
     )
-    _ending.enter_context(before_end(control.prompt.restore_terminal))
-    control.prompt.start()
-    return control
+
+
+def _line_prompt(control: ConversationControl) -> Prompt:
+    prompt = LinePrompt()
+    control.inputs = LineInputs(control, prompt)
+    return prompt
 
 
 def close_prompt() -> None:

@@ -49,8 +49,7 @@ from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.folding import FOLDED
 from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.completion import Completer, with_folders
-from agentcli.ui.prompt.control import Completion, Submission
-from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.prompt.control import Completion, Prompt, Submission
 from agentcli.ui.resume_summary import one_line, summarise
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Span
@@ -66,7 +65,7 @@ def open_conversation(
     name: str | None,
     find: Callable[[], Chosen] | None,
     control: ConversationControl,
-    prompt: ConversationPrompt,
+    prompt: Prompt,
 ) -> int:
     """See `converse`."""
     renderer = TerminalRenderer(
@@ -107,7 +106,7 @@ def open_conversation(
 
 def _prepared(
     flags: Flags,
-    prompt: ConversationPrompt,
+    prompt: Prompt,
     renderer: TerminalRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
@@ -128,7 +127,7 @@ def _prepared(
 
 
 def _builder(
-    flags: Flags, prompt: ConversationPrompt, renderer: TerminalRenderer, workspace: Path
+    flags: Flags, prompt: Prompt, renderer: TerminalRenderer, workspace: Path
 ) -> AgentBuilder:
     """Under the settings in force in `workspace`; the person is asked at the terminal what is to be
     known."""
@@ -176,7 +175,7 @@ def _builder(
 class _SuspendingApprover:
     """Asks at the terminal while the prompt gives way."""
 
-    def __init__(self, approver: TerminalApprover, prompt: ConversationPrompt) -> None:
+    def __init__(self, approver: TerminalApprover, prompt: Prompt) -> None:
         self._approver = approver
         self._prompt = prompt
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from agentcli.ui.screen import Region
 from agentcli.ui.style import Line
 
 _COMMAND = re.compile(r"/[\w-]*(?:\s|\Z)|!")
@@ -53,6 +55,46 @@ class Completion:
 
     text: str
     help: str = ""
+
+
+class Prompt(Protocol):
+    """Where the person types, as the conversation needs it."""
+
+    @property
+    def region(self) -> Region: ...
+    @property
+    def shows_what_is_typed(self) -> bool:
+        """Whether a line stays on the screen by itself once it is entered."""
+
+    def start(self) -> None: ...
+    def close(self) -> None:
+        """What is live vanishes, the terminal is as it was before."""
+
+    def restore_terminal(self) -> None:
+        """Where the process is about to end without `close`, in a signal handler too."""
+
+    def suspended(self) -> AbstractContextManager[None]:
+        """The terminal is the caller's: nothing is drawn, no key is read. Not on the prompt's own
+        thread."""
+
+    def give_way_to(self, act: Callable[[], object]) -> None:
+        """Have `act` use the terminal for as long as it takes."""
+
+    def put(self, text: str) -> None:
+        """Have it in the line, to be edited."""
+
+    def say(self, text: str) -> None:
+        """Below the line, until the next key."""
+
+    def send_sequence(self, sequence: str) -> bool:
+        """Have the terminal act on `sequence`, which shows nothing and moves no cursor; False where
+        it can't be asked to."""
+
+    def use_vi_keys(self) -> None:
+        """In place of those of emacs."""
+
+    def complete_again(self) -> None:
+        """More may fit what is typed now."""
 
 
 class Control(Protocol):

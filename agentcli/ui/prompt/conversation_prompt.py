@@ -61,6 +61,8 @@ _MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
 class ConversationPrompt:
     """`start` it, draw above it by `region`, `close` it. `control` is told what is wanted."""
 
+    shows_what_is_typed = False
+
     def __init__(
         self,
         control: Control,
@@ -177,14 +179,13 @@ class ConversationPrompt:
         """Have it in the line, to be edited."""
         self._call(lambda: self.buffer.insert_text(text))
 
-    def send_sequence(self, sequence: str) -> None:
-        """Have the terminal act on `sequence`, which shows nothing and moves no cursor."""
-
+    def send_sequence(self, sequence: str) -> bool:
         def write() -> None:
             self._output.write_raw(sequence)
             self._output.flush()
 
         self._call(write)
+        return True
 
     # --- for the keys
 

@@ -1,0 +1,43 @@
+"""What the person wants, where it is typed in lines: read when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from queue import SimpleQueue
+
+from agentcli.cli.conversation.control import ConversationControl, Input, Leave
+from agentcli.errors import TurnInterrupted
+from agentcli.ui.prompt.control import Submission
+from agentcli.ui.prompt.line_prompt import LinePrompt
+
+_INTERRUPTED = 130
+_AGAIN_S = 2.0
+
+
+class LineInputs(SimpleQueue[Input]):
+    """Inputs of `control`, whose prompt has no thread of its own."""
+
+    def __init__(self, control: ConversationControl, prompt: LinePrompt) -> None:
+        super().__init__()
+        self._control = control
+        self._prompt = prompt
+        self._interrupted_at = -_AGAIN_S
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Input:
+        while self.empty():
+            try:
+                text = self._prompt.read()
+            except TurnInterrupted as interrupt:
+                if interrupt.exit_code != _INTERRUPTED:
+                    raise
+                now = time.monotonic()
+                if now - self._interrupted_at < _AGAIN_S:
+                    self._prompt.say("\nleaving")
+                    return Leave()
+                self._interrupted_at = now
+                self._prompt.say("\nCtrl-C again leaves")
+                continue
+            if text is None:
+                return Leave()
+            self._control.submit(Submission(text))
+        return super().get()
