@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed, quoted
+from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
 from agentcli.ui.draft import Draft, is_text
 from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
@@ -242,8 +242,7 @@ class Dialogue:
             case "rule":
                 return [[], *hanging("The rule, such as bash(git push origin:*)", width)]
         lines: list[Line] = [[]]
-        if self.rule:
-            lines += [[Span("  the rule for s and a:")], *quoted(self.rule, width)]
+        lines += self.question.rule_rows(self.rule, width)
         for at, key in enumerate(self._keys):
             lines += keyed(key, _MEANINGS[key], width, marked=at == self._marked)
         return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed, quoted
+from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
 from agentcli.ui.approval_terminal import read_line, write
 from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
@@ -87,9 +87,8 @@ class LineDialogue:
     def _choices(self) -> list[Line]:
         width = self._width
         choices = [("y", "yes, once")]
-        lines: list[Line] = []
+        lines = self._question.rule_rows(self._rule, width)
         if self._rule:
-            lines += [[Span("  the rule for s and a:")], *quoted(self._rule, width)]
             choices += [
                 ("s", "yes, and what the rule allows until this session ends"),
                 ("a", "yes, and what the rule allows in this workspace from now on"),

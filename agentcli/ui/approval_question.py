@@ -106,6 +106,13 @@ class Question:
             lines += hanging(f"risk: {word}", width, style)
         return lines
 
+    def rule_rows(self, rule: str, width: int) -> list[Line]:
+        """What a lasting answer would save, or why there is none."""
+        if rule:
+            return [[Span("  the rule for s and a:")], *quoted(rule, width)]
+        why = "its risk is high" if self.risk >= Risk.HIGH else "no rule can be saved for this"
+        return hanging(f"only once: {why}", width, "dim")
+
     def reason_rows(self, width: int) -> list[Line]:
         return hanging(f"asked because: {visible(self.reason)}", width) if self.reason else []
 

@@ -144,7 +144,8 @@ def test_the_rule_can_be_another_one(person, typed, rule):
 
 def test_what_can_not_be_saved_is_not_offered(person):
     assert ask(person, b"s\n", b"a\n", b"y\n", offers=Rules("")) == Approval(True)
-    assert "rule" not in person.seen
+    assert "the rule for s and a" not in person.seen
+    assert "only once: no rule can be saved for this" in person.seen
     assert person.seen.count("  y, n, or a few words") == 2
 
 
