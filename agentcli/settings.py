@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -256,7 +256,8 @@ _LONGEST_SERVER_NAME = 32
 
 
 class ServerSettings(_Section):
-    """A tool server (MCP). `${NAME}` and `${NAME:-default}` in command, args, env, url and headers
+    """A tool server (MCP); without a command or url, what a person lets one of a project do.
+    `${NAME}` and `${NAME:-default}` in command, args, env, url and headers
     stand for variables of the environment."""
 
     command: str = Field("", description="program to start; the server speaks on its stdin, stdout")
@@ -279,11 +280,16 @@ class ServerSettings(_Section):
 
     @model_validator(mode="after")
     def _one_way_to_it(self) -> ServerSettings:
-        if self.enabled and bool(self.command) == bool(self.url):
+        if self.command and self.url:
             raise ValueError("a server has a command or a url, one of them")
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError("url must begin with http:// or https://")
         return self
+
+
+def named_servers(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSettings]:
+    """Those that say how they are reached."""
+    return {name: server for name, server in servers.items() if server.command or server.url}
 
 
 def is_server_name(name: str) -> bool:

@@ -73,9 +73,7 @@ def prompt_text(servers: ToolServers, called: str, argument: str) -> str | None:
 
 
 def takes(prompt: ServerPrompt) -> str:
-    return " ".join(
-        name.upper() if must else f"[{name.upper()}]" for name, must in prompt.arguments
-    )
+    return " ".join(name if must else f"[{name}]" for name, must in prompt.arguments)
 
 
 def _arguments(called: str, prompt: ServerPrompt, given: str) -> dict[str, str]:

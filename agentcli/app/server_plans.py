@@ -11,7 +11,7 @@ from agentcli.mcp.plan import Launch, ServerPlan, Site
 from agentcli.mcp.variables import MissingVariable, filled
 from agentcli.sandbox.choosing import SpawnOptions
 from agentcli.security.secret_variables import masked_values
-from agentcli.settings import ServerSettings, Settings, is_server_name
+from agentcli.settings import ServerSettings, Settings, is_server_name, named_servers
 from agentcli.system.homes import expanded
 
 Learn = Callable[..., None]
@@ -23,7 +23,7 @@ def server_plans(
     """Of all servers that are enabled; `learn` is told the secrets that they are given."""
     return [
         _plan(name, server, containment, learn)
-        for name, server in settings.mcp_servers.items()
+        for name, server in named_servers(settings.mcp_servers).items()
         if server.enabled
     ]
 

@@ -15,7 +15,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions.session import Session
-from agentcli.settings import Settings
+from agentcli.settings import Settings, named_servers
 from agentcli.tools.base import Tool, ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
 
@@ -30,7 +30,7 @@ def start_servers(
 ) -> ToolServers | None:
     """Begin to connect; `undo` ends them. None where there are none; nothing is loaded then."""
     settings = containment.settings
-    if not (settings.tools.enable_mcp and settings.mcp_servers):
+    if not (settings.tools.enable_mcp and named_servers(settings.mcp_servers)):
         return None
     from agentcli.app.server_plans import server_plans
     from agentcli.mcp.servers import ToolServers

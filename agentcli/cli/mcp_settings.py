@@ -29,10 +29,8 @@ def has_server(name: str, workspace: Path, *, project: bool) -> bool:
         text = _read(project_file(workspace))
         return bool(text.strip()) and _is_in(server_values(text, FILE, []), name)
     loaded = load_settings(person_environ(), workspace, on_fault=lambda fault: None)
-    return any(
-        key.startswith(f"mcp_servers.{name}.") and origin == str(user_file(person_environ()))
-        for key, origin in loaded.origins.items()
-    )
+    own = str(user_file(person_environ()))
+    return own in (loaded.origins.get(f"mcp_servers.{name}.{way}") for way in ("command", "url"))
 
 
 def origin_of(name: str, workspace: Path) -> str:

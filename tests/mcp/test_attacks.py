@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 
 import pytest
 
-from tests.mcp.conftest import results, told
+from tests.mcp.conftest import PLAIN, results, told
 from tests.server import Call, Reply
 
 ALL = ("--allow", "mcp__plain__*")
@@ -75,6 +76,22 @@ def test_it_reaches_the_network_when_the_person_lets_it(agent, attempt):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
         assert attempt("connect", place, network=True) == "connected"
+
+
+def test_a_person_lets_a_server_of_a_project_reach_the_network(agent, serve):
+    entry = {"command": sys.executable, "args": [str(PLAIN)]}
+    (agent.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"plain": entry}}))
+    agent("trust", "--yes")
+    assert agent("config", "set", "mcp_servers.plain.network", "true").returncode == 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        call = Call("mcp__plain__look", {"what": "connect", "at": place})
+        agent.use(serve([Reply("", [call]), Reply("done")]))
+        assert agent("run", *ALL, "go on").returncode == 0
+    assert results(agent)[0]["content"] == "connected"
+    elsewhere = agent.home / "elsewhere"
+    elsewhere.mkdir()
+    assert agent("mcp", "list", "--json", cwd=elsewhere).stdout == "[]\n"
 
 
 def test_nothing_of_it_outlives_the_session(agent, attempt):

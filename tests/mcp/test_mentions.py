@@ -36,5 +36,5 @@ def test_a_prompt_of_a_server_is_a_command(agent, serve, server, talk):
     rows = "\n".join(terminal.type("/mcp\r").until("@plain:notes://today"))
     assert "plain  ready" in rows
     assert "11 tools: echo, long, picture" in rows
-    assert "/mcp__plain__greet WHO" in rows
+    assert "/mcp__plain__greet who" in rows
     terminal.type("/mcp__pl").until("A greeting.")

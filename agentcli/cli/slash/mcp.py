@@ -7,6 +7,7 @@ resource is mentioned as @server:uri. agent mcp adds and removes servers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from agentcli.app.server_mentions import prompts, resources, takes
 from agentcli.app.server_plans import command_text
@@ -14,6 +15,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
+from agentcli.settings import named_servers
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
@@ -26,7 +28,7 @@ def mcp(conversation: Conversation, argument: str) -> None:
     if opened is not None and opened.servers is not None:
         conversation.print(*_told(opened.servers))
         return
-    known = conversation.settings.mcp_servers
+    known = named_servers(conversation.settings.mcp_servers)
     lines: list[Line] = [
         [Span(name, "bold"), Span(f"  {printable(command_text(server), multiline=False)}")]
         for name, server in known.items()
@@ -44,9 +46,9 @@ def _told(servers: ToolServers) -> Iterator[Line]:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             listed = ", ".join(names[:_MOST_NAMED])
             yield [Span(f"  {count(len(names), 'tool')}: {printable(listed)}{more}")]
-    for name, _, prompt in prompts(servers):
+    for name, _, prompt in islice(prompts(servers), _MOST_NAMED):
         yield [Span(f"  /{name} {printable(takes(prompt))}"), Span(f"  {_help(prompt)}", "dim")]
-    for mention, told in resources(servers):
+    for mention, told in islice(resources(servers), _MOST_NAMED):
         yield [Span(f"  {printable(mention)}"), Span(f"  {printable(told)}", "dim")]
 
 

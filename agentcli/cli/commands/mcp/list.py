@@ -15,13 +15,15 @@ from agentcli.app.server_plans import command_text
 from agentcli.cli.builders import builder_for, tell_fault
 from agentcli.cli.mcp_settings import origin_of
 from agentcli.cli.session_common import Json, here
-from agentcli.settings import ServerSettings
+from agentcli.settings import ServerSettings, named_servers
 from agentcli.ui.sanitize import printable
 
 
 def list_(as_json: Json = False) -> None:
     builder = builder_for(here(), tell_fault)
-    rows = [_row(name, server) for name, server in builder.settings.mcp_servers.items()]
+    rows = [
+        _row(name, server) for name, server in named_servers(builder.settings.mcp_servers).items()
+    ]
     for row in rows:
         row["origin"] = origin_of(row["name"], here())
     if as_json:

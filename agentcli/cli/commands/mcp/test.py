@@ -24,6 +24,7 @@ from agentcli.errors import UsageError
 from agentcli.mcp.answers import Offer
 from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
+from agentcli.settings import named_servers
 from agentcli.ui.sanitize import printable
 
 _MOST_CHARS = 100
@@ -34,7 +35,7 @@ def try_servers(
     as_json: Json = False,
 ) -> int:
     builder = builder_for(here())
-    known = builder.settings.mcp_servers
+    known = named_servers(builder.settings.mcp_servers)
     if name is not None and name not in known:
         raise UsageError(f"there is no tool server {name!r}", hint="agent mcp list")
     if not known:
