@@ -459,3 +459,49 @@ def test_the_screen_has_a_line_for_each_child_and_names_the_one_that_asks(
     folded = [row for row in terminal.rows if "delegate" in row]
     assert [row.split(": ")[0].split()[-1] for row in folded] == ["explorer", "explorer", "coder"]
     assert all("1 step" in row or "2 steps" in row for row in folded), folded
+
+
+def test_out_of_time_they_pause_together(agent, serve):
+    """Two at once on threads of their own; then one alone, when there is more time."""
+    free = threading.Event()
+
+    def play(request: Recorded) -> Reply:
+        told = last_results(request)
+        if task_of(request).startswith("parent"):
+            calls = [delegate("one side"), delegate("two sides")]
+            return Reply("All is done.") if told else Reply("", calls)
+        free.wait(LIMIT_S)
+        return Reply("Looked.")
+
+    agent.use(serve(play=play, sessions=MANY))
+    done = agent("run", "parent task", "--max-time", "1s")
+    assert (done.returncode, done.stdout) == (6, ""), done.stderr
+    assert "the limit of 1 s is reached" in done.stderr
+    parent, children = records(agent)
+    assert [each.state.agent_state for each in (parent, *children)] == ["paused"] * 3
+    free.set()
+    done = agent("resume", "--last", "--max-time", "60s")
+    assert (done.returncode, done.stdout) == (0, "All is done.\n"), done.stderr
+
+
+def test_a_child_may_delegate_and_its_child_may_not(agent, serve):
+    play = by_task(
+        parent=[Reply("", [delegate("do it", "coder")]), Reply("Done.")],
+        do=[Reply("", [delegate("part of it", "coder")]), Reply("Did it.")],
+        part=[Reply("", [delegate("more")]), Reply("Alone then.")],
+    )
+    server = serve(play=play, sessions=MANY)
+    agent.use(server)
+    assert agent("run", "parent task").returncode == 0
+    parent, children = records(agent)
+    assert [each.state.delegate_level for each in children] == [1, 2]
+    told = [r.body for r in server.requests if task_of(r).startswith("part")]
+    names = {tool["function"]["name"] for tool in told[0]["tools"]}
+    assert not names & {"delegate", "ask", "memory"}
+    assert "There is no tool 'delegate'" in str(told[-1]["messages"])
+    spent = sum(
+        e.llm_metrics.cost_usd for r in (parent, *children) for e in r.events if e.llm_metrics
+    )
+    assert parent.state.cost_usd == pytest.approx(spent)
+    assert agent("sessions", "rm", parent.folder.name, "--yes").returncode == 0
+    assert not agent.sessions
