@@ -39,8 +39,8 @@ _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORE
 _MAIN = ("main", "[role=main]", "article", "body")
 _LANGUAGE = re.compile(r"^(?:language|lang|highlight-source|highlight|brush:?)-?(\w[\w+#-]*)$")
 _NO_LANGUAGES = frozenset(("default", "none", "text", "plaintext", "notranslate"))
-_LEAST_OF_MAIN = 200
-"""Characters: below that it is no main part."""
+_LEAST_OF_MAIN = 0.2
+"""Of all text: what has less is not the main part, as short as that may be."""
 
 
 def main() -> None:
@@ -127,15 +127,20 @@ def markdown(text: str, url: str) -> tuple[str, str]:
 
 
 def _main_part(soup: Any) -> Any:
+    least = _LEAST_OF_MAIN * len(soup.get_text(strip=True))
     for selector in _MAIN:
         found = max(soup.select(selector), key=lambda tag: len(tag.get_text()), default=None)
-        if found is not None and len(found.get_text(strip=True)) >= _LEAST_OF_MAIN:
+        if found is not None and len(found.get_text(strip=True)) > least:
             return found
     return soup
 
 
 def _put_right(main: Any, url: str) -> None:
-    """Whole addresses, which can be fetched; no images that only a browser can show."""
+    """Whole addresses, which can be fetched; no images that only a browser can show; code that a
+    table holds beside the numbers of its lines, without that table."""
+    for table in main.select("table:has(pre)"):
+        if len(table.find_all("tr")) == 1:
+            table.replace_with(*(block.extract() for block in table.find_all("pre")))
     for link in main.select("a[href]"):
         target = str(link["href"]).strip()
         if not link.get_text(strip=True) and not link.img:

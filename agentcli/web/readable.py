@@ -14,7 +14,7 @@ from agentcli.errors import ToolError
 from agentcli.web.page import Page
 
 _DRIVER = Path(__file__).with_name("page_driver.py")
-_PATIENCE_S = 12.0
+_PATIENCE_S = 20.0
 """The driver ends itself earlier by its limit on processor time."""
 _MOST_CHARS = 10_000_000
 _HTML = ("text/html", "application/xhtml+xml")
