@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agentcli.agent.agent import Approver
+from agentcli.events import Source
+from agentcli.events.actions import AskUserAction, MessageAction
+from agentcli.events.live import newest_first
 from agentcli.interrupts import off_the_clock
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -12,9 +15,11 @@ from agentcli.sessions.state import AgentState
 
 def asking(approver: Approver, session: Session) -> Callable[[str, Sequence[str]], str | None]:
     """Asks the person. While that goes on the session waits for them: cut off, the question stays
-    open and is asked again."""
+    open, and is asked again unless they say something else first."""
 
     def ask(question: str, options: Sequence[str]) -> str | None:
+        if _has_spoken(session):
+            return None
         session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
         with off_the_clock():
             answer = approver.answer(question, options)
@@ -22,3 +27,13 @@ def asking(approver: Approver, session: Session) -> Callable[[str, Sequence[str]
         return answer
 
     return ask
+
+
+def _has_spoken(session: Session) -> bool:
+    """Whether the person has said something since the newest question."""
+    for event in newest_first(session.events):
+        if isinstance(event, AskUserAction):
+            return False
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            return True
+    return False

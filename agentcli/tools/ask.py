@@ -34,7 +34,9 @@ def run(args: Ask, ctx: ToolContext) -> ToolResult:
         )
     answer = ctx.ask_person(args.question, args.options)
     if answer is None:
-        return ToolResult("The user did not answer: decide by yourself.")
+        return ToolResult(
+            "The user did not answer: go by what they say next, if they say anything."
+        )
     return ToolResult(f"The user answered: {answer}", data={"answer": answer})
 
 

@@ -39,7 +39,7 @@ def test_where_nobody_can_be_asked_the_model_is_told_and_goes_on(agent, serve):
         (["2"], "The user answered: Postgres"),
         (["\x1b[B", "\r"], "The user answered: SQLite"),
         (["t", "neither, a file", "\r"], "The user answered: neither, a file"),
-        (["\r", "\x1b"], "The user did not answer: decide by yourself."),
+        (["\r", "\x1b"], "The user did not answer: go by what they say next"),
         (["\x1b[200~1\r2\r\x1b[201~", "\r"], "The user answered: 1\n2"),
     ],
 )
@@ -105,3 +105,17 @@ def test_a_question_that_was_cut_off_is_asked_again(agent, serve, talk, number):
     again.type("1")
     assert again.ended() == 0
     assert told(server) == "The user answered: SQLite"
+
+
+def test_who_says_something_else_instead_is_not_asked_again(agent, serve, talk):
+    server = serve(asking())
+    agent.use(server)
+    terminal = talk("set up a database")
+    terminal.until("something else: type it")
+    terminal.type("\x03").until("interrupted")
+    terminal.type("use SQLite\r").until("Done.")
+    *_, result, message = server.requests[-1].body["messages"]
+    assert result["content"].startswith("The user did not answer: go by what they say next")
+    assert "use SQLite" in str(message)
+    terminal.type("/quit\r")
+    assert terminal.ended() == 0
