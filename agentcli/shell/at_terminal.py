@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
 import termios
 import time
 import tty
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +22,8 @@ from agentcli.system import processes
 
 _MOST_BYTES = 10_000_000
 _CHUNK = 65_536
-_NO_PIDFD_POLL_MS = 50
+_POLL_MS = 20
+_MOST_UNREAD = 1_000
 _DRAIN_S = 0.2
 """What a command leaves running in the background may write for ever."""
 _SETTLE_MS = 20
@@ -74,8 +77,8 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
     said, typed = bytearray(), bytearray()
     try:
         while child.isalive():
-            wait = None if ended is not None else _NO_PIDFD_POLL_MS
-            ready = _ready([_STDIN, master, ended], wait, writable=master if typed else None)
+            wait = None if ended is not None and not typed else _POLL_MS
+            ready = _ready([_STDIN, master, ended], wait)
             if master in ready:
                 _show(master, said)
             if _STDIN in ready:
@@ -84,10 +87,10 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
                     # The terminal is gone; closing the command's own tells it.
                     break
                 typed += data
-            if typed:
+            if typed and _unread_size(other) < _MOST_UNREAD:
                 with suppress(BlockingIOError):
-                    del typed[: os.write(master, typed)]
-        unread = _unread(other) + typed
+                    del typed[: os.write(master, typed[:_MOST_UNREAD])]
+        unread = _unread(other) + typed.replace(b"\r", b"\n")
     finally:
         os.close(other)
         if ended is not None:
@@ -100,15 +103,20 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
     return bytes(said), unread
 
 
-def _ready(
-    fds: Sequence[int | None], wait_ms: int | None, *, writable: int | None = None
-) -> set[int]:
-    """Those that can be read, or written if `writable`."""
+def _ready(fds: Sequence[int | None], wait_ms: int | None) -> set[int]:
+    """Those that can be read."""
     poll = select.poll()
     for fd in fds:
         if fd is not None:
-            poll.register(fd, select.POLLIN | (select.POLLOUT if fd == writable else 0))
+            poll.register(fd, select.POLLIN)
     return {fd for fd, _ in poll.poll(wait_ms)}
+
+
+def _unread_size(other: int) -> int:
+    """Bytes that wait for the command to read them; a terminal drops what is more than 4,095."""
+    size = array("i", [0])
+    fcntl.ioctl(other, termios.FIONREAD, size)
+    return size[0]
 
 
 def _show(master: int, said: bytearray) -> bool:

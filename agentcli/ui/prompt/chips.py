@@ -36,6 +36,10 @@ class Chips:
         self._texts[chip] = text
         return chip
 
+    def folded(self, text: str) -> str:
+        """As `for_paste`, for what may have chips already."""
+        return text if _CHIP.search(text) else self.for_paste(text)
+
     def for_image(self, path: Path) -> str:
         name = printable(path.name, multiline=False).translate({ord("]"): ")", ord("\n"): " "})
         chip = f"[image #{self._next_number()}: {name}]"

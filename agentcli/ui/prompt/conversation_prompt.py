@@ -177,7 +177,7 @@ class ConversationPrompt:
 
     def put(self, text: str) -> None:
         """Have it in the line, to be edited."""
-        self._call(lambda: self.buffer.insert_text(text))
+        self._call(lambda: self.buffer.insert_text(self._chips.folded(text)))
 
     def send_sequence(self, sequence: str) -> bool:
         def write() -> None:
