@@ -253,6 +253,8 @@ class ToolsSettings(_Section):
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*")
 _LONGEST_SERVER_NAME = 32
+_NOT_A_SERVER = "session"
+"""What is mentioned as @session:… is one."""
 
 
 class ServerSettings(_Section):
@@ -294,7 +296,8 @@ def named_servers(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSett
 
 def is_server_name(name: str) -> bool:
     """Whether a tool server may be called so: mcp__NAME__tool must be clear, and short."""
-    return len(name) <= _LONGEST_SERVER_NAME and bool(_SERVER_NAME.fullmatch(name))
+    fits = len(name) <= _LONGEST_SERVER_NAME and bool(_SERVER_NAME.fullmatch(name))
+    return fits and name != _NOT_A_SERVER
 
 
 class DelegationSettings(_Section):

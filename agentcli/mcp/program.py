@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from agentcli.mcp.plan import Launch
 from agentcli.mcp.transport import MOST_BYTES, MOST_UNASKED, Health, Streams
 from agentcli.system import processes
+from agentcli.system.reaper import reaper_installer
 
 _MARK = "AGENT_SERVER_ID"
 _CHUNK = 65_536
@@ -58,6 +59,13 @@ async def _started(launch: Launch, mark: str) -> Process:
     options = launch.options()
     name, _, value = mark.partition("=")
     argv, environment = options.launch(launch.command, {**launch.environment, name: value})
+    stay_behind = reaper_installer() if options.reaper else None
+    steps = [step for step in (stay_behind, options.preexec) if step is not None]
+
+    def before() -> None:
+        for step in steps:
+            step()
+
     return await asyncio.create_subprocess_exec(
         *argv,
         stdin=PIPE,
@@ -65,9 +73,9 @@ async def _started(launch: Launch, mark: str) -> Process:
         stderr=PIPE,
         cwd=options.cwd,
         env=environment,
-        preexec_fn=options.preexec,
+        preexec_fn=before if steps else None,
         # Else those that bwrap is to read would be closed too; ours close by themselves.
-        close_fds=options.preexec is None,
+        close_fds=not steps,
         # ^C at the terminal reaches us alone, and the program has no terminal to write to.
         start_new_session=True,
     )

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.attacks.leftovers import processes_with
 from tests.mcp.conftest import PLAIN, results, told
 from tests.server import Call, Reply
 
@@ -18,11 +19,11 @@ ALL = ("--allow", "mcp__plain__*")
 def attempt(agent, serve, server):
     """Has the server try something; what it said came of that."""
 
-    def make(what: str, at: object = "", **settings: object) -> str:
+    def make(what: str, at: object = "", layer: str = "bubblewrap", **settings: object) -> str:
         server("plain", **settings)
         call = Call("mcp__plain__look", {"what": what, "at": str(at)})
         agent.use(serve([Reply("", [call]), Reply("done")]))
-        run = agent("run", *ALL, "go on")
+        run = agent("run", *ALL, "--set", f"sandbox.layer={layer}", "go on")
         assert run.returncode == 0, run.stderr
         return results(agent)[0]["content"]
 
@@ -94,11 +95,10 @@ def test_a_person_lets_a_server_of_a_project_reach_the_network(agent, serve):
     assert agent("mcp", "list", "--json", cwd=elsewhere).stdout == "[]\n"
 
 
-def test_nothing_of_it_outlives_the_session(agent, attempt):
-    from tests.attacks.leftovers import processes_with
-
+@pytest.mark.parametrize("layer", ["bubblewrap", "landlock"])
+def test_nothing_of_it_outlives_the_session(agent, attempt, layer):
     seconds = "1987654321"
-    assert attempt("leave", seconds) == "left behind"
+    assert attempt("leave", seconds, layer=layer) == "left behind"
     assert not processes_with(seconds)
 
 
