@@ -232,3 +232,19 @@ def test_ctrl_c_ends_the_wait_for_a_page(agent, serve):
     (session,) = agent.sessions
     events = [json.loads(p.read_text()) for p in sorted((session / "events").iterdir())]
     assert any(e.get("extras", {}).get("error_id") == "interrupted" for e in events)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_proxy_is_used_only_where_the_settings_say_so(agent, serve, wanted):
+    """It looks names up itself, so what is no public address here is refused before."""
+    url = "http://docs.example.invalid/x"
+    with serving({url: html("<p>By the proxy.</p>")}) as pages:
+        agent.env["http_proxy"] = pages.url
+        server = serve(fetch(url, "http://10.0.0.1/"))
+        agent.env["no_proxy"] = "127.0.0.1"
+        setting = f"tools.fetch_by_proxy={str(wanted).lower()}"
+        rules = ("--allow", "fetch(domain:docs.example.invalid)", "--yolo")
+        agent.use(server)("run", "--set", setting, *rules, "x")
+    assert ("By the proxy." in told(server)[0]) == wanted
+    assert [asked.path for asked in pages.asked] == [url] * wanted
+    assert "that is a private network" in told(server)[1]
