@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.loop import run_turn
@@ -18,6 +17,7 @@ from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
 from agentcli.cli.conversation.mailbox import SessionMailbox
 from agentcli.cli.conversation.mentions import with_mentioned
+from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.inputs import attached
 from agentcli.cli.notifying import notifier_of
@@ -32,8 +32,6 @@ from agentcli.errors import (
     os_error_text,
 )
 from agentcli.events import Event, Progress
-from agentcli.events.observations import SessionStartedObservation
-from agentcli.events.progress import Notice
 from agentcli.interrupts import shield, unshielded
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
@@ -45,10 +43,8 @@ from agentcli.ui.notices import error_line
 from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.prompt.control import Prompt, Submission
 from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import Kind
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
-from agentcli.ui.terminal import TerminalRenderer
 
 MODES = ("ask", "auto-edit", "plan")
 """As Shift-Tab goes through them; yolo only where it was begun with."""
@@ -64,7 +60,7 @@ class Conversation:
         builder: AgentBuilder,
         control: ConversationControl,
         prompt: Prompt,
-        renderer: TerminalRenderer,
+        renderer: SharedRenderer,
         command: Callable[[Conversation, Submission], None],
         name: str | None,
         ready: Prepared,
@@ -75,7 +71,6 @@ class Conversation:
         self.opened: OpenSession | None = None
         self.own_commands = OwnCommands()
         self.status = ConversationStatus(ready.models.chain("main").model)
-        self._renderer = renderer
         self._command = command
         self.name = name
         """Of the session that is begun next."""
@@ -86,14 +81,14 @@ class Conversation:
         """What is on disk may be ahead of the open session."""
         self._sealed = False
         """The session was opened in plan mode, and its sandbox writes nothing."""
-        self._follower = _OneAtATime(renderer, Lock())
+        self._renderer = renderer
         self._last: Path | None = None
         """The session that was open last."""
         self.builder_in: Callable[[Path], AgentBuilder] = lambda workspace: replace(
             builder, workspace=workspace
         )
         """Under the settings in force in another folder. Raises ConfigError."""
-        control.on_tick = self._follower.tick
+        control.on_tick = self._renderer.tick
         control.on_next_mode = self._next_mode
         control.on_background = self._to_background
         control.status_line = lambda: self.status.line(self.settings, self.width)
@@ -243,14 +238,14 @@ class Conversation:
             self.builder, self._ready = builder, None
 
     def _reopen(self, folder: Path, model: str | None = None) -> None:
-        self._follower.has_begun = folder == self._last
+        self._renderer.has_begun = folder == self._last
         opened = self.builder.reopen(folder, self._subscribers, model, has_message=True)
         self._begin(opened)
 
     def _begin(self, opened: OpenSession) -> None:
         self.opened = opened
         self._last = opened.session.folder
-        self._follower.has_begun = False
+        self._renderer.has_begun = False
         self._stale, self._sealed = False, self._planning
         self._follow(opened)
         self.control.waiting.mailbox = SessionMailbox(opened.session, self.builder.home)
@@ -339,7 +334,7 @@ class Conversation:
     def _subscribers(self, session: Session) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
         self._notifier = notifier_of(session, self.settings.ui)
-        return [self._follower, self.status, self, self._notifier]
+        return [self._renderer, self.status, self, self._notifier]
 
     # --- turns
 
@@ -433,13 +428,13 @@ class Conversation:
     def print(self, *lines: Line, whole: bool = False) -> None:
         """Lines that stay, above the prompt. What is too long is broken at words, or, of `whole`
         lines, wherever the terminal's row ends, so that copying gives what is there."""
-        self._follower.show("note", lines, words=not whole)
+        self._renderer.show("note", lines, words=not whole)
 
     def show_said(self, text: str) -> None:
         if self.prompt.shows_what_is_typed:
             return
         said = printable(text.strip()).replace("\n", "\n  ")
-        self._follower.show("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
+        self._renderer.show("user", [[Span(row, "bold")] for row in f"> {said}".split("\n")])
 
     def show_error(self, error: AgentError | OSError) -> None:
         message = error.message if isinstance(error, AgentError) else os_error_text(error)
@@ -447,40 +442,3 @@ class Conversation:
         if isinstance(error, AgentError) and error.hint:
             lines.append([Span(printable(error.hint), "")])
         self.print(*lines)
-
-
-class _OneAtATime:
-    """A renderer that two threads call: the one that works, and the one that ticks."""
-
-    def __init__(self, renderer: TerminalRenderer, lock: Lock) -> None:
-        self._renderer = renderer
-        self._lock = lock
-        self.has_begun = False
-        """The session is known here: that it is opened again is nothing to tell."""
-        self._told: set[str] = set()
-
-    def on_event(self, event: Event) -> None:
-        with self._lock:
-            if self.has_begun and isinstance(event, SessionStartedObservation):
-                self._renderer.begin_session(event)
-            else:
-                self._renderer.on_event(event)
-
-    def on_progress(self, progress: Progress) -> None:
-        if isinstance(progress, Notice):
-            if self.has_begun and progress.text in self._told:
-                return
-            self._told.add(progress.text)
-        with self._lock:
-            self._renderer.on_progress(progress)
-
-    def show(self, kind: Kind, lines: Sequence[Line], *, words: bool = False) -> None:
-        with self._lock:
-            self._renderer.show(kind, lines, words=words)
-
-    def tick(self) -> None:
-        if self._lock.acquire(blocking=False):
-            try:
-                self._renderer.tick()
-            finally:
-                self._lock.release()

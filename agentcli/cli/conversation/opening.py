@@ -22,6 +22,7 @@ from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.mentions import MENTION
+from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
@@ -68,12 +69,14 @@ def open_conversation(
     prompt: Prompt,
 ) -> int:
     """See `converse`."""
-    renderer = TerminalRenderer(
-        sys.stderr,
-        verbose=int(flags.verbose),
-        region=prompt.region,
-        sums_up=True,
-        folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
+    renderer = SharedRenderer(
+        TerminalRenderer(
+            sys.stderr,
+            verbose=int(flags.verbose),
+            region=prompt.region,
+            sums_up=True,
+            folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
+        )
     )
     folder = None
     if find is not None:
@@ -107,7 +110,7 @@ def open_conversation(
 def _prepared(
     flags: Flags,
     prompt: Prompt,
-    renderer: TerminalRenderer,
+    renderer: SharedRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
     """A person without a key is asked for it. Raises ConfigError."""
@@ -127,7 +130,7 @@ def _prepared(
 
 
 def _builder(
-    flags: Flags, prompt: Prompt, renderer: TerminalRenderer, workspace: Path
+    flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
     """Under the settings in force in `workspace`; the person is asked at the terminal what is to be
     known."""
