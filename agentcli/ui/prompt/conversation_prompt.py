@@ -176,8 +176,13 @@ class ConversationPrompt:
         self._call(self._application.invalidate)
 
     def put(self, text: str) -> None:
-        """Have it in the line, to be edited."""
-        self._call(lambda: self.buffer.insert_text(self._chips.folded(text)))
+        def insert() -> None:
+            told = self._told
+            self.buffer.insert_text(self._chips.folded(text))
+            # Nobody typed it: why it is there stays to be read.
+            self._told = told
+
+        self._call(insert)
 
     def send_sequence(self, sequence: str) -> bool:
         def write() -> None:
