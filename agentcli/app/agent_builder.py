@@ -52,6 +52,7 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
+from agentcli.events.progress import Status
 from agentcli.files.access_scope import TMP
 from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
@@ -159,10 +160,11 @@ class AgentBuilder:
             with shield():
                 session = Session.create(ready.folder)
                 undo.callback(close_session, session, fresh=True)
+            _subscribe(session, subscribers)
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
             opened = self._open(session, ready, servers)
             opened.fresh = True
-            self._bring_up(opened, undo, subscribers)
+            self._bring_up(opened, undo)
             session.emit(self._started(session, ready, name=name))
             session.emit(
                 SystemMessageAction(
@@ -193,12 +195,13 @@ class AgentBuilder:
                 undo.callback(session.close)
             stored = require_work(session, has_message, interactive=self.interactive)
             end_survivors(session.id, self.environ)
+            _subscribe(session, subscribers)
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
             ready = self._prepared(folder, model, session.state, before)
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
             opened = self._open(session, ready, servers, stored)
-            self._bring_up(opened, undo, subscribers)
+            self._bring_up(opened, undo)
             moved = session.state.workspace != str(self.workspace)
             contained = told_of_sandbox(session.events, ready.containment.facts())
             session.emit(self._started(session, ready, resumed=True))
@@ -282,7 +285,12 @@ class AgentBuilder:
         agents = self.agents(level)
         allows = tools_allowed(self.role, stored, session.state)
         tools = session_tools(
-            self.settings, context, servers, main.model, lambda every: agents.offered(every, allows)
+            self.settings,
+            context,
+            servers,
+            main.model,
+            lambda every: agents.offered(every, allows),
+            lambda: session.notify(Status("waiting", "for tool servers to start")),
         )
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)
@@ -428,12 +436,7 @@ class AgentBuilder:
             return self.role.budget_usd
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
-    def _bring_up(
-        self,
-        opened: OpenSession,
-        undo: ExitStack,
-        subscribers: Callable[[Session], Sequence[Subscriber]],
-    ) -> None:
+    def _bring_up(self, opened: OpenSession, undo: ExitStack) -> None:
         """From here on `undo` closes the session with all that works on it."""
         with shield():
             undo.pop_all()
@@ -441,8 +444,6 @@ class AgentBuilder:
         if self.role is None or not self.role.reads_only:
             opened.context.shell.start()
         opened.knowledge.begin(opened.session.events)
-        for subscriber in subscribers(opened.session):
-            opened.session.subscribe(subscriber)
 
     def _started(
         self,
@@ -479,3 +480,8 @@ def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session]
         known.recall(session)
 
     return follow
+
+
+def _subscribe(session: Session, subscribers: Callable[[Session], Sequence[Subscriber]]) -> None:
+    for subscriber in subscribers(session):
+        session.subscribe(subscriber)

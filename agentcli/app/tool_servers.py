@@ -49,15 +49,16 @@ def session_tools(
     servers: ToolServers | None,
     model: str,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
+    show_waiting: Callable[[], None],
 ) -> ToolCollection:
     """The tools of a session, those of its servers among them, as far as they are `offered` there;
-    `model` is who is told of them."""
+    `model` is who is told of them, `show_waiting` shows that servers are waited for."""
     tools = list(_enabled_tools(settings))
     if servers is None:
         return ToolCollection(offered(tools), context)
     from agentcli.mcp.tools import server_tools
 
-    servers.wait()
+    servers.wait(show_waiting)
     assert context.output_folder is not None
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     most = window * settings.tools.mcp_schema_share

@@ -62,14 +62,15 @@ class ToolServers:
         """Begin to connect, in the background."""
         self._thread.start()
 
-    def wait(self) -> None:
-        """Until each server has answered or its time is over; `faults` tells what became of it."""
-        self._up.wait(_LOADING_S)
+    def wait(self, show: Callable[[], None] = lambda: None) -> None:
+        """Until each server has answered or its time is over; `faults` tells what became of it.
+        `show` is called ten times a second: that it waits can be told."""
+        _wait_for(self._up, _LOADING_S, show)
         begun = time.monotonic()
         for server in self._servers.values():
             if not server.left_out:
                 spent = time.monotonic() - begun
-                self._settle(server, server.plan.start_timeout_s + _END_S - spent)
+                self._settle(server, server.plan.start_timeout_s + _END_S - spent, show)
 
     def faults(self) -> Iterator[str]:
         """A line on each that is left out."""
@@ -189,10 +190,12 @@ class ToolServers:
         server.left_out = why
         self._tell(f"the tool server {server.plan.name} is left out: {why}")
 
-    def _settle(self, server: _Server, seconds: float) -> None:
+    def _settle(
+        self, server: _Server, seconds: float, show: Callable[[], None] = lambda: None
+    ) -> None:
         """Wait until it has answered; one that has not, or failed, is left out."""
         connection = server.connection
-        if connection is None or not connection.settled.wait(max(seconds, 0)):
+        if connection is None or not _wait_for(connection.settled, seconds, show):
             server.left_out = "it could not be started in time"
         elif not connection.alive and not connection.was_ready:
             server.left_out = connection.why_not
@@ -225,3 +228,13 @@ class ToolServers:
         connection = Connection(server.plan, self._workspace)
         self._runs.append(portal.start_task_soon(connection.run))
         server.connection = connection
+
+
+def _wait_for(event: threading.Event, seconds: float, show: Callable[[], None]) -> bool:
+    """Whether it was set in time."""
+    end = time.monotonic() + seconds
+    while not event.wait(min(_TICK_S, max(end - time.monotonic(), 0))):
+        if time.monotonic() >= end:
+            return False
+        show()
+    return True
