@@ -52,7 +52,6 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
-from agentcli.events.progress import Status
 from agentcli.files.access_scope import TMP
 from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
@@ -285,12 +284,7 @@ class AgentBuilder:
         agents = self.agents(level)
         allows = tools_allowed(self.role, stored, session.state)
         tools = session_tools(
-            self.settings,
-            context,
-            servers,
-            main.model,
-            lambda every: agents.offered(every, allows),
-            lambda: session.notify(Status("waiting", "for tool servers to start")),
+            self.settings, context, servers, main.model, lambda every: agents.offered(every, allows)
         )
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)

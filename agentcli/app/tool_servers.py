@@ -12,7 +12,7 @@ from agentcli.app.sandbox import TMP_FOLDER, Containment
 from agentcli.errors import ConfigError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.progress import Notice
+from agentcli.events.progress import Notice, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings, named_servers
@@ -37,7 +37,13 @@ def start_servers(
 
     plans = server_plans(settings, containment, learn)
     (session.folder / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
-    servers = ToolServers(plans, containment.workspace, lambda line: session.notify(Notice(line)))
+    waits = Status("waiting", "for tool servers to start")
+    servers = ToolServers(
+        plans,
+        containment.workspace,
+        lambda line: session.notify(Notice(line)),
+        lambda: session.notify(waits),
+    )
     undo.callback(servers.close)
     servers.start()
     return servers
@@ -49,16 +55,15 @@ def session_tools(
     servers: ToolServers | None,
     model: str,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
-    show_waiting: Callable[[], None],
 ) -> ToolCollection:
     """The tools of a session, those of its servers among them, as far as they are `offered` there;
-    `model` is who is told of them, `show_waiting` shows that servers are waited for."""
+    `model` is who is told of them."""
     tools = list(_enabled_tools(settings))
     if servers is None:
         return ToolCollection(offered(tools), context)
     from agentcli.mcp.tools import server_tools
 
-    servers.wait(show_waiting)
+    servers.wait()
     assert context.output_folder is not None
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     most = window * settings.tools.mcp_schema_share

@@ -43,15 +43,21 @@ class _Server:
 
 
 class ToolServers:
-    """`tell` takes lines for the person. A server that ends is started once more, when it is next
-    needed, and is left out after that."""
+    """`tell` takes lines for the person; `show_waiting` is called ten times a second while servers
+    start. A server that ends is started once more, when it is next needed, and is left out after
+    that."""
 
     def __init__(
-        self, plans: Sequence[ServerPlan], workspace: Path, tell: Callable[[str], None]
+        self,
+        plans: Sequence[ServerPlan],
+        workspace: Path,
+        tell: Callable[[str], None],
+        show_waiting: Callable[[], None] = lambda: None,
     ) -> None:
         self._servers = {plan.name: _Server(plan, left_out=plan.fault) for plan in plans}
         self._workspace = workspace
         self._tell = tell
+        self._show_waiting = show_waiting
         self._portal: BlockingPortal | None = None
         self._runs: list[Future[None]] = []
         self._up = threading.Event()
@@ -62,15 +68,14 @@ class ToolServers:
         """Begin to connect, in the background."""
         self._thread.start()
 
-    def wait(self, show: Callable[[], None] = lambda: None) -> None:
-        """Until each server has answered or its time is over; `faults` tells what became of it.
-        `show` is called ten times a second: that it waits can be told."""
-        _wait_for(self._up, _LOADING_S, show)
+    def wait(self) -> None:
+        """Until each server has answered or its time is over; `faults` tells what became of it."""
+        self._wait_for(self._up, _LOADING_S)
         begun = time.monotonic()
         for server in self._servers.values():
             if not server.left_out:
                 spent = time.monotonic() - begun
-                self._settle(server, server.plan.start_timeout_s + _END_S - spent, show)
+                self._settle(server, server.plan.start_timeout_s + _END_S - spent)
 
     def faults(self) -> Iterator[str]:
         """A line on each that is left out."""
@@ -190,15 +195,22 @@ class ToolServers:
         server.left_out = why
         self._tell(f"the tool server {server.plan.name} is left out: {why}")
 
-    def _settle(
-        self, server: _Server, seconds: float, show: Callable[[], None] = lambda: None
-    ) -> None:
+    def _settle(self, server: _Server, seconds: float) -> None:
         """Wait until it has answered; one that has not, or failed, is left out."""
         connection = server.connection
-        if connection is None or not _wait_for(connection.settled, seconds, show):
+        if connection is None or not self._wait_for(connection.settled, seconds):
             server.left_out = "it could not be started in time"
         elif not connection.alive and not connection.was_ready:
             server.left_out = connection.why_not
+
+    def _wait_for(self, event: threading.Event, seconds: float) -> bool:
+        """Whether it was set in time."""
+        end = time.monotonic() + seconds
+        while not event.wait(min(_TICK_S, max(end - time.monotonic(), 0))):
+            if time.monotonic() >= end:
+                return False
+            self._show_waiting()
+        return True
 
     def _serve(self) -> None:
         """The thread that holds the loop's."""
@@ -228,13 +240,3 @@ class ToolServers:
         connection = Connection(server.plan, self._workspace)
         self._runs.append(portal.start_task_soon(connection.run))
         server.connection = connection
-
-
-def _wait_for(event: threading.Event, seconds: float, show: Callable[[], None]) -> bool:
-    """Whether it was set in time."""
-    end = time.monotonic() + seconds
-    while not event.wait(min(_TICK_S, max(end - time.monotonic(), 0))):
-        if time.monotonic() >= end:
-            return False
-        show()
-    return True
