@@ -14,6 +14,9 @@ from tests.attacks.raids import Arena, Run, one_by_one
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
+# What is loaded beforehand, the parts of no use here too, would count as the agent's memory.
+pytestmark = pytest.mark.own_start
+
 every_side = pytest.mark.parametrize("layer", [*LAYERS, "none"])
 MOST_MEMORY = 150 << 20
 """Bytes that the agent itself may have in memory."""
