@@ -33,3 +33,17 @@ def test_references_that_double_each_other_are_not_followed_for_ever():
     assert parameters(schema) == {"type": "object", "properties": {}}
     loop = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"a": {"$ref": "#/$defs/a"}}}
     assert parameters(loop)["properties"] == {"a": {}}
+
+
+def test_what_may_be_null_may_be_left_out():
+    since = {
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "default": None,
+        "description": "when",
+    }
+    either = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+    told = parameters({"properties": {"since": since, "either": either}})
+    assert told["properties"] == {
+        "since": {"type": "string", "description": "when"},
+        "either": either,
+    }
