@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -28,6 +29,12 @@ JPEG image is never decoded in full."""
 _JPEG_QUALITIES = (90, 75, 50)
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _KEPT_MODES = frozenset({"L", "LA", "RGB", "RGBA"})
+
+_OF_DAMAGE = (
+    *(OSError, ValueError, SyntaxError, ArithmeticError, LookupError, EOFError),
+    *(TypeError, AttributeError, struct.error),
+)
+"""What Pillow raises for images that are damaged in one way or another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
     try:
         image, before, pages = _scaled(data, found.kind, factor)
         kind, encoded = _encoded(image, found.kind)
-    except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError, EOFError) as error:
+    except _OF_DAMAGE as error:
         raise ImageFault(f"is damaged: a {found.kind} image that can't be decoded") from error
     notes = [f"page 1 of {pages}"] if pages > 1 else []
     if before != image.size:
