@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, overload
@@ -15,22 +14,11 @@ from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.files.private import read_regular
 from agentcli.sessions.pages import PAGE, read_page
+from agentcli.sessions.store import StoredLog
 
 EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
 KEPT_IN_MEMORY = 3 * PAGE
 """Most of what reads old events is done with the newest of them; the rest is a page away."""
-
-
-@dataclass(frozen=True)
-class StoredLog:
-    """`records` are the JSON objects of events 0, 1, 2 …; `torn` is a damaged last file that was
-    left out, `fault` names what is wrong before the end and makes the session unfit for writing;
-    `stale_pages` are the first ids of pages to be made anew."""
-
-    records: list[dict[str, Any]]
-    torn: Path | None = None
-    fault: str | None = None
-    stale_pages: tuple[int, ...] = ()
 
 
 def read_log(folder: Path) -> StoredLog:

@@ -53,6 +53,46 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
     return steps
 
 
+@dataclass(frozen=True)
+class FileState:
+    """What the files were after step `step`, counting replies from 1; 0: before the first step
+    that may have changed some. Not `by_agent`: somebody else changed them after that step."""
+
+    tree: str
+    step: int = 0
+    event_id: int = -1
+    by_agent: bool = True
+
+
+def file_states(events: Sequence[Event], now: str | None) -> list[FileState]:
+    """Those of the workspace that the session works in now, oldest first, each other than the one
+    before. `now` is a snapshot of the files as they are, where one was needed and taken."""
+    replies = [e.id for e in events if e.reply is not None and e.reply.index == 0]
+    found: list[FileState] = []
+    for step in steps_with_trees(events):
+        number = bisect_right(replies, step.event_id)
+        if not found:
+            found.append(FileState(step.before))
+        elif found[-1].tree != step.before:
+            found.append(FileState(step.before, found[-1].step, step.event_id, by_agent=False))
+        after = step.after or now
+        if after is not None and after != step.before:
+            found.append(FileState(after, number, step.event_id))
+    return found
+
+
+def actions_of_step(events: Sequence[Event], step: int) -> list[Action]:
+    """What reply number `step` wanted done."""
+    first = [e for e in events if e.reply is not None and e.reply.index == 0][step - 1]
+    assert first.reply is not None
+    return [
+        event
+        for event in events[first.id :]
+        if isinstance(event, Action) and event.runnable
+        if event.reply is not None and event.reply.id == first.reply.id
+    ]
+
+
 def step_snapshots(events: Sequence[Event]) -> list[tuple[str, str]]:
     """The snapshots before and after each step, those taken back too, whose ends were kept."""
     kept = [event for event in events if isinstance(event, CheckpointObservation)]

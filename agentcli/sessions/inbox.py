@@ -19,6 +19,7 @@ from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.files.private import read_regular, replace_durably
+from agentcli.sessions.file_store import make_folder
 
 Delivery = Literal["steer", "queue"]
 _LARGEST = 8 * 1024 * 1024
@@ -43,6 +44,7 @@ def put(folder: Path, text: str, delivery: Delivery, image_urls: Sequence[str] =
     body = json.dumps(values).encode("utf-8", "replace")
     if len(body) > _LARGEST:
         raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
+    make_folder(folder, anew=False)
     try:
         inbox.mkdir(mode=0o700, exist_ok=True)
         replace_durably(inbox / f"{message_id}.json", body)

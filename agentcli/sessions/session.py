@@ -6,8 +6,8 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from contextlib import ExitStack, suppress
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +17,6 @@ from agentcli.events import (
     Action,
     Event,
     Observation,
-    OpaqueEvent,
     Progress,
     Source,
     event_from_dict,
@@ -31,13 +30,12 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
-from agentcli.files.private import sync_names_above
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
-from agentcli.sessions.event_log import EventLog, StoredLog, event_path, read_log
-from agentcli.sessions.lock import SessionLock
-from agentcli.sessions.manage.ownership import require_own, require_safe_place
+from agentcli.sessions.event_log import EventLog
+from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE
+from agentcli.sessions.reading import SessionRecord, read_record
 from agentcli.sessions.recovery import (
     awaits_approval,
     interruption_was_recorded,
@@ -51,18 +49,17 @@ from agentcli.sessions.state import (
     TRANSITIONS,
     AgentState,
     State,
-    apply,
     fold,
-    load_state,
-    save_state,
 )
-from agentcli.sessions.store import FileStore, encode
+from agentcli.sessions.store import Lock, Store, encode
 from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
 from agentcli.sessions.write_faults import unwritable
 
 _SAVE_STATE_EVERY = 20
 
 log = logging.getLogger(__name__)
+
+__all__ = ["Session", "SessionRecord", "Subscriber", "read_session"]
 
 
 class Subscriber(Protocol):
@@ -72,43 +69,23 @@ class Subscriber(Protocol):
     def on_progress(self, progress: Progress) -> None: ...
 
 
-@dataclass(frozen=True)
-class SessionRecord:
-    """A session as read from its files, without the right to write."""
-
-    folder: Path
-    events: list[Event]
-    state: State
-    log: StoredLog
-
-
 def read_session(folder: Path) -> SessionRecord:
     """Raises SessionError when there is no session, nothing of it can be read, or it is another
     user's."""
-    require_own(folder)
-    stored = read_log(folder)
-    events = []
-    for record in stored.records:
-        try:
-            events.append(event_from_dict(record))
-        except (ValueError, TypeError, AttributeError) as error:
-            stored = replace(stored, fault=f"event {record.get('id')}: {error}")
-            break
-    cached = load_state(folder / "state.pkl")
-    if cached is None or not -1 <= cached.end_id < len(events):
-        cached = State()
-    state = fold(events[cached.end_id + 1 :], cached)
-    return SessionRecord(folder, events, state, stored)
+    return read_record(folder, store_of(folder))
 
 
 class Session:
     """`emit` records, everything else reads. Use as a context manager, or `close` it."""
 
-    def __init__(self, folder: Path, lock: SessionLock, record: SessionRecord | None) -> None:
+    def __init__(
+        self, folder: Path, store: Store, lock: Lock, record: SessionRecord | None
+    ) -> None:
+        """`store`: locked by `lock`, and not open."""
         self.folder = folder
         self.outputs = folder / "outputs"
         self._lock = lock
-        self._store = FileStore(folder)
+        self._store = store
         self._failed: SessionError | None = None
         self._subscribers: list[Subscriber] = []
         self._pending: dict[int, Action] = {}
@@ -118,29 +95,21 @@ class Session:
         self.events = EventLog(past, self._page)
         self.state: State = record.state if record else State()
         self.outputs.mkdir(mode=0o700, exist_ok=True)
-        self._store.open(_bodies(past[len(past) // PAGE * PAGE :]))
-        for start in record.log.stale_pages if record else ():
-            self._store.make_page(start, _bodies(past[start : start + PAGE]))
+        self._store.open(record.log if record else None)
 
     @classmethod
     def create(cls, folder: Path) -> Session:
         """A new session in a new folder. Raises SessionError when it can't be made; then there is
         no such folder."""
-        try:
-            is_first = not folder.parent.exists()
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            require_safe_place(folder.parent)
-            if is_first:
-                # The home is new, too; what else made it did not sync its name.
-                sync_names_above(folder.parents[1])
-            folder.mkdir(mode=0o700)
-        except OSError as error:
-            raise unwritable(folder.parent, error) from error
+        store = store_of(folder)
         with ExitStack() as undo:
+            lock = store.create()
+            # Only now is the folder ours to remove: there may have been one.
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
-            lock = undo.enter_context(FileStore(folder).lock())
+            undo.enter_context(lock)
+            undo.callback(store.remove)
             try:
-                session = cls(folder, lock, None)
+                session = cls(folder, store, lock, None)
             except OSError as error:
                 raise unwritable(folder.parent, error) from error
             undo.pop_all()
@@ -153,24 +122,12 @@ class Session:
         Raises SessionError for a session with a hole or damage in the middle or of another user,
         UsageError when another process holds it.
         """
-        require_own(folder)
+        store = store_of(folder)
         with ExitStack() as undo:
-            lock = undo.enter_context(FileStore(folder).lock())
+            lock = undo.enter_context(store.lock())
             record = read_session(folder)
-            if record.log.fault:
-                raise SessionError(
-                    f"session {folder.name} is damaged: {record.log.fault}",
-                    hint=f"to go on with what is intact: agent sessions repair {folder.name}; "
-                    f"to see it: agent sessions show {folder.name}",
-                )
-            if any(isinstance(event, OpaqueEvent) for event in record.events):
-                raise SessionError(
-                    f"session {folder.name} was written by a newer version of agent",
-                    hint="upgrade agent to go on with it; it can be shown as it is",
-                )
-            if record.log.torn:
-                record.log.torn.rename(record.log.torn.with_suffix(".torn"))
-            session = cls(folder, lock, record)
+            record.require_whole()
+            session = cls(folder, store, lock, record)
             undo.pop_all()
             undo.enter_context(session)
             session._recover()
@@ -205,20 +162,21 @@ class Session:
             raise self._failed
         with shield():
             originals, stored, records = self._prepare(events)
+            state = fold(stored, self.state)
             barrier = any(not isinstance(event, Observation) for event in originals)
             try:
-                self._store.append(records, barrier=barrier)
+                self._store.append(records, state, barrier=barrier)
             except SessionError as error:
                 self._failed = error
                 raise
+            self.state = state
             for original, kept in zip(originals, stored, strict=True):
                 self.events.append(kept)
-                self.state = apply(self.state, kept)
                 self._track_pending(original)
             self._tell_all("on_progress", self._held.release(self.redact))
             self._tell_all("on_event", stored)
             if stored[-1].id // _SAVE_STATE_EVERY > (stored[0].id - 1) // _SAVE_STATE_EVERY:
-                self._save_state()
+                self._store.save_state(self.state)
             self._stop_when_full()
         return originals
 
@@ -315,7 +273,7 @@ class Session:
             )
         )
         if agent_state is not AgentState.RUNNING:
-            self._save_state()
+            self._store.save_state(self.state)
 
     def answer_pending(self, first: str, others: str) -> None:
         """Give every open action but delegations at the head its observation: `first` for the one
@@ -326,13 +284,15 @@ class Session:
             self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
     def close(self) -> None:
-        self._save_state()
+        self._store.save_state(self.state)
         self._store.close()
         self._lock.release()
 
     def discard(self) -> None:
         """Close it, and as far as the disk allows leave nothing of it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(SessionError):
+            self._store.remove()
         self._store.close()
         self._lock.release()
 
@@ -340,8 +300,9 @@ class Session:
         """The events of the page that begins at `start`, read again. Raises SessionError."""
         records = self._store.read(range(start, start + PAGE))
         if len(records) < PAGE:
-            path = event_path(self.folder, start + len(records))
-            raise SessionError(f"{path} was damaged while the session was in use")
+            raise SessionError(
+                f"event {start + len(records)} was damaged while session {self.id} was in use"
+            )
         return [event_from_dict(record) for record in records]
 
     def _recover(self) -> None:
@@ -388,13 +349,3 @@ class Session:
                 # What a subscriber does is its own; the session goes on without it.
                 log.exception("a subscriber failed and is dropped: %r", subscriber)
                 self._subscribers.remove(subscriber)
-
-    def _save_state(self) -> None:
-        try:
-            save_state(self.folder / "state.pkl", self.state)
-        except OSError as error:
-            log.warning("state.pkl was not saved, it will be rebuilt: %s", error)
-
-
-def _bodies(events: Sequence[Event]) -> list[bytes]:
-    return [encode(event_to_dict(event))[0] for event in events]

@@ -28,6 +28,7 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
+from agentcli.events.requirements import RequirementObservation, RequirementsObservation
 from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted
 
@@ -134,6 +135,11 @@ class State:
     bad_replies: int = 0
     """Replies in a row that were empty or cut off."""
     exit_code: int | None = None
+    required: dict[str, Any] = field(default_factory=dict)
+    """What the work must come to, as in RequirementsObservation; empty: nothing."""
+    required_at: int = -1
+    unmet: dict[str, int] = field(default_factory=dict)
+    """How often each requirement was not met."""
     schema_version: int = STATE_VERSION
 
     def total(self, name: str) -> float | int:
@@ -181,6 +187,7 @@ def apply(state: State, event: Event) -> State:
     changes.update(_changes(state, event))
     if isinstance(event, DelegateStartedObservation | DelegateObservation):
         changes.update(_of_child(state, event))
+    changes.update(_of_requirements(state, event))
     return replace(state, **changes)
 
 
@@ -236,6 +243,21 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
     return {"bad_calls": 0, "bad_replies": 0} if event.cause is not None else {}
 
 
+def _of_requirements(state: State, event: Event) -> dict[str, Any]:
+    """They hold until the person says something else, which no message to a turn at work is."""
+    match event:
+        case RequirementsObservation():
+            wanted = event.model_dump(include={"tests", "check", "retries", "answer_schema"})
+            return {"required": wanted, "required_at": event.id, "unmet": {}}
+        case RequirementObservation(met=False):
+            times = state.unmet.get(event.requirement, 0) + 1
+            return {"unmet": {**state.unmet, event.requirement: times}}
+        case MessageAction(source=Source.USER, delivery=None):
+            if state.required and state.required_at != event.id - 1:
+                return {"required": {}, "unmet": {}}
+    return {}
+
+
 def _of_child(
     state: State, event: DelegateStartedObservation | DelegateObservation
 ) -> dict[str, Any]:
@@ -287,7 +309,7 @@ def fold(events: Iterable[Event], state: State | None = None) -> State:
 
 def save_state(path: Path, state: State) -> None:
     """Replace the cache at `path` as a whole. Raises OSError."""
-    body = pickle.dumps(_plain(asdict(state)), protocol=5)
+    body = pickle.dumps(as_plain(state), protocol=5)
     replace_atomically(path, hashlib.sha256(body).digest(), body)
 
 
@@ -305,6 +327,20 @@ def load_state(path: Path) -> State | None:
         return None
     try:
         values = _PlainUnpickler(io.BytesIO(body)).load()
+    except _DAMAGED:
+        return None
+    return from_plain(values)
+
+
+def as_plain(state: State) -> dict[str, Any]:
+    """As dicts, lists, texts and numbers alone."""
+    plain: dict[str, Any] = _plain(asdict(state))
+    return plain
+
+
+def from_plain(values: Any) -> State | None:
+    """What `as_plain` made; None if it is of another version, or anything else."""
+    try:
         if not isinstance(values, dict) or values.get("schema_version") != STATE_VERSION:
             return None
         values["agent_state"] = AgentState(values["agent_state"])

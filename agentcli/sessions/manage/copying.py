@@ -13,26 +13,42 @@ from agentcli.errors import SessionError
 from agentcli.events import Event, event_to_dict
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.event_log import event_path
+from agentcli.sessions.file_store import FileStore
+from agentcli.sessions.library import store_of
+from agentcli.sessions.pages import PAGE
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
-from agentcli.sessions.store import FileStore, encode
+from agentcli.sessions.store import Store, encode
 
 
 def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event]) -> None:
-    """Put events 0 to `last` of the session in `original` into the empty folder `copy`, and
-    `further` ones after them. A turn that was going on there is paused in it.
+    """Put events 0 to `last` of the session in `original` as files into the empty folder `copy`,
+    and `further` ones after them. A turn that was going on there is paused in it.
 
     Raises SessionError when they can't be written.
     """
     try:
         (copy / "events").mkdir(mode=0o700)
-        for event_id in range(last + 1):
-            _copy(event_path(original, event_id), event_path(copy, event_id))
+        theirs = store_of(original)
+        if isinstance(theirs, FileStore):
+            for event_id in range(last + 1):
+                _copy(event_path(original, event_id), event_path(copy, event_id))
+        else:
+            write_events(copy, theirs, last + 1)
         events = [*_pause(fold(read_session(copy).events)), *further]
         with closing(FileStore(copy).open()) as store:
             store.append(list(_numbered(events, last + 1)))
     except OSError as error:
         raise SessionError(f"{copy} can't be written: {error.strerror}") from error
+
+
+def write_events(folder: Path, source: Store, count: int) -> None:
+    """The first `count` events of `source` as files of the session in `folder`, which has none and
+    is to be synced as a whole. Raises SessionError, OSError."""
+    with closing(FileStore(folder, durable=False).open()) as store:
+        for start in range(0, count, PAGE):
+            records = source.read(range(start, min(start + PAGE, count)))
+            store.append([(record["id"], encode(record)[0]) for record in records])
 
 
 def _copy(source: Path, target: Path) -> None:

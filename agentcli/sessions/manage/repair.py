@@ -6,12 +6,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.errors import SessionError
+from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.event_log import event_path
-from agentcli.sessions.manage.ownership import require_own
+from agentcli.sessions.file_store import FileStore
+from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE, page_path, read_page
 from agentcli.sessions.session import read_session
-from agentcli.sessions.store import FileStore, encode
+from agentcli.sessions.store import encode
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,15 @@ class Repair:
 def repair(folder: Path, *, dry_run: bool = False) -> Repair:
     """Make the session in `folder` whole up to the first event that is lost.
 
-    Raises SessionError when nothing of it can be read, UsageError when it is in use.
+    Raises SessionError when nothing of it can be read, UsageError when it is in use or in no files.
     """
-    require_own(folder)
-    with FileStore(folder).lock():
+    store = store_of(folder)
+    if not isinstance(store, FileStore):
+        raise UsageError(
+            f"session {folder.name} is in a database, which has repairs of its own",
+            hint=f"what is intact can be copied: agent fork {folder.name} --at EVENT",
+        )
+    with store.lock():
         try:
             return _look(folder) if dry_run else _repair(folder)
         except OSError as error:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.library import store_of
 from agentcli.sessions.manage.scrap import remove_tree, set_aside
-from agentcli.sessions.search.finder import Family, in_use_by, session_states
+from agentcli.sessions.search.finder import Family, session_states
 from agentcli.sessions.state import State
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -87,8 +87,11 @@ def size_of(folder: Path) -> int:
 
 def use_of(folder: Path) -> str:
     """What somebody does with a session now: `in use by process 4711`; empty if nobody does."""
-    if (pid := in_use_by(folder)) is not None:
-        return f"in use by process {pid}"
+    store = store_of(folder)
+    if holder := store.holder():
+        return f"in use by process {holder.pid}" + ("" if holder.is_here else f" on {holder.host}")
+    if store.exists():
+        return ""
     with suppress(OSError):
         is_young = time.time() - folder.lstat().st_mtime < _BEING_MADE_S
         if is_young and not os.path.lexists(folder / "session.lock"):
@@ -103,13 +106,16 @@ def remove(home: Path, folder: Path) -> None:
     is left of it is no session any more, and is swept up by the next command.
     """
     lock_path = folder / "session.lock"
+    store = store_of(folder)
     try:
         if folder.is_symlink():
             folder.unlink()
             return
         if lock_path.is_symlink():
             lock_path.unlink()
-        with SessionLock(folder):
-            remove_tree(set_aside(home, folder))
+        with store.lock():
+            doomed = set_aside(home, folder)
+            store.remove()
+            remove_tree(doomed)
     except OSError as error:
         raise SessionError(f"session {folder.name} can't be removed: {error}") from error

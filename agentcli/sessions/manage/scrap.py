@@ -1,6 +1,7 @@
-"""Unfinished folders: sessions that are being made or removed, and copies of files that are being
-made for one. Each is built under a temporary name and then renamed. What a killed process left is
-removed, or finished if only the name was missing, by the next command that comes by.
+"""Unfinished folders: sessions that are being made or removed, copies of files that are being made
+for one, and copies that are there for a moment only. What lasts is built under a temporary name and
+then renamed. What a killed process left is removed, or finished if only the name was missing, by
+the next command that comes by.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
-from agentcli.files.private import dump_json, sync_names
+from agentcli.files.private import dump_json
+from agentcli.files.private import remove_tree as remove_whatever
+from agentcli.interrupts import shield
+from agentcli.sessions.file_library import SESSIONS
+from agentcli.sessions.library import library_of, store_of
 from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.store import Library
 
 _SCRAP = "sessions.scrap"
 _NAME = re.compile(r"(.+)-[0-9a-f]{8}", re.ASCII | re.DOTALL)
@@ -28,21 +34,56 @@ _DOOMED = "gone-"
 """Begins the names of what was a session."""
 _BEING_MADE_S = 60
 _DRAFT = "draft.json"
+_SCRATCH = "scratch"
 
 
 @contextmanager
-def staging(home: Path, session_id: str) -> Iterator[Path]:
-    """An empty folder, locked, to put a session together in. It becomes the session `session_id`
-    when the block ends well, else it goes away."""
-    folder = _new_place(home, session_id)
+def staging(home: Path, session_id: str, library: Library | None = None) -> Iterator[Path]:
+    """An empty folder, locked, to put a session together in, as files. It becomes the session
+    `session_id` of `library` (the one of the settings, when None) when the block ends well, else
+    it goes away."""
+    with _staged(home, session_id) as (folder, undo):
+        yield folder
+        (library or library_of(home)).take_in(folder, session_id)
+        undo.pop_all()
+
+
+@contextmanager
+def _staged(home: Path, name: str) -> Iterator[tuple[Path, ExitStack]]:
+    """An empty folder, locked, which goes away unless that is taken from the stack."""
+    folder = _new_place(home, name)
     unlocked = folder.with_name(f"{_UNLOCKED}{secrets.token_hex(4)}")
     unlocked.mkdir(mode=0o700)
     with SessionLock(unlocked), ExitStack() as undo:
         unlocked.rename(folder)
         undo.callback(remove_tree, folder)
-        yield folder
-        _publish(home, folder, session_id)
-        undo.pop_all()
+        yield folder, undo
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """`own` is a folder for the agent alone, in its home; `files` is one that commands may be shown
+    and write to. Both are private and empty."""
+
+    own: Path
+    files: Path
+
+
+@contextmanager
+def scratch(home: Path, place: Path) -> Iterator[Scratch]:
+    """Two folders that go away when the block ends, however that ends; `files` is made in `place`.
+    Raises SessionError where there can be none."""
+    with ExitStack() as undo:
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own, _ = undo.enter_context(_staged(home, _SCRATCH))
+            files = place / own.name
+            dump_json(own / _DRAFT, asdict(_Draft(str(files), str(files), is_new=True)))
+            undo.callback(_remove_used, files)
+            files.mkdir(mode=0o700)
+        except OSError as error:
+            raise SessionError(f"no copy can be made in {place}: {error.strerror}") from error
+        yield Scratch(own, files)
 
 
 @dataclass(frozen=True)
@@ -116,19 +157,19 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
+def _remove_used(folder: Path) -> None:
+    """Whatever commands have made there, as far as that can be removed."""
+    with shield():
+        try:
+            remove_tree(folder)
+        except (OSError, RecursionError):
+            remove_whatever(folder)
+
+
 def _new_place(home: Path, name: str) -> Path:
     scrap = home / _SCRAP
     scrap.mkdir(mode=0o700, parents=True, exist_ok=True)
     return scrap / f"{name}-{secrets.token_hex(4)}"
-
-
-def _publish(home: Path, folder: Path, session_id: str) -> None:
-    sessions = home / "sessions"
-    sessions.mkdir(mode=0o700, exist_ok=True)
-    sync_names(folder)
-    folder.rename(sessions / session_id)
-    sync_names(sessions)
-    sync_names(home)
 
 
 def _is_ours(entry: Path) -> bool:
@@ -142,16 +183,25 @@ def _is_ours(entry: Path) -> bool:
 def _swept(home: Path, entry: Path) -> Iterator[str]:
     draft = None if entry.name.startswith(_DOOMED) else _noted(entry)
     named = _NAME.fullmatch(entry.name)
-    if draft is None or named is None:
+    if draft is None and named is not None and _is_taken_in(home, entry, named[1]):
+        library_of(home).take_in(entry, named[1])
+    elif draft is None or named is None:
         remove_tree(entry)
     elif draft.whole and _can_be_put_in_place(draft):
         _put_in_place(draft)
-        _publish(home, entry, named[1])
+        library_of(home).take_in(entry, named[1])
         yield f"the copy {named[1]}, which was cut off, is now whole; its files: {draft.target}"
     else:
         remove_tree(Path(draft.folder))
         remove_tree(entry)
         yield f"what a copy that was cut off had made of {draft.target} is removed"
+
+
+def _is_taken_in(home: Path, entry: Path, session_id: str) -> bool:
+    """Whether its events are in a database already, so that only its folder is missing."""
+    folder = home / SESSIONS / session_id
+    is_doomed = entry.name.startswith(_DOOMED)
+    return not is_doomed and not folder.exists() and store_of(folder).exists()
 
 
 def _noted(staged: Path) -> _Draft | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.sessions.event_log import event_path
-from agentcli.sessions.manage.ownership import require_own
+from agentcli.sessions.library import store_of
 from agentcli.sessions.search.index import Hit, search
 from agentcli.sessions.search.searchable import kind_of, searchable
-from agentcli.sessions.store import FileStore
 
 AROUND = 5
 """Messages before the hit, and after it."""
@@ -24,7 +21,6 @@ MAX_CHARS = 12_000
 _HITS_READ = 60
 _HIT_CHARS = 1_500
 _OTHER_CHARS = 240
-_MOST_EVENTS = 10**9
 _LOOKED_AT = 40
 """Events that are read on either side for so many that say something."""
 _MARK = "→"
@@ -60,13 +56,14 @@ def excerpts(home: Path, query: str, own_session: str, redact: Callable[[Any], A
 
 def _lines(folder: Path, hit: Hit) -> Iterator[str]:
     """Raises SessionError for a session that is another user's or gone."""
-    require_own(folder)
+    store = store_of(folder)
+    store.check()
+    count = store.count()
     before = _said(folder, range(hit.event_id - 1, -1, -1), AROUND)[::-1]
     here = _said(folder, range(hit.event_id, hit.event_id + 1), 1, left_out=frozenset())
     after = _said(folder, range(hit.event_id + 1, hit.event_id + 1 + _LOOKED_AT), AROUND)
     middle = [*before, *here, *after]
     known = {event_id for event_id, _, _ in middle}
-    count = _count(folder)
     first = _said(folder, range(min(count, _LOOKED_AT)), AT_THE_ENDS)
     last = _said(folder, range(count - 1, max(count - _LOOKED_AT, 0) - 1, -1), AT_THE_ENDS)[::-1]
     yield f'<past_session id="{folder.name}" date="{hit.time:%Y-%m-%d}" hit="{hit.event_id}">'
@@ -86,8 +83,9 @@ def _said(
 ) -> list[tuple[int, str, str]]:
     """The first so many events among `ids` that say something: id, who speaks, text."""
     said: list[tuple[int, str, str]] = []
+    store = store_of(folder)
     for event_id in ids[:_LOOKED_AT]:
-        records = FileStore(folder).read(range(event_id, event_id + 1))
+        records = store.read(range(event_id, event_id + 1))
         found = searchable(records[0]) if records else None
         if found is not None and kind_of(records[0]) not in left_out:
             kind, text = found
@@ -95,12 +93,6 @@ def _said(
             if len(said) == most:
                 break
     return said
-
-
-def _count(folder: Path) -> int:
-    """How many events the session has; ids have no holes."""
-    ids = range(_MOST_EVENTS)
-    return bisect_left(ids, True, key=lambda event_id: not event_path(folder, event_id).exists())
 
 
 def _around(text: str, hit: Hit, limit: int) -> str:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
 import secrets
-import socket
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 
-from agentcli.errors import SessionError, UsageError
+from agentcli.errors import UsageError
 from agentcli.events import Event, event_from_dict
-from agentcli.sessions.lock import read_holder
-from agentcli.sessions.session import read_session
-from agentcli.sessions.state import State, fold, load_state
-from agentcli.sessions.store import FileStore
+from agentcli.sessions.file_library import SESSIONS, is_session_id
+from agentcli.sessions.library import library_of, store_of
+from agentcli.sessions.reading import state_in
+from agentcli.sessions.state import State
 
 _NEWEST = 300
 
@@ -43,18 +37,20 @@ class FoundSession:
 def new_folder(home: Path) -> Path:
     """A folder for a new session: `YYYYMMDD-HHMMSS-xxxx`, local time."""
     while True:
-        folder = home / "sessions" / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        if not folder.exists():
+        folder = home / SESSIONS / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        if not folder.exists() and not exists(folder):
             return folder
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is a session of this folder."""
+    return store_of(folder).exists()
 
 
 def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
     """Every session with its state, of one workspace or of all, the one used last first; one that
     can't be read has an empty state."""
-    for folder in _last_used_first(home):
-        state = _state_or_empty(folder)
-        if workspace is None or state.workspace == workspace:
-            yield folder, state
+    return library_of(home).states(workspace)
 
 
 class Family:
@@ -88,16 +84,13 @@ class Family:
 def state_of(folder: Path) -> State:
     """A session's state, from its cache if that can be trusted, brought up to date with what was
     recorded since. Raises SessionError."""
-    cached = load_state(folder / "state.pkl")
-    if cached is None:
-        return read_session(folder).state
-    return fold(_events_after(folder, cached.end_id), cached)
+    return state_in(folder, store_of(folder))
 
 
 def find(home: Path, wanted: str) -> Path:
     """The folder of the session with this id, unique prefix or name. Raises UsageError."""
-    exact = home / "sessions" / wanted
-    if _is_id(wanted) and exact.is_dir():
+    exact = home / SESSIONS / wanted
+    if is_session_id(wanted) and store_of(exact).exists():
         return exact
     known = list(session_states(home))
     matches = [folder for folder, state in known if wanted and state.name == wanted][:1] or [
@@ -124,8 +117,8 @@ def newest(home: Path, workspace: Path | None) -> Path:
 def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
     """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
     first, and sub-sessions are left out."""
-    for folder in _last_used_first(home):
-        found = FoundSession(folder, _state_or_empty(folder))
+    for folder, state in session_states(home):
+        found = FoundSession(folder, state)
         if found.fits(workspace):
             yield found
 
@@ -141,76 +134,17 @@ def no_session(workspace: Path | None) -> UsageError:
 
 
 def in_use_by(folder: Path) -> int | None:
-    """The process that has the session open at this moment, None when there is none."""
-    try:
-        fd = os.open(
-            folder / "session.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-        )
-    except OSError:
-        return None
-    try:
-        holder = read_holder(fd)
-        pid = int(holder["pid"])
-        # To probe a lock is to hold it for a moment; that of a dead process needs no probing.
-        if holder["host"] == socket.gethostname():
-            with suppress(PermissionError):
-                os.kill(pid, 0)
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return pid
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    finally:
-        os.close(fd)
-    return None
-
-
-def _is_id(name: str) -> bool:
-    """Whether a session may be called so: what else lies there is not shown on any screen."""
-    return re.fullmatch(r"[\w.-]+", name, re.ASCII) is not None and name not in (".", "..")
-
-
-def _folders(home: Path) -> list[Path]:
-    try:
-        with os.scandir(home / "sessions") as entries:
-            return [Path(e.path) for e in entries if e.is_dir() and _is_id(e.name)]
-    except OSError:
-        return []
-
-
-def _last_used_first(home: Path) -> list[Path]:
-    """The time of the last write is known without reading any of them."""
-    return sorted(_folders(home), key=lambda path: (_last_write(path), path), reverse=True)
-
-
-def _last_write(folder: Path) -> int:
-    """Each event is a new name in this folder."""
-    try:
-        return (folder / "events").stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _state_or_empty(folder: Path) -> State:
-    try:
-        return state_of(folder)
-    except (SessionError, OSError, ValueError):
-        return State(session_id=folder.name, title="(can't be read)")
-
-
-def _events_after(folder: Path, event_id: int) -> Iterator[Event]:
-    """What a process that was killed recorded after it last saved the state."""
-    records = FileStore(folder).read(range(event_id + 1, sys.maxsize))
-    with suppress(ValueError, TypeError, AttributeError):
-        for record in records:
-            yield event_from_dict(record)
+    """The process of this machine that has the session open at this moment, None when there is
+    none."""
+    holder = store_of(folder).holder()
+    return holder.pid if holder and holder.is_here else None
 
 
 def newest_events(folder: Path, state: State) -> list[Event]:
     """The last few hundred events of a session, oldest first, at a cost that does not grow with it.
     Raises SessionError."""
     first = max(0, state.end_id + 1 - _NEWEST)
-    records = FileStore(folder).read(range(first, state.end_id + 1))
+    records = store_of(folder).read(range(first, state.end_id + 1))
     return [event_from_dict(record) for record in records]
 
 

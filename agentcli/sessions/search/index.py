@@ -7,7 +7,6 @@ memory.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import stat
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.files.private import open_regular
-from agentcli.sessions.event_log import event_path
+from agentcli.sessions.file_library import SESSIONS
+from agentcli.sessions.library import library_of
 from agentcli.sessions.search.search_query import (
     BREAK,
     MARK_END,
@@ -31,16 +30,15 @@ from agentcli.sessions.search.search_query import (
     storable,
 )
 from agentcli.sessions.search.searchable import searchable
+from agentcli.sessions.store import Store
 
 INDEX_VERSION = 1
 _APPLICATION_ID = 0x61676E74
 _PATIENCE_S = 10.0
 """How long to wait for another search that is bringing the file up to date."""
-_LARGEST_EVENT_BYTES = 64 * 1024 * 1024
+_EVENTS_AT_ONCE = 50
 _EVENTS_A_SESSION = 1 << 32
 """The row of an event is numbered session * this + event."""
-_UNCERTAIN_NS = 2_000_000_000
-"""A folder changed this recently may change again without its time showing it."""
 _HALF_WEIGHT_DAYS = 90
 _SNIPPET_TOKENS = 16
 _IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -116,7 +114,7 @@ def _search(
     place: Path | None, home: Path, expression: str, workspace: str | None, limit: int
 ) -> list[Hit]:
     with closing(_open(place)) as database:
-        _update(database, home / "sessions")
+        _update(database, home)
         return _find(database, expression, workspace, limit)
 
 
@@ -158,45 +156,22 @@ def _discard(path: Path) -> None:
             path.with_name(name).unlink()
 
 
-def _update(database: sqlite3.Connection, sessions: Path) -> None:
+def _update(database: sqlite3.Connection, home: Path) -> None:
     """Take in what was written since the last search. Ends the transaction that `_open` began."""
     known = {row[1]: row for row in database.execute("SELECT * FROM sessions")}
-    for folder in _folders(sessions):
-        _, _, _, events, folder_stamp, last_stamp = known.pop(folder.name, (0, "", "", 0, "", ""))
-        stamp = _folder_stamp(folder / "events")
-        if stamp and stamp == folder_stamp:
+    library = library_of(home)
+    for session_id, stamp in library.stamps():
+        _, _, _, events, old_stamp, last_stamp = known.pop(session_id, (0, "", "", 0, "", ""))
+        if stamp and stamp == old_stamp:
             continue
-        if events and _stamp(event_path(folder, events - 1)) != last_stamp:
-            _forget(database, folder.name)
+        store = library.store(home / SESSIONS / session_id)
+        if events and store.stamp(events - 1) != last_stamp:
+            _forget(database, session_id)
             events = 0
-        _add_events(database, folder, events, stamp)
+        _add_events(database, session_id, store, events, stamp)
     for session_id in known:
         _forget(database, session_id)
     database.execute("COMMIT")
-
-
-def _folders(sessions: Path) -> Iterator[Path]:
-    with suppress(OSError), os.scandir(sessions) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False) and entry.name.isascii():
-                yield Path(entry.path)
-
-
-def _folder_stamp(events: Path) -> str:
-    try:
-        status = events.lstat()
-    except OSError:
-        return ""
-    settled = abs(time.time_ns() - status.st_mtime_ns) > _UNCERTAIN_NS
-    return f"{status.st_ino}:{status.st_mtime_ns}" if settled else ""
-
-
-def _stamp(path: Path) -> str:
-    try:
-        status = path.lstat()
-    except OSError:
-        return "gone"
-    return f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
 
 
 def _forget(database: sqlite3.Connection, session_id: str) -> None:
@@ -208,14 +183,16 @@ def _forget(database: sqlite3.Connection, session_id: str) -> None:
         database.execute("DELETE FROM sessions WHERE number = ?", row)
 
 
-def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: str) -> None:
+def _add_events(
+    database: sqlite3.Connection, session_id: str, store: Store, start: int, stamp: str
+) -> None:
     """Take in the events from `start` to the first that is missing or damaged."""
-    database.execute("INSERT OR IGNORE INTO sessions (id) VALUES (?)", (folder.name,))
+    database.execute("INSERT OR IGNORE INTO sessions (id) VALUES (?)", (session_id,))
     number, workspace = database.execute(
-        "SELECT number, workspace FROM sessions WHERE id = ?", (folder.name,)
+        "SELECT number, workspace FROM sessions WHERE id = ?", (session_id,)
     ).fetchone()
     event_id = start
-    while (record := _read(event_path(folder, event_id))) is not None:
+    for record in _records(store, start):
         workspace = _workspace(record) or workspace
         if found := searchable(record):
             kind, text = found
@@ -229,7 +206,7 @@ def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: s
                 ),
             )
         event_id += 1
-    last_stamp = _stamp(event_path(folder, event_id - 1)) if event_id else ""
+    last_stamp = store.stamp(event_id - 1) if event_id else ""
     database.execute(
         "UPDATE sessions SET workspace = ?, events = ?, folder_stamp = ?, last_stamp = ?"
         " WHERE number = ?",
@@ -237,15 +214,11 @@ def _add_events(database: sqlite3.Connection, folder: Path, start: int, stamp: s
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > _LARGEST_EVENT_BYTES:
-                return None
-            record = json.loads(file.read())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
+def _records(store: Store, start: int) -> Iterator[dict[str, Any]]:
+    """The events from `start` to the first that is missing or damaged, some at a time."""
+    while records := store.read(range(start, start + _EVENTS_AT_ONCE)):
+        yield from records
+        start += len(records)
 
 
 def _workspace(record: dict[str, Any]) -> str:

@@ -21,13 +21,14 @@ class SessionTotals:
     """Tokens and money are with those of children; `cost_usd` is None when the price of a reply is
     not known; `files_changed` are those that the
     file tools left other than they were when first read, in order of the first change; `trees` the
-    first and the last snapshot of the workspace, if there are any."""
+    first and the last snapshot of the workspace, if there are any; `first_id` the first event."""
 
     steps: int
     usage: Usage
     cost_usd: float | None
     files_changed: tuple[str, ...]
     trees: tuple[str, str] | None
+    first_id: int | None = None
 
 
 class SessionTotalsCounter:
@@ -40,8 +41,11 @@ class SessionTotalsCounter:
         self._known: dict[str, str] = {}
         self._files: dict[str, tuple[str | None, str]] = {}
         self._trees: tuple[str, str] | None = None
+        self._first_id: int | None = None
 
     def on_event(self, event: Event) -> None:
+        if self._first_id is None:
+            self._first_id = event.id
         if metrics := event.llm_metrics:
             self._steps += 1
             self._usage += Usage(*(getattr(metrics, field.name) for field in fields(Usage)))
@@ -67,7 +71,9 @@ class SessionTotalsCounter:
     @property
     def totals(self) -> SessionTotals:
         changed = (path for path, (first, last) in self._files.items() if first != last)
-        return SessionTotals(self._steps, self._usage, self._cost, tuple(changed), self._trees)
+        return SessionTotals(
+            self._steps, self._usage, self._cost, tuple(changed), self._trees, self._first_id
+        )
 
 
 def totals(events: Iterable[Event]) -> SessionTotals:

@@ -18,11 +18,12 @@ from typing import Any
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
+from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.scrap import staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
-from agentcli.sessions.store import FileStore, encode
+from agentcli.sessions.store import encode
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
     EVENT_BYTES,
@@ -114,7 +115,11 @@ class _Neutraliser:
 
     def __call__(self, record: dict[str, Any]) -> dict[str, Any]:
         if record.get("observation") == "checkpoint":
-            return self._null(record, "a checkpoint, which was not imported")
+            left = self._null(record, "a checkpoint, which was not imported")
+            return {**left, "extras": _told_changes(record)}
+        if record.get("observation") == "requirements":
+            # Gone on with, a command of somebody else's would be run.
+            return self._null(record, "what the work must come to, which was not imported")
         if record.get("observation") == "decision" and _asks(record):
             # Resumed, it would be asked again, and run if no one is asked any more.
             return self._null(record, "a question, which was not imported")
@@ -181,6 +186,13 @@ class _Neutraliser:
             self.notes.append(note)
 
 
+def _told_changes(record: dict[str, Any]) -> dict[str, Any]:
+    """Which files had changed at a checkpoint: that is evidence without the snapshot too."""
+    extras = record.get("extras")
+    changed = extras.get("changed") if isinstance(extras, dict) else None
+    return {} if changed is None else {"changed": changed}
+
+
 def _asks(record: dict[str, Any]) -> bool:
     extras = record.get("extras")
     return isinstance(extras, dict) and extras.get("decision") == "ask"
@@ -214,21 +226,21 @@ def _checked(
 def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Redactor) -> Event:
     if not isinstance(record, dict):
         raise ValueError("not an event")
-    _require_plain(record)
+    require_plain(record)
     event = event_from_dict(_valid_unicode(redact(neutral(record))))
     if type(record.get("id")) is not int or event.id != event_id:
         raise ValueError(f"its id is {record.get('id')!r}")
-    _require_sane(event)
+    require_sane(event)
     return event
 
 
-def _require_plain(value: Any, depth: int = 0) -> None:
+def require_plain(value: Any, depth: int = 0) -> None:
     """Raises ValueError for what JSON can say and others could not bear."""
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            _require_plain(item, depth + 1)
+            require_plain(item, depth + 1)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("a number is not finite")
@@ -236,7 +248,7 @@ def _require_plain(value: Any, depth: int = 0) -> None:
         raise ValueError("a number is too large")
 
 
-def _require_sane(event: Event) -> None:
+def require_sane(event: Event) -> None:
     if event.timestamp.tzinfo is None:
         raise ValueError("its time has no zone")
     if isinstance(event, OpaqueEvent) or event.llm_metrics is None:

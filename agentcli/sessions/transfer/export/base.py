@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
+from agentcli.errors import AgentError
 from agentcli.events import event_to_dict
 from agentcli.messages import Usage
-from agentcli.sessions.session import SessionRecord
+from agentcli.sessions.session import SessionRecord, read_session
 
 FORMAT_VERSION = 1
 
@@ -20,10 +22,12 @@ Redactor = Callable[[Any], Any]
 class Trajectory:
     """`header` says what the session is: format_version, session_id, name, title, workspace, model,
     created_at, updated_at, state, cost_usd (None: unknown), usage in tokens. `events` are in their
-    JSON form and can be gone through once."""
+    JSON form and can be gone through once. `children` reads the sessions that it delegated to, by
+    id, as far as they are there."""
 
     header: dict[str, Any]
     events: Iterable[dict[str, Any]]
+    children: Callable[[], Mapping[str, Trajectory]] = dict
 
 
 Exporter = Callable[[Trajectory], Iterator[str]]
@@ -46,4 +50,19 @@ def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
         "cost_usd": state.cost_usd,
         "usage": {field.name: state.total(field.name) for field in fields(Usage)},
     }
-    return Trajectory(redact(header), (redact(event_to_dict(event)) for event in record.events))
+    return Trajectory(
+        redact(header),
+        (redact(event_to_dict(event)) for event in record.events),
+        lambda: dict(_children(record, redact)),
+    )
+
+
+def _children(record: SessionRecord, redact: Redactor) -> Iterator[tuple[str, Trajectory]]:
+    """Only those that say themselves whose children they are: what a session claims, which may come
+    from elsewhere, must not take a session of its reader's along."""
+    for session_id in record.state.children:
+        with suppress(AgentError, OSError, ValueError):
+            child = read_session(record.folder.with_name(session_id))
+            own = child.state.delegated_by == record.folder.name
+            if own and child.state.delegate_level == record.state.delegate_level + 1:
+                yield session_id, trajectory_of(child, redact)

@@ -1,0 +1,27 @@
+"""Has sessions be where the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcli.sessions.chosen import FILES, choose_store
+from agentcli.system.homes import state_home
+from agentcli.system.programs import person_environ
+
+
+def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
+    """From now on, with what `flags` set by dotted key. The settings are read when somebody asks
+    for a session, which then raises ConfigError where they can't be. They are for the sessions of
+    the person's home: those that are made elsewhere for a moment are files."""
+
+    def choose(home: Path) -> str:
+        environ = person_environ()
+        if home != state_home(environ):
+            return FILES
+        from agentcli.app.session_store import configured_store
+
+        return configured_store(environ, flags or {})
+
+    choose_store(choose)

@@ -1,0 +1,1 @@
+"""Sessions in a database: SQLite or PostgreSQL, through SQLAlchemy."""

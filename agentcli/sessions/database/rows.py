@@ -1,0 +1,60 @@
+"""Events and states as columns, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentcli.events.base import ACTIONS, OBSERVATIONS
+from agentcli.sessions.state import State, as_plain, from_plain
+from agentcli.sessions.store import encode
+
+_LONGEST_NAME = 200
+
+
+def event_row(session_id: str, event_id: int, body: bytes) -> dict[str, Any]:
+    """The event that the JSON `body` is, as it is kept."""
+    record = json.loads(body)
+    if "action" in record:
+        known, kind = ACTIONS.get(record["action"]), record["action"]
+    else:
+        known, kind = OBSERVATIONS.get(record["observation"]), record["observation"]
+    return {
+        "session_id": session_id,
+        "sequence_number": event_id,
+        "timestamp": record["timestamp"],
+        "source": record.get("source", ""),
+        "event_class": (known.__name__ if known else str(kind))[:_LONGEST_NAME],
+        "event_data": body.decode(),
+        "cause": record.get("cause"),
+    }
+
+
+def state_columns(state: State) -> dict[str, Any]:
+    """What the row of a session says of it."""
+    return {
+        "agent": state.agent_name,
+        "iteration": state.iteration,
+        "state": state.agent_state.value,
+        "created": state.created_at or None,
+        "updated": state.updated_at or None,
+        "metadata": encode(as_plain(state))[0].decode(),
+    }
+
+
+def state_of_row(metadata: str, events: int) -> State | None:
+    """The state in the row of a session; None if it is not that after so many events."""
+    try:
+        state = from_plain(json.loads(metadata))
+    except (ValueError, RecursionError):
+        return None
+    return state if state is not None and state.end_id == events - 1 else None
+
+
+def record_of(event_data: str, event_id: int) -> dict[str, Any] | None:
+    """The JSON of event `event_id`; None if it is damaged."""
+    try:
+        record = json.loads(event_data)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and record.get("id") == event_id else None

@@ -1,0 +1,95 @@
+"""Sessions from one store to another: all of one, or nothing of it.
+
+Their folders, with what is in files anyway, stay where they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agentcli.errors import SessionError
+from agentcli.events import event_from_dict
+from agentcli.sessions.file_library import SESSIONS
+from agentcli.sessions.manage.copying import write_events
+from agentcli.sessions.manage.scrap import staging
+from agentcli.sessions.state import State, fold
+from agentcli.sessions.store import Library, Store, StoredLog, encode
+
+_BATCH = 100
+
+
+@dataclass(frozen=True)
+class Copied:
+    """`events` is what the session has, `new` how many of them were not there before."""
+
+    session_id: str
+    events: int
+    new: int
+
+
+def copy_session(home: Path, session_id: str, source: Library, target: Library) -> Copied:
+    """Have the session in `target` as it is in `source`, which is only read; what is there of it
+    already is gone on with. It is read again and compared.
+
+    Raises SessionError for a session that is damaged or another one in `target`, UsageError when
+    it is in use there. Killed at any moment, it leaves the session as it was or its beginning.
+    """
+    folder = home / SESSIONS / session_id
+    log, ours = _sound(source.store(folder)), target.store(folder)
+    known = _sound(ours) if ours.exists() else StoredLog([])
+    count = len(known.records)
+    if known.records != log.records[:count]:
+        raise SessionError(
+            f"session {session_id} in {target.shown} is another one, or has gone on there",
+            hint="remove it there first, if this is the one to keep",
+        )
+    if not count and log.records:
+        with staging(home, session_id, target) as made:
+            write_events(made, source.store(folder), len(log.records))
+            _keep_time(made / "events", log.records)
+    elif len(log.records) > count:
+        with ours.lock():
+            _append(ours, known, log.records[count:])
+    if _sound(ours).records != log.records:
+        raise SessionError(f"session {session_id} reads otherwise in {target.shown} after copying")
+    return Copied(session_id, len(log.records), len(log.records) - count)
+
+
+def _sound(store: Store) -> StoredLog:
+    """Raises SessionError for one that is damaged."""
+    log = store.read_log()
+    if log.fault:
+        raise SessionError(
+            f"it is damaged: {log.fault}", hint="first mend it: agent sessions repair SESSION"
+        )
+    return log
+
+
+def _append(store: Store, known: StoredLog, records: Sequence[dict[str, Any]]) -> None:
+    state = fold(map(event_from_dict, known.records))
+    with closing(store.open(known)):
+        for batch in _batches(records):
+            state = fold(map(event_from_dict, batch), state)
+            store.append([(record["id"], encode(record)[0]) for record in batch], state)
+        store.save_state(state)
+
+
+def _batches(records: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    left = iter(records)
+    while batch := list(islice(left, _BATCH)):
+        yield batch
+
+
+def _keep_time(events: Path, records: Sequence[dict[str, Any]]) -> None:
+    """It was used last when it was, not now."""
+    state = fold(map(event_from_dict, records), State())
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(state.updated_at).timestamp()
+        os.utime(events, (moment, moment))
