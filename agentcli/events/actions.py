@@ -363,7 +363,9 @@ class CondensationAction(Action):
             return self.forgotten_event_ids
         if self.forgotten_start_id is None or self.forgotten_end_id is None:
             return ()
-        return range(self.forgotten_start_id, self.forgotten_end_id + 1)
+        # Once it is recorded, it has taken out what was before it, whatever it says.
+        last = self.forgotten_end_id if self.id < 0 else min(self.forgotten_end_id, self.id - 1)
+        return range(max(self.forgotten_start_id, 0), last + 1)
 
 
 class RewindAction(Action):

@@ -183,6 +183,9 @@ class DelegateObservation(Observation):
     metrics: dict[str, dict[str, float | int | None]] = {}
     abandoned_usd: float = 0.0
     files_changed: tuple[str, ...] = ()
+    tests: tuple[dict[str, Any], ...] = ()
+    """Those that the child ran, the newest last: command, runner, outcome, and whether they are
+    `newest`, with nothing changed after them."""
 
     @property
     def message(self) -> str:
@@ -280,12 +283,15 @@ class SessionStartedObservation(Observation):
 class CheckpointObservation(Observation):
     """The workspace as it was at this moment is kept as the snapshot `tree`; empty, when it could
     not be kept: `content` says why. `moment`: before a step that may change files, when a turn
-    ends after one, or before a person goes back. `left_out` names what is not in the snapshot."""
+    ends after one, or before a person goes back. `left_out` names what is not in the snapshot.
+    `changed`: the files that differ from the checkpoint before it, but for what tools generate, at
+    most a thousand; None: nobody looked."""
 
     kind: ClassVar[str] = "checkpoint"
     tree: str = ""
     moment: Literal["before_step", "turn_end", "before_rewind"] = "before_step"
     left_out: tuple[str, ...] = ()
+    changed: tuple[str, ...] | None = None
 
     @property
     def message(self) -> str:
@@ -462,6 +468,7 @@ class SuccessObservation(Observation):
 
 
 class NullObservation(Observation):
-    """In place of an event that an import left out."""
+    """In place of an event that an import left out; `changed` is what a checkpoint told."""
 
     kind: ClassVar[str] = "null"
+    changed: tuple[str, ...] | None = None

@@ -1,0 +1,66 @@
+"""The replies of a model as the events of a session have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from agentcli.events.actions import MessageAction
+from agentcli.events.base import Event
+from agentcli.events.live import live
+from agentcli.events.observations import ErrorObservation, ReplyDiscardedObservation
+from agentcli.messages import FinishReason, Reply, ToolCall, Usage
+
+RECORDING = "recording"
+"""The key of the first line of a recording, whose value is the number of its form."""
+RECORDING_FORMAT = 1
+
+
+def is_newer(first_line: Mapping[str, Any]) -> bool:
+    """Whether a recording that begins so is of a form that this version does not know."""
+    return bool(first_line[RECORDING] != RECORDING_FORMAT)
+
+
+def recorded_replies(events: Sequence[Event]) -> list[Reply]:
+    """Each whole reply of the conversation as it stands, in order."""
+    torn = {event.reply_id for event in events if isinstance(event, ReplyDiscardedObservation)}
+    said = [event for event in live(events) if event.reply and event.reply.id not in torn]
+    groups = groupby(said, key=lambda event: event.reply and event.reply.id)
+    return [_reply(list(group)) for _, group in groups]
+
+
+def _reply(group: Sequence[Event]) -> Reply:
+    texts = [event for event in group if isinstance(event, MessageAction)]
+    calls = [event.tool_call_metadata for event in group if event.tool_call_metadata]
+    faults = [event for event in group if isinstance(event, ErrorObservation)]
+    metrics = group[0].llm_metrics
+    return Reply(
+        text="".join(event.content for event in texts),
+        tool_calls=tuple(
+            ToolCall(call.tool_call_id, call.function_name, call.raw_arguments) for call in calls
+        ),
+        finish_reason=_ending(faults, bool(calls)),
+        usage=Usage(
+            metrics.prompt_tokens,
+            metrics.completion_tokens,
+            metrics.cache_read_tokens,
+            metrics.cache_write_tokens,
+            metrics.reasoning_tokens,
+        )
+        if metrics
+        else Usage(),
+        model=metrics.model if metrics else "scripted",
+        response_id=group[0].response_id or "",
+        reasoning="".join(event.reasoning for event in texts),
+    )
+
+
+def _ending(faults: Sequence[ErrorObservation], has_calls: bool) -> FinishReason:
+    """An error in a reply says that it did not end well; of which kind, its text says to the model
+    alone."""
+    if any(fault.error_id == "refused_reply" for fault in faults):
+        return FinishReason.REFUSAL
+    if any("cut off" in fault.content for fault in faults):
+        return FinishReason.LENGTH
+    return FinishReason.TOOL_CALLS if has_calls else FinishReason.STOP
