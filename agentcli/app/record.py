@@ -1,0 +1,246 @@
+"""Writing a recording: what a session began with and what came of it, in one file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from agentcli import __version__
+from agentcli.app.sandbox import Containment
+from agentcli.app.stage import Stage, stage_of_session
+from agentcli.errors import SessionError
+from agentcli.events import Event, event_from_dict, event_to_dict
+from agentcli.events.actions import RewindAction
+from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.files.names import is_generated, size_text
+from agentcli.files.private import replace_atomically
+from agentcli.git.safe import ENVIRONMENT, command
+from agentcli.replay.plan import user_messages
+from agentcli.replay.recorded_file import RecordedFile, files_below, recorded
+from agentcli.replay.recording import RecordingHeader, recording_lines
+from agentcli.security.redact import Redactor
+from agentcli.sessions.session import SessionRecord
+from agentcli.settings import Settings
+from agentcli.system.programs import find_program
+
+_MOST_BYTES = 64_000_000
+"""Of files. A recording is read as a whole, and belongs beside tests."""
+_GIT_BYTES = 20_000_000
+_HISTORY_BYTES = 100_000_000
+"""Of a repository, unpacked, that are searched for secrets."""
+KEPT_SETTINGS = {"tools": ("max_output_chars",), "sandbox": ("read",)}
+"""Those that results depend on and that nobody is harmed by who takes over a recording."""
+
+
+def write_recording(
+    target: Path,
+    record: SessionRecord,
+    containment: Containment,
+    redactor: Redactor,
+    start: str,
+    *,
+    hooked: bool,
+) -> list[str]:
+    """Write the session to `target`, secrets masked; `start` is the snapshot of what it began with,
+    its first one where that is empty; `hooked` as in the stage. `containment` is the session's.
+    Returns what people should know of it. Raises SessionError."""
+    environ, home = containment.environ, containment.home
+    with stage_of_session(home, environ, record, start, hooked=hooked) as stage:
+        writer = _Recorder(stage, containment, redactor, target)
+        try:
+            lines = list(writer.lines(record))
+            replace_atomically(target, *(f"{line}\n".encode() for line in lines))
+        except OSError as error:
+            raise SessionError(f"{target} can't be written: {error.strerror or error}") from error
+        return [*stage.notes, *writer.notes]
+
+
+class _Recorder:
+    def __init__(
+        self, stage: Stage, containment: Containment, redactor: Redactor, target: Path
+    ) -> None:
+        self._stage = stage
+        self._containment = containment
+        self._redactor = redactor
+        self._target = target
+        self._left = _MOST_BYTES
+        self.notes: list[str] = []
+
+    def lines(self, record: SessionRecord) -> Iterator[str]:
+        # The files first, as the copy has them now: those at checkpoints take their place.
+        files = list(self._files())
+        changes = dict(self._changes())
+        events = map(self._shareable, self._stage.events)
+        yield from recording_lines(self._header(record), files, events, changes)
+
+    def _shareable(self, event: Event) -> Event:
+        """Without the name of the machine."""
+        if isinstance(event, SessionStartedObservation):
+            event = event.model_copy(update={"host": "", "pid": 0})
+        return event_from_dict(self._redactor(event_to_dict(event)))
+
+    def _header(self, record: SessionRecord) -> RecordingHeader:
+        started = next(e for e in record.events if isinstance(e, SessionStartedObservation))
+        task = next((message.content for message in user_messages(record.events)), "")
+        root = self._stage.root
+        workspace = Path(root) / self._stage.workspace.relative_to(self._stage.top)
+        return RecordingHeader(
+            session_id=record.folder.name,
+            version=__version__,
+            model=started.model,
+            task=self._redactor.text(task),
+            workspace=str(workspace),
+            root=root,
+            sandbox=started.sandbox,
+            settings=kept_settings(self._containment.settings),
+            hooked=self._stage.hooked,
+            event_count=len(self._stage.events),
+        )
+
+    def _files(self) -> Iterator[RecordedFile]:
+        bare = [folder for folder in self._repositories() if not self._is_clean(folder)]
+        for file in files_below(self._stage.top):
+            place = self._stage.top / file.path
+            if not any(place.is_relative_to(folder) for folder in bare) and self._belongs(file):
+                yield self._masked(file)
+
+    def _belongs(self, file: RecordedFile) -> bool:
+        """Not what the session may not read, nor the recording itself."""
+        path = PurePosixPath(file.path)
+        if path.name.endswith(".sample") and path.parent.match("*.git/hooks"):
+            return False
+        real = Path(self._stage.root) / path
+        if real == self._target:
+            return False
+        if file.path in self._stage.lent:
+            self._note(f"{path} is not in the recording: no snapshot has it")
+            return False
+        if is_generated(file.path):
+            self._note(f"{_generated_in(path)} is not in the recording: tools fill it")
+            return False
+        if not self._containment.scope.may_read(real):
+            self._note(f"{path} is not in the recording: it is kept from the agent")
+            return False
+        return True
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _masked(self, file: RecordedFile) -> RecordedFile:
+        if file.data is None:
+            return file
+        self._left -= len(file.data)
+        if self._left < 0:
+            raise SessionError(
+                f"its files are more than a recording holds: {size_text(_MOST_BYTES)}",
+                hint="record a task in a smaller folder",
+            )
+        text = file.data.decode(errors="surrogateescape")
+        masked = self._redactor.text(text)
+        if masked == text or ".git" in PurePosixPath(file.path).parts:
+            return file
+        self._note(f"{file.path}: secrets in it are masked")
+        return replace(file, data=masked.encode(errors="surrogateescape"))
+
+    def _repositories(self) -> Sequence[Path]:
+        return [
+            Path(parent) / ".git"
+            for parent, folders, _ in os.walk(self._stage.top)
+            if ".git" in folders
+        ]
+
+    def _is_clean(self, folder: Path) -> bool:
+        """Whether the repository is small and nothing secret is in its history."""
+        shown = folder.relative_to(self._stage.top)
+        size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+        if size > _GIT_BYTES:
+            self._note(f"{shown} is not in the recording: it has {size_text(size)}")
+            return False
+        if self._has_secrets(folder):
+            self._note(f"{shown} is not in the recording: there are secrets in it, or may be")
+            return False
+        return True
+
+    def _has_secrets(self, folder: Path) -> bool:
+        """Also where nobody can tell."""
+        git = find_program("git")
+        if git is None:
+            return True
+        arguments = ("cat-file", "--batch-all-objects", "--batch")
+        try:
+            with subprocess.Popen(
+                command(git, *arguments),
+                env={**ENVIRONMENT, "GIT_DIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            ) as process:
+                assert process.stdout is not None
+                objects = process.stdout.read(_HISTORY_BYTES + 1)
+                if len(objects) > _HISTORY_BYTES:
+                    process.kill()
+        except OSError:
+            return True
+        if process.returncode:
+            return True
+        plain = [
+            file.read_bytes()
+            for file in folder.rglob("*")
+            if file.is_file() and "objects" not in file.relative_to(folder).parts
+        ]
+        texts = (data.decode(errors="surrogateescape") for data in (objects, *plain))
+        return any(self._redactor.text(text) != text for text in texts)
+
+    def _changes(self) -> Iterator[tuple[int, list[RecordedFile]]]:
+        """Of each checkpoint the files that were others than at the one before."""
+        store, before = self._stage.store, self._stage.start
+        for event in self._stage.events:
+            tree = _tree_of(event)
+            if not tree or tree == before:
+                continue
+            paths = [
+                path
+                for path in sorted(store.paths(before, tree, folder_modes=False))
+                if not path.startswith("./")
+                and ".git" not in PurePosixPath(path).parts
+                and not is_generated(path)
+            ]
+            store.restore(tree, paths)
+            found = (recorded(self._stage.top / path, path) for path in paths)
+            yield event.id, [self._masked(f) for f in found if f is not None and self._belongs(f)]
+            before = tree
+
+
+def _generated_in(path: PurePosixPath) -> PurePosixPath:
+    """The outermost folder on `path` that tools fill."""
+    parents = [*reversed(path.parents)][1:]
+    return next(folder for folder in [*parents, path] if is_generated(folder.name))
+
+
+def _tree_of(event: Event) -> str:
+    if isinstance(event, CheckpointObservation | RewindAction):
+        return event.tree or ""
+    return ""
+
+
+def kept_settings(settings: Settings) -> Mapping[str, object]:
+    """By dotted key."""
+    return {
+        f"{section}.{name}": getattr(getattr(settings, section), name)
+        for section, names in KEPT_SETTINGS.items()
+        for name in names
+    }
+
+
+def with_kept(settings: Settings, kept: Mapping[str, object]) -> Settings:
+    """`settings` with those that a recording has. Raises ValueError for one that is none."""
+    data = settings.model_dump()
+    for section, names in KEPT_SETTINGS.items():
+        for name in names:
+            if (key := f"{section}.{name}") in kept:
+                data[section][name] = kept[key]
+    return Settings.model_validate(data)

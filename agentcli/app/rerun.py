@@ -1,0 +1,225 @@
+"""A recorded session done again: its calls are carried out in a copy, and what comes of each is
+compared with what came of it then. What decided (the model, the policy, the person) is taken from
+the record, and so is what can't be done again; docs/records.md declares it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.rerun_tools import RerunTools, Terms, contained
+from agentcli.app.stage import Stage
+from agentcli.events import Action, Event, Observation
+from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
+from agentcli.events.base import COMMON_FIELDS
+from agentcli.events.observations import (
+    CheckpointObservation,
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    SessionStartedObservation,
+)
+from agentcli.files.private import read_regular
+from agentcli.files.text import digest
+from agentcli.replay.compare import Difference, difference
+from agentcli.replay.file_changes import changed_otherwise
+from agentcli.replay.names import Names
+from agentcli.replay.normalise import Normaliser
+from agentcli.replay.plan import answered, plan, why_taken
+from agentcli.sandbox.choosing import NO_LAYER
+from agentcli.security.redact import MASK
+from agentcli.sessions.session import Session
+
+
+@dataclass
+class Verification:
+    """What was found out: how many calls were done `again`, how many `taken` from the record by
+    why, at how many checkpoints the `files` were compared, and the first difference."""
+
+    again: int = 0
+    taken: Counter[str] = field(default_factory=Counter)
+    files: int = 0
+    difference: Difference | None = None
+    sandbox: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def verify(stage: Stage, terms: Terms, tell: Callable[[Event], None]) -> Verification:
+    """Do it again up to the first difference. `tell` gets each event before it is done. Raises
+    ConfigError where no sandbox works, SessionError for what can't be written, TurnInterrupted;
+    nothing of it goes on running."""
+    with ExitStack() as ending:
+        session = Session.create(stage.own / "sessions" / stage.session_id)
+        ending.callback(session.close)
+        session.redact = terms.redactor
+        rerun = _Rerun(stage, terms, session)
+        ending.callback(rerun.close)
+        for event in stage.events:
+            tell(event)
+            rerun.found.difference = rerun.take(event)
+            if rerun.found.difference is not None:
+                break
+        return rerun.found
+
+
+class _Rerun:
+    """Each event of the record has one of the same number in `session`."""
+
+    def __init__(self, stage: Stage, terms: Terms, session: Session) -> None:
+        self.found = Verification(notes=list(stage.notes))
+        self._stage = stage
+        self._terms = terms
+        self._session = session
+        self._names = Names(stage.places)
+        self._actions: dict[int, Action] = {}
+        self._tools: RerunTools | None = None
+        self._plan = plan(stage.events, stage.start, self._is_inside, hooked=stage.hooked)
+        if stage.hooked:
+            self._note(
+                "hooks may have changed files: those of each snapshot are taken as they were"
+            )
+
+    def close(self) -> None:
+        if self._tools is not None:
+            self._tools.close()
+            self._tools = None
+
+    def take(self, event: Event) -> Difference | None:
+        """Do `event` again, or record what was recorded; what differs then."""
+        found: Difference | None = None
+        if isinstance(event, Action):
+            self._actions[event.id] = event
+            found = self._understood_otherwise(event)
+        elif event.id in self._plan.compared and isinstance(event, CheckpointObservation):
+            found = self._files_otherwise(event)
+        action = answered(event, self._actions)
+        if action is not None and isinstance(event, Observation):
+            found = self._answer(action, event)
+        elif isinstance(event, SessionStartedObservation):
+            self._open(event)
+        else:
+            self._session.emit(event)
+        if tree := self._plan.brought.get(event.id):
+            self._bring(tree)
+        return found
+
+    def _open(self, started: SessionStartedObservation) -> None:
+        """A process opened the session: a new shell, in the folder where the last one was."""
+        self.close()
+        containment = contained(self._terms, self._stage, self._session.folder, started)
+        layer = self.found.sandbox = containment.sandbox.layer
+        if started.sandbox not in (layer, NO_LAYER):
+            self._note(f"its sandbox, {started.sandbox}, does not work here: {layer} is used")
+        told = {"workspace": str(self._stage.workspace), "sandbox": layer, "writable": None}
+        self._session.emit(started.model_copy(update=told))
+        system = next((e for e in self._stage.events if isinstance(e, SystemMessageAction)), None)
+        self._tools = RerunTools(containment, self._session, started, system)
+
+    def _note(self, note: str) -> None:
+        if note not in self.found.notes:
+            self.found.notes.append(note)
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _understood_otherwise(self, action: Action) -> Difference | None:
+        """Whether the call of the model is taken for something else than then."""
+        now = self._tools.parse(action) if self._tools is not None else None
+        if now is None or _meant(now) == _meant(action):
+            return None
+        lines = (json.dumps(_meant(each), sort_keys=True) for each in (action, now))
+        told = "\n".join(f"{sign}{line}" for sign, line in zip("-+", lines, strict=True))
+        return Difference(action.id, action.message, told, "the call is understood otherwise")
+
+    def _answer(self, action: Action, recorded: Observation) -> Difference | None:
+        why = why_taken(action, recorded)
+        if not why and not self._is_inside(action):
+            why = "files outside the workspace"
+        if why or self._tools is None:
+            self.found.taken[why] += 1
+            self._session.emit(recorded)
+            return None
+        self.found.again += 1
+        if isinstance(action, CmdRunAction) and action.command.strip() == "status":
+            self._tools.wait_for_job(action)
+        self._tools.execute(self._names.here(action), self._session)
+        now = self._session.events[recorded.id]
+        assert isinstance(now, Observation)
+        self._names.learn(recorded, now)
+        before, after = self._normalisers(recorded.timestamp)
+        found = difference(action, recorded, now, before, after)
+        if found is None and not self._same_bytes(recorded, now):
+            told = "what is shown of the file is the same, the file is not: its digest differs"
+            return Difference(recorded.id, action.message, "", told)
+        return found
+
+    def _normalisers(self, then: datetime) -> tuple[Normaliser, Normaliser]:
+        """For what was recorded then, and for what comes now."""
+        stage, own = self._stage, self._terms.own
+        return (
+            Normaliser((), stage.session_id, own, then, stage.lent),
+            Normaliser(self._names.back(), stage.session_id, own, datetime.now(UTC), stage.lent),
+        )
+
+    def _same_bytes(self, recorded: Observation, now: Observation) -> bool:
+        """Whether a file is the same, but for the name of the folder that it is in."""
+        kinds = FileReadObservation | FileWriteObservation | FileEditObservation
+        if not (isinstance(recorded, kinds) and isinstance(now, kinds)):
+            return True
+        known = recorded.digest and now.digest and MASK not in recorded.content
+        if recorded.digest == now.digest or not known:
+            return True
+        assert self._tools is not None
+        try:
+            data = read_regular(self._tools.file(now.path), follow=True)[0]
+        except OSError:
+            return False
+        for there, here in self._stage.places:
+            data = data.replace(here.encode(), there.encode())
+        return digest(data) == recorded.digest
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _is_inside(self, action: Action) -> bool:
+        """Whether the file that a tool is to write lies in the copy: elsewhere nothing is written
+        again."""
+        path, call = path_of(action), action.tool_call_metadata
+        if path is None or call is None or call.function_name not in ("write", "edit"):
+            return True
+        named = Path(self._names.mapped(path))
+        return not named.is_absolute() or named.is_relative_to(self._stage.top)
+
+    def _files_otherwise(self, checkpoint: CheckpointObservation) -> Difference | None:
+        """Whether the files are others than they were; told of the last call that may have changed
+        them."""
+        self.found.files += 1
+        store = self._stage.store
+        diff = store.diff(checkpoint.tree, store.take().tree)
+        normalisers = self._normalisers(checkpoint.timestamp)
+        diff = changed_otherwise(diff, *normalisers, left_out=self._stage.lent)
+        if not diff:
+            return None
+        answer = self._stage.events[self._plan.compared[checkpoint.id]]
+        action = self._actions[answer.cause] if answer.cause is not None else None
+        told = action.message if action is not None else ""
+        return Difference(answer.id, told, diff, "the files are not as they were after it")
+
+    def _bring(self, tree: str) -> None:
+        """Make the files as a person, or what is not done again, made them then."""
+        store = self._stage.store
+        now = store.take().tree
+        if self._stage.whole:
+            store.restore(tree, idle=self._stage.idle)
+            return
+        paths = [path for path in store.paths(now, tree) if ".git" not in Path(path).parts]
+        if paths:
+            store.restore(tree, paths)
+
+
+def _meant(action: Action) -> dict[str, Any]:
+    return {"action": action.kind, **action.model_dump(mode="json", exclude=set(COMMON_FIELDS))}

@@ -1,0 +1,157 @@
+"""What carries out the calls of a session that is done again: its tools, in a sandbox around the
+copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.sandbox import Containment
+from agentcli.app.stage import Stage
+from agentcli.app.tool_context import remove_scratch, tool_context
+from agentcli.errors import ConfigError, SessionError, ToolError
+from agentcli.events import Action
+from agentcli.events.actions import CmdRunAction, SystemMessageAction
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.messages import ToolCall
+from agentcli.replay.normalise import Patterns
+from agentcli.replay.plan import DONE_AGAIN
+from agentcli.security.redact import Redactor
+from agentcli.sessions.session import Session
+from agentcli.settings import Settings
+from agentcli.tools.base import ToolArguments, ToolContext, ToolResult
+from agentcli.tools.collection import TOOLS, ToolCollection
+
+_LAYERS = ("bubblewrap", "landlock", "seatbelt")
+_JOB_S = 30.0
+"""A job that had ended when it was looked at gets so long to end again."""
+_TICK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which a session is done again. `home` is the agent's, `keys` variables that no command
+    sees, `own` the person's patterns of what differs by itself."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    home: Path
+    keys: Collection[str]
+    redactor: Redactor
+    own: Patterns
+
+
+def contained(
+    terms: Terms, stage: Stage, folder: Path, started: SessionStartedObservation
+) -> Containment:
+    """Around the copy, with the layer that the session had where that works here, but never without
+    one, and never with the network. Raises ConfigError where none works."""
+    wanted = started.sandbox if started.sandbox in _LAYERS else "auto"
+    try:
+        return _contained(terms, stage, folder, wanted, sealed=started.sealed)
+    except ConfigError:
+        if wanted == "auto":
+            raise
+    return _contained(terms, stage, folder, "auto", sealed=started.sealed)
+
+
+def _contained(
+    terms: Terms, stage: Stage, folder: Path, layer: str, *, sealed: bool
+) -> Containment:
+    settings = terms.settings
+    sandbox = {"layer": layer, "network": False, "writable": [], "share_tmp": False}
+    parts = {
+        "agent": settings.agent.model_copy(update={"approval": "plan" if sealed else "ask"}),
+        "sandbox": settings.sandbox.model_copy(update=sandbox),
+        # Rules may open ports of the machine.
+        "security": settings.security.model_copy(update={"allow": [], "deny": []}),
+    }
+    containment = Containment(
+        settings.model_copy(update=parts),
+        terms.environ,
+        stage.workspace,
+        terms.home,
+        folder,
+        terms.keys,
+        attended=False,
+        lent=[Path(stage.root) / path for path in stage.lent],
+    )
+    if not containment.sandbox.contains:
+        raise ConfigError("no sandbox works here, and nothing is done again without one")
+    if not all(path.is_relative_to(stage.top) for path in containment.scope.writable):
+        raise SessionError(f"the copy lies in a repository: {containment.scope.writable[0]}")
+    return containment
+
+
+class RerunTools:
+    """Those that the session had, for one process that worked on it. `close` ends all they run."""
+
+    def __init__(
+        self,
+        containment: Containment,
+        session: Session,
+        started: SessionStartedObservation,
+        system: SystemMessageAction | None,
+    ) -> None:
+        self._context = context = tool_context(
+            containment.settings,
+            containment.workspace,
+            session.folder.parents[1],
+            session,
+            containment,
+            started.model,
+        )
+        self._ending = ExitStack()
+        self._ending.callback(remove_scratch, session)
+        if context.git is not None:
+            self._ending.callback(context.git.close)
+        self._ending.callback(context.python.close)
+        self._ending.callback(context.shell.close)
+        every = TOOLS.all()
+        names: Sequence[Any] = [s["name"] for s in system.tools] if system else list(every)
+        known = (every[name] for name in names if name in every)
+        tools = [tool if tool.name in DONE_AGAIN else replace(tool, run=_refuse) for tool in known]
+        self._tools = ToolCollection(tools, context)
+
+    def close(self) -> None:
+        self._ending.close()
+
+    def parse(self, action: Action) -> Action | None:
+        """What the call of `action` is taken for now; None where there is no such tool."""
+        call = action.tool_call_metadata
+        if call is None or not self._tools.has(call.function_name):
+            return None
+        return self._tools.parse(
+            ToolCall(call.tool_call_id, call.function_name, call.raw_arguments)
+        )
+
+    def execute(self, action: Action, session: Session) -> None:
+        """Carry it out and record what comes of it. Raises TurnInterrupted, SessionError for what
+        would leave the sandbox: nobody but a record that was tampered with asks for that here."""
+        parsed = self.parse(action)
+        if isinstance(parsed, CmdRunAction) and (parsed.network or parsed.unsandboxed):
+            raise SessionError(f"call {action.id} is not what its event says")
+        for observation in self._tools.execute_all([action], lambda action_id, text: None):
+            session.emit(observation)
+        if self._context.git is not None:
+            # What the watch has put right was an event of its own then, and is still to come.
+            self._context.git.observations()
+
+    def wait_for_job(self, action: CmdRunAction) -> None:
+        """No model takes its time now: a job that had ended by then is given the time to."""
+        deadline = time.monotonic() + _JOB_S
+        jobs = [job for job in self._context.shell.jobs if job.job_id == action.job]
+        while jobs and not jobs[0].look() and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+
+    def file(self, path: str) -> Path:
+        """Where a file is that the model knows as `path`."""
+        return self._context.files.locate(path)
+
+
+def _refuse(arguments: ToolArguments, context: ToolContext) -> ToolResult:
+    raise ToolError("this is not done again")

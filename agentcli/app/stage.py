@@ -1,0 +1,194 @@
+"""Where a recorded session is done again: a copy of its files as they were at the start, and the
+snapshots that its events tell of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.checkpoints.snapshots import Checkpoints
+from agentcli.errors import SessionError
+from agentcli.events import Event
+from agentcli.events.actions import RewindAction
+from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.replay.plan import first_snapshot
+from agentcli.replay.recorded_file import put_below
+from agentcli.replay.recording import Recording
+from agentcli.sessions.history import former_workspace, idle_snapshots, trees
+from agentcli.sessions.manage.scrap import Scratch, scratch
+from agentcli.sessions.session import SessionRecord
+from agentcli.sessions.state import ELSEWHERE
+from agentcli.system.homes import cache_home
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`workspace` is the session's in the copy, `top` that of its repository, which the session
+    knew as `root`; `places` are all folders that it knew with what they are in the copy. `own` is a
+    private folder. `store` has the snapshots that `events` name, the copy begins as `start`; `idle`
+    as for `restore`."""
+
+    session_id: str
+    events: Sequence[Event]
+    root: str
+    workspace: Path
+    top: Path
+    own: Path
+    places: tuple[tuple[str, str], ...]
+    store: Checkpoints
+    start: str
+    idle: Sequence[str] | None = None
+    whole: bool = True
+    """Git's own state is in the snapshots too."""
+    hooked: bool = False
+    """Programs of the person ran around its calls."""
+    lent: tuple[str, ...] = ()
+    """Links in the copy that lead to what no snapshot has."""
+    notes: tuple[str, ...] = ()
+    """For people."""
+
+
+@contextmanager
+def stage_of_session(
+    home: Path,
+    environ: Mapping[str, str],
+    record: SessionRecord,
+    start: str = "",
+    *,
+    hooked: bool = False,
+) -> Iterator[Stage]:
+    """The copy is gone when the block ends, however that ends; the session is only read. `start` is
+    the snapshot of what it began with, if that is not the first that its events tell of; `hooked`
+    as in the stage. Raises SessionError where its files were not kept."""
+    record.require_whole()
+    events, notes = _of_one_workspace(record.events)
+    start = start or first_snapshot(events)
+    then = former_workspace(record.events, 0) or record.state.workspace
+    if then.startswith(ELSEWHERE) or not (start or Path(then).is_dir()):
+        raise SessionError(
+            f"session {record.folder.name} has no checkpoint, and the folder that it worked in is "
+            f"not here: {then}",
+            hint="what it began with is not known; a recording has it: agent run --record FILE",
+        )
+    theirs = checkpoints_of(record.folder, then)
+    with scratch(home, cache_home(environ) / "scratch") as made:
+        theirs.copy_to(made.own / "checkpoints", [*trees(events), *filter(None, [start])])
+        kept = checkpoints_of(made.own, then)
+        idle = idle_snapshots(events)
+        if not start:
+            start = kept.take().tree
+            notes.append("no checkpoint was kept: its files are taken as they are now")
+            idle = None if idle is None else [*idle, start]
+        top = made.files / theirs.root.name
+        notes += kept.write_out(start, top, idle=idle, lend=True)
+        workspace = top / os.path.relpath(os.path.realpath(then), theirs.root)
+        yield Stage(
+            session_id=record.folder.name,
+            events=events,
+            root=str(theirs.root),
+            workspace=workspace,
+            top=top,
+            own=made.own,
+            places=_places(events, {then: workspace, str(theirs.root): top}, workspace),
+            store=_store(made, workspace, top),
+            start=start,
+            idle=idle,
+            hooked=hooked,
+            lent=_lent(kept, start, theirs.root, top),
+            notes=tuple(notes),
+        )
+
+
+@contextmanager
+def stage_of_recording(
+    home: Path, environ: Mapping[str, str], recording: Recording
+) -> Iterator[Stage]:
+    """As for a session; raises SessionError where the files can't be written."""
+    header = recording.header
+    with scratch(home, cache_home(environ) / "scratch") as made:
+        top = made.files / (Path(header.root).name or "workspace")
+        workspace = header.workspace_in(top)
+        try:
+            top.mkdir()
+            put_below(top, recording.files)
+            workspace.mkdir(parents=True, exist_ok=True)
+            store = _store(made, workspace, top)
+            start = store.take().tree
+            events = list(_with_snapshots(recording, store, top, start))
+        except OSError as error:
+            raise SessionError(f"its files can't be written: {error}") from error
+        if recording.changes:
+            store.restore(start)
+        known = {header.workspace: workspace, header.root: top}
+        yield Stage(
+            session_id=header.session_id,
+            events=events,
+            root=header.root,
+            workspace=workspace,
+            top=top,
+            own=made.own,
+            places=_places(events, known, workspace),
+            store=store,
+            start=start,
+            whole=False,
+            hooked=header.hooked,
+        )
+
+
+def _store(made: Scratch, workspace: Path, top: Path) -> Checkpoints:
+    """The snapshots in the scratch, from now on of the copy."""
+    (made.own / "checkpoints").mkdir(mode=0o700, exist_ok=True)
+    checkpoints_of(made.own, str(workspace)).move_to(workspace, top)
+    return checkpoints_of(made.own, str(workspace))
+
+
+def _places(
+    events: Sequence[Event], known: Mapping[str, Path], workspace: Path
+) -> tuple[tuple[str, str], ...]:
+    """The longest first; a fork has the folder of the original in its log too."""
+    started = (event for event in events if isinstance(event, SessionStartedObservation))
+    every = {**{event.workspace: workspace for event in started}, **known}
+    longest_first = sorted(every.items(), key=lambda place: -len(place[0]))
+    return tuple((there, str(here)) for there, here in longest_first if there != "/")
+
+
+def _lent(kept: Checkpoints, tree: str, root: Path, top: Path) -> tuple[str, ...]:
+    """The links in the copy to what the snapshot left out; git is told to ignore them, as it does
+    what they lead to."""
+    left_out = (os.path.relpath(path, root) for path in kept.left_out(tree))
+    lent = tuple(path for path in sorted(left_out) if (top / path).is_symlink())
+    exclude = top / ".git" / "info" / "exclude"
+    if lent and exclude.parent.is_dir() and not exclude.is_symlink():
+        with exclude.open("a") as file:
+            file.writelines(f"/{path}\n" for path in lent)
+    return lent
+
+
+def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
+    """Up to where the session went on in another folder, and what people should know of that."""
+    place = None
+    for event in events:
+        if not isinstance(event, SessionStartedObservation):
+            continue
+        if place not in (None, event.workspace) and event.forked_from is None:
+            note = f"it went on in {event.workspace} at event {event.id}: looked at up to there"
+            return list(events[: event.id]), [note]
+        place = event.workspace
+    return list(events), []
+
+
+def _with_snapshots(
+    recording: Recording, store: Checkpoints, top: Path, tree: str
+) -> Iterator[Event]:
+    """Its events, naming snapshots that are made for them in `store`; `tree` is the first."""
+    for event in recording.events:
+        if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
+            if changed := recording.changes.get(event.id):
+                put_below(top, changed)
+                tree = store.take().tree
+            event = event.model_copy(update={"tree": tree})
+        yield event

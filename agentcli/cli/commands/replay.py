@@ -1,0 +1,95 @@
+"""Show a session again, or do it again and compare.
+
+Without more, the session is shown as it went, waits shortened. --verify does it again in a copy of
+the files that it began with: the model's calls are carried out, sandboxed, and what comes of each
+is compared with what came of it then; the first difference is shown, exit 1. --model has a live
+model go on from an event, in a new session and a copy of the files.
+
+A recording (agent run --record FILE, or --save FILE here) is shown and verified like a session;
+with --model and --dir its task is done from the start.
+
+Examples:
+  agent replay parser --speed 4
+  agent replay --from 12 --to 30
+  agent replay parser --verify
+  agent replay parser --save parser.jsonl
+  agent replay parser.jsonl --verify
+  agent replay parser --model sonnet --from 7
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json
+from agentcli.cli.session_selector import SessionOption
+from agentcli.errors import UsageError
+
+_MODES = "--verify, --model and --save can't be combined"
+
+
+def replay(
+    named: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id, unique start of one, or name; the newest here if left out; or a recording.",
+            metavar="SESSION",
+        ),
+    ] = None,
+    session: SessionOption = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed", metavar="N", min=0, help="N times as fast; 0: at once, as in a pipe."
+        ),
+    ] = None,
+    step: Annotated[
+        bool, typer.Option("--step", help="Wait for Enter before each step; q ends.")
+    ] = False,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="EVENT", min=0, help="The first event.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", metavar="EVENT", min=0, help="The last event.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Do it again in a copy, and compare.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="Have this model go on from --from (the task)."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="With --model: a new folder for the files."),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Write a recording of it.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    if sum((verify, model is not None, save is not None)) > 1:
+        raise UsageError(_MODES)
+    # --help and wrong options need nothing of what a session is made of.
+    from agentcli.cli import replaying
+
+    source = replaying.source_of(named, session)
+    if verify:
+        return replaying.verify(source, as_json=as_json)
+    if as_json:
+        raise UsageError("--json is for --verify", hint="agent sessions show --json has the events")
+    if save is not None:
+        return replaying.save(source, save)
+    if model is not None:
+        from agentcli.cli.another_model import let_answer
+
+        return let_answer(model, source, first, folder)
+    return replaying.show(source, speed, first or 0, last, step=step)
+
+
+COMMAND = replay

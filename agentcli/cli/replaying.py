@@ -1,0 +1,212 @@
+"""What `agent replay` does with a session or a recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.record import with_kept, write_recording
+from agentcli.app.rerun import Verification
+from agentcli.app.rerun import verify as verify_stage
+from agentcli.app.rerun_tools import Terms
+from agentcli.app.sandbox import Containment
+from agentcli.app.stage import Stage, stage_of_recording, stage_of_session
+from agentcli.cli.builders import builder_for, redactor
+from agentcli.cli.named_place import named_file
+from agentcli.cli.session_common import finish_interrupted_work, here, working
+from agentcli.cli.session_selector import selected
+from agentcli.errors import SessionError, UsageError
+from agentcli.files.names import display_path
+from agentcli.replay.recording import Recording, read_recording
+from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.settings import Settings
+from agentcli.ui.player import Pace, play
+from agentcli.ui.sanitize import printable, say
+from agentcli.ui.summary import count as counted
+
+Source = SessionRecord | Recording
+
+
+def source_of(named: str | None, option: str | None) -> Source:
+    """The session, or the recording if that is what is named. Raises UsageError, SessionError."""
+    if named is None or option is not None:
+        return read_session(selected(named, option))
+    path = named_file(Path(named)) if os.sep in named else Path(named)
+    if os.sep in named or path.suffix == ".jsonl":
+        if not path.exists():
+            raise UsageError(f"there is no file {named}")
+        finish_interrupted_work()
+        return read_recording(path)
+    try:
+        return read_session(selected(named))
+    except UsageError:
+        if path.is_file():
+            return read_recording(path)
+        raise
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def show(source: Source, speed: float | None, first: int, last: int | None, *, step: bool) -> int:
+    if source.events and first >= len(source.events):
+        raise UsageError(f"there is no event {first}: the newest is {len(source.events) - 1}")
+    if step and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("--step needs a terminal to wait at")
+    if speed is None:
+        speed = 1.0 if sys.stdout.isatty() and not step else 0.0
+    play(source.events, first, last, sys.stdout, Pace(speed, _wait_for_key if step else None))
+    if isinstance(source, SessionRecord) and source.log.fault:
+        say(f"agent: what follows is damaged: {source.log.fault}", sys.stderr)
+    return 0
+
+
+def _wait_for_key(where: str) -> bool:
+    print(f"{where} · Enter goes on, q and Enter end it ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    return bool(line) and not line.strip().lower().startswith("q")
+
+
+# --- doing it again -------------------------------------------------------------------------------
+
+
+def verify(source: Source, *, as_json: bool) -> int:
+    """0 when it comes out as it did, 1 with the first difference."""
+    builder = builder_for(_workspace(source))
+    count = len(source.events)
+    with working("copying the files") as tell, _stage(source, builder) as stage:
+        found = verify_stage(
+            stage,
+            _terms(source, builder),
+            lambda event: tell(f"event {event.id} of {count}: {event.message}"),
+        )
+    name = stage.session_id
+    if as_json:
+        print(json.dumps(_as_json(name, found)))
+    else:
+        _tell(name, found)
+    return 0 if found.difference is None else 1
+
+
+def _workspace(source: Source) -> Path:
+    """Whose settings hold; a folder that is gone has none of its own."""
+    if isinstance(source, SessionRecord) and source.state.place is not None:
+        return source.state.place
+    return here()
+
+
+@contextmanager
+def _stage(source: Source, builder: AgentBuilder) -> Iterator[Stage]:
+    place = (builder.home, builder.environ)
+    if isinstance(source, Recording):
+        with stage_of_recording(*place, source) as stage:
+            yield stage
+    else:
+        with stage_of_session(*place, source, hooked=_has_hooks(builder)) as stage:
+            yield stage
+
+
+def _has_hooks(builder: AgentBuilder) -> bool:
+    """Whether programs of the person run around calls of tools."""
+    hooks = builder.settings.hooks
+    return bool(hooks.PreToolUse or hooks.PostToolUse)
+
+
+def _terms(source: Source, builder: AgentBuilder) -> Terms:
+    settings = builder.settings
+    if isinstance(source, Recording):
+        # A recording comes out the same for whoever verifies it, whatever they have set.
+        try:
+            settings = with_kept(Settings(), source.header.settings)
+        except ValueError as error:
+            raise SessionError(f"the settings of the recording are no good: {error}") from error
+    return Terms(
+        settings=settings,
+        environ=builder.environ,
+        home=builder.home,
+        keys=builder.registry().key_variables(),
+        redactor=redactor(),
+        own=[re.compile(pattern) for pattern in builder.settings.replay.normalisers],
+    )
+
+
+def _as_json(name: str, found: Verification) -> dict[str, object]:
+    return {
+        "session_id": name,
+        "verified": found.difference is None,
+        "calls_again": found.again,
+        "files_compared": found.files,
+        "taken_from_record": dict(found.taken),
+        "sandbox": found.sandbox,
+        "notes": found.notes,
+        "difference": None if found.difference is None else asdict(found.difference),
+    }
+
+
+def _tell(name: str, found: Verification) -> None:
+    _say_notes(found.notes)
+    if found.difference is None:
+        print(f"{name} comes out as it did: {'; '.join(_done(found))}")
+        return
+    differs = found.difference
+    say(f"event {differs.event_id} differs: {printable(differs.action, multiline=False)}")
+    for part in filter(None, (differs.note, differs.diff)):
+        say(part)
+
+
+def _done(found: Verification) -> Iterator[str]:
+    yield f"{counted(found.again, 'call')} done again"
+    if found.files:
+        yield f"files compared at {counted(found.files, 'checkpoint')}"
+    if found.taken:
+        taken = (f"{why} ({number})" for why, number in sorted(found.taken.items()))
+        yield f"taken from the record: {', '.join(taken)}"
+
+
+def _say_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        say(f"agent: {printable(note, multiline=False)}", sys.stderr)
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+
+def save(source: Source, target: Path) -> int:
+    if isinstance(source, Recording):
+        raise UsageError("it is a recording already", hint="copy the file")
+    record(builder_for(_workspace(source)), source, target)
+    return 0
+
+
+def record(
+    builder: AgentBuilder,
+    session: SessionRecord,
+    target: Path,
+    start: str = "",
+    *,
+    quiet: bool = False,
+) -> None:
+    """Write the recording and tell of it; `start` is the snapshot that the session began with, its
+    first where that is empty. Raises SessionError."""
+    containment = Containment(
+        builder.settings,
+        builder.environ,
+        builder.workspace,
+        builder.home,
+        session.folder,
+        builder.registry().key_variables(),
+        attended=True,
+    )
+    place = target.parent.resolve() / target.name
+    with working("writing the recording"):
+        hooked = _has_hooks(builder)
+        notes = write_recording(place, session, containment, redactor(), start, hooked=hooked)
+    if not quiet:
+        _say_notes([*notes, f"recorded in {display_path(target)}"])

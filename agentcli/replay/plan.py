@@ -1,0 +1,208 @@
+"""What of a session is done again to verify it, and what is taken from its record. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import (
+    CmdRunAction,
+    MessageAction,
+    RewindAction,
+    ToolCallAction,
+)
+from agentcli.events.observations import (
+    CheckpointObservation,
+    CmdOutputObservation,
+    DecisionObservation,
+    ErrorObservation,
+    UserRejectObservation,
+)
+from agentcli.security.redact import MASK
+
+DONE_AGAIN = frozenset(
+    ("bash", "python", "read", "write", "edit", "grep", "glob", "todo", "think", "finish", "recall")
+)
+"""Tools whose calls are done again: they reach nothing but the copy, by commands in the sandbox or
+by the session's own view of files."""
+_WHY_TAKEN = {
+    "ask": "answers of the person",
+    "delegate": "work of children",
+    "fetch": "pages",
+    "browse_interactive": "pages",
+    "memory": "notes",
+    "session_search": "other sessions",
+    "llm_edit": "edits merged by a model",
+}
+_OF_SERVERS = "tools of servers and packages"
+_NOT_RUN = {"interrupted": "interrupted calls", "not_run": "calls that were not run"}
+_CUT_OFF = re.compile(r"\[(?:interrupted by the user|stopped: [^\]\n]*)\]\Z")
+"""The end of what a call had put out when an interrupt or the end of the time came."""
+_CHANGES_FILES = frozenset(("bash", "python", "write", "edit"))
+_CHANGES_NOTHING = DONE_AGAIN - _CHANGES_FILES | _WHY_TAKEN.keys() - {"delegate", "llm_edit"}
+
+
+def why_taken(action: Action, observation: Observation) -> str:
+    """Why what came of `action` is taken from the record, in words for a count of them; "" for what
+    is done again."""
+    call = action.tool_call_metadata
+    assert call is not None
+    if isinstance(observation, UserRejectObservation):
+        return "refused calls"
+    if isinstance(observation, ErrorObservation) and observation.error_id in _NOT_RUN:
+        return _NOT_RUN[observation.error_id]
+    if _CUT_OFF.search(observation.content):
+        return _NOT_RUN["interrupted"]
+    if MASK in call.raw_arguments:
+        return "calls with a secret in them"
+    if isinstance(action, CmdRunAction):
+        return _why_command_taken(action, observation)
+    if isinstance(action, ToolCallAction) and action.error is not None:
+        return ""
+    name = call.function_name
+    return "" if name in DONE_AGAIN else _WHY_TAKEN.get(name, _OF_SERVERS)
+
+
+def _why_command_taken(action: CmdRunAction, observation: Observation) -> str:
+    if action.network or action.unsandboxed:
+        return "commands beyond the sandbox"
+    if not isinstance(observation, CmdOutputObservation):
+        return ""
+    if observation.metadata.timed_out:
+        return "commands that ran out of time"
+    if action.job is not None and observation.metadata.exit_code is None:
+        return "looks at jobs that were at work"
+    return ""
+
+
+def is_changing(action: Action) -> bool:
+    """Whether it may change files of the workspace when it is done again."""
+    call = action.tool_call_metadata
+    return call is not None and call.function_name in _CHANGES_FILES
+
+
+@dataclass
+class _Span:
+    """What happened between two snapshots that follow each other. One is taken before the first
+    call of a step that may change files, so later steps have changed none: `step` is the reply
+    whose calls may have, "" where there is none, None where nobody knows."""
+
+    hooked: bool
+    step: str | None = ""
+    changing: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    said: list[int] = field(default_factory=list)
+
+    def may_change(self, action: Action) -> bool:
+        reply = action.reply.id if action.reply else None
+        return self.step is None or self.step == reply
+
+    def place(self, at: int) -> int | None:
+        """The event after which the files are to be as in the later snapshot, which event `at`
+        tells of; None where they come to be so by what is done again."""
+        if self.hooked and self.changing:
+            return max(self.changing + self.taken)
+        if self.taken:
+            return at if self.changing and self.changing[-1] > self.taken[0] else self.taken[-1]
+        if self.changing:
+            return None
+        return self.said[0] if self.said else at
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`brought`: by the event after which they come, the snapshot from which files are taken: a
+    person, or what is not done again, made them so. `compared`: by the event that tells of a
+    snapshot, the observation that the files are so by."""
+
+    brought: dict[int, str]
+    compared: dict[int, int]
+
+
+def plan(
+    events: Sequence[Event],
+    start: str,
+    may_write: Callable[[Action], bool] = lambda action: True,
+    *,
+    hooked: bool = False,
+) -> Plan:
+    """`start` is the snapshot that the copy begins as; `may_write`: whether a file that an action
+    names lies in the copy; `hooked`: programs of the person ran around each call, and may have
+    changed files."""
+    brought: dict[int, str] = {}
+    compared: dict[int, int] = {}
+    actions: dict[int, Action] = {}
+    waiting: dict[int, Action] = {}
+    known, span = start, _Span(hooked)
+    for event in events:
+        if isinstance(event, Action):
+            actions[event.id] = event
+            if event.runnable and event.tool_call_metadata is not None:
+                waiting[event.id] = event
+            if isinstance(event, MessageAction) and event.source is Source.USER:
+                span.said.append(event.id)
+        if isinstance(event, RewindAction) and event.tree is not None:
+            brought[event.id] = known = event.tree
+            span = _Span(hooked)
+        elif isinstance(event, CheckpointObservation) and not event.tree:
+            span.step = None
+        elif isinstance(event, CheckpointObservation):
+            place = span.place(event.id)
+            if place is None:
+                compared[event.id] = span.changing[-1]
+            elif event.tree != known:
+                brought[place] = event.tree
+            known, span = event.tree, _Span(hooked, _step_of(waiting, event))
+        elif (action := answered(event, actions)) is not None:
+            assert isinstance(event, Observation)
+            waiting.pop(action.id, None)
+            if span.may_change(action):
+                _note(span, action, event, may_write(action))
+    return Plan(brought, compared)
+
+
+def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -> str | None:
+    """The reply whose first call that may change files comes next."""
+    if checkpoint.moment != "before_step":
+        return ""
+    first = next(iter(waiting.values()), None)
+    return first.reply.id if first is not None and first.reply else None
+
+
+def _note(span: _Span, action: Action, observation: Observation, inside: bool) -> None:
+    again = inside and not why_taken(action, observation)
+    if again and is_changing(action):
+        span.changing.append(observation.id)
+    elif not again and _may_have_changed(action, observation):
+        span.taken.append(observation.id)
+
+
+def answered(event: Event, actions: dict[int, Action]) -> Action | None:
+    """The call that `event` is the result of."""
+    if not isinstance(event, Observation) or isinstance(event, DecisionObservation):
+        return None
+    action = actions.get(-1 if event.cause is None else event.cause)
+    return action if action is not None and action.tool_call_metadata is not None else None
+
+
+def _may_have_changed(action: Action, observation: Observation) -> bool:
+    """Of a call that is not done again."""
+    not_run = isinstance(observation, ErrorObservation) and observation.error_id == "not_run"
+    call = action.tool_call_metadata
+    if call is None or not_run or isinstance(observation, UserRejectObservation):
+        return False
+    return call.function_name not in _CHANGES_NOTHING
+
+
+def first_snapshot(events: Sequence[Event]) -> str:
+    """That of the files before anything changed them; "" where none was kept."""
+    kept = (e.tree for e in events if isinstance(e, CheckpointObservation) and e.tree)
+    return next(kept, "")
+
+
+def user_messages(events: Sequence[Event]) -> Iterator[MessageAction]:
+    for event in events:
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            yield event

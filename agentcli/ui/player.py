@@ -1,0 +1,77 @@
+"""A session shown again as it went, by what shows sessions while they go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TextIO
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.observations import SessionStartedObservation
+from agentcli.events.progress import Notice, Status
+from agentcli.ui.terminal import TerminalRenderer
+
+_LONGEST_WAIT_S = 3.0
+"""Between two events at speed 1: a person who thought, or slept, is not waited for."""
+_TICK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Pace:
+    """`speed`: how many times as fast as it was; 0: at once. `wait_for_key` is called before each
+    step with a line that says which, and answers whether to go on; None: it is not asked."""
+
+    speed: float = 0.0
+    wait_for_key: Callable[[str], bool] | None = None
+
+
+def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, pace: Pace) -> None:
+    """Show the events `first` to `last` on `stream`. What came before is known, and not shown."""
+    renderer = TerminalRenderer(stream, show_text=True, echoes=True)
+    before: Event | None = None
+    for event in events:
+        if last is not None and event.id > last:
+            break
+        if event.id < first:
+            if isinstance(event, SessionStartedObservation):
+                renderer.begin_session(event)
+            continue
+        if pace.wait_for_key is not None and _begins_step(event, before):
+            renderer.pause()
+            if not pace.wait_for_key(f"event {event.id}"):
+                break
+        if before is not None:
+            for status in _meanwhile(before):
+                renderer.on_progress(status)
+            _wait(renderer, before, event, pace.speed)
+        renderer.on_event(event)
+        before = event
+    renderer.close()
+
+
+def _begins_step(event: Event, before: Event | None) -> bool:
+    """A reply of the model or a message of the person, after what came of the last one."""
+    if isinstance(event, MessageAction) and event.source is Source.USER:
+        return before is not None
+    begins = event.reply is not None and event.reply.index == 0
+    return begins and before is not None
+
+
+def _meanwhile(before: Event) -> Iterator[Status | Notice]:
+    """What went on after `before`, as far as it can be told."""
+    if isinstance(before, Action) and before.runnable:
+        yield Status("running", before.message)
+    elif isinstance(before, Observation | MessageAction):
+        yield Status("thinking")
+
+
+def _wait(renderer: TerminalRenderer, before: Event, event: Event, speed: float) -> None:
+    if not speed:
+        return
+    passed = (event.timestamp - before.timestamp).total_seconds()
+    end = time.monotonic() + min(max(passed, 0.0), _LONGEST_WAIT_S) / speed
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _TICK_S))
+        renderer.tick()
