@@ -1,0 +1,196 @@
+"""The timeline of a session: its turns, their steps, and all that happened in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+
+from agentcli.events import Action, Event, Observation, Source
+from agentcli.events.actions import CondensationAction, MessageAction, SystemMessageAction
+from agentcli.events.observations import AgentStateChangedObservation, ErrorObservation
+from agentcli.page.entries import Entries
+from agentcli.page.history import History, Step, Turn
+from agentcli.page.markup import Room, attribute, element, fold, line
+from agentcli.page.prose import prose
+from agentcli.ui.notices import metrics_line, note
+from agentcli.ui.style import plain
+from agentcli.ui.summary import count, duration, money
+
+_DEEPEST = 5
+"""Of children's children; what is below is named only."""
+
+
+class Children:
+    """Those that are on the page so far. They are numbered over all of it: the events of each have
+    its number before theirs."""
+
+    def __init__(self) -> None:
+        self._prefixes: dict[str, str] = {}
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._prefixes
+
+    def prefix(self, session_id: str) -> str:
+        return self._prefixes.setdefault(session_id, f"child-{len(self._prefixes) + 1}-")
+
+
+class Timeline:
+    """Of one session; its children's lie inside the calls that they answer."""
+
+    def __init__(
+        self, history: History, room: Room, shown: Children, prefix: str = "", depth: int = 0
+    ) -> None:
+        self._history = history
+        self._room = room
+        self._shown = shown
+        self._prefix = prefix
+        self._depth = depth
+        self._entries = Entries(room, prefix, self._child)
+
+    def turns(self) -> Iterator[str]:
+        for turn in self._history.turns:
+            yield from self._turn(turn)
+
+    def _turn(self, turn: Turn) -> Iterator[str]:
+        name = f"{self._prefix}turn-{turn.number}"
+        title = f"Turn {turn.number}" if turn.said else "Before the task"
+        heading = f'{title}<span class="soft">{_turn_facts(turn)}</span>'
+        # What a child did stands below the headings of the step that it is part of.
+        level = "h4" if self._prefix else "h2"
+        labelled = "" if self._prefix else f' aria-labelledby="{name}"'
+        yield f'<section class="turn"{labelled}><{level} id="{name}">{heading}</{level}>'
+        yield from self._events(turn.events)
+        for step in turn.steps:
+            yield self._step(step)
+        yield "</section>"
+
+    def _step(self, step: Step) -> str:
+        number, name = step.number, f"{self._prefix}step-{step.number}"
+        told = plain(metrics_line(step.metrics)) if step.metrics else ""
+        facts = f'<span class="soft">{_clock(step.first)} · {line(told)}</span>'
+        title = f'<a href="#{name}">Step {number}</a>{facts}'
+        if self._prefix:
+            heading = f'<h5 id="{name}">{title}</h5>'
+        else:
+            window = f'<button class="js" data-step="{number}">Window</button>'
+            heading = f'<h3 id="{name}">{title}{window}</h3>'
+        return element("section", heading + "".join(self._events(step.events)), "step")
+
+    def _events(self, events: Iterable[Event]) -> Iterator[str]:
+        return (self._event(event) for event in events)
+
+    def _event(self, event: Event) -> str:
+        entry = self._entries.entry
+        match event:
+            case MessageAction(source=Source.USER):
+                said = f'<div class="said-text">{self._room.clipped(event.content, event.id)}</div>'
+                return entry(event, "message user", said + self._images(event))
+            case MessageAction(source=Source.AGENT):
+                return entry(event, "message", self._reply(event))
+            case MessageAction():
+                return entry(event, "note", self._folded("told the model", event.content, event))
+            case SystemMessageAction():
+                return entry(event, "note", self._system(event))
+            case CondensationAction():
+                return entry(event, "note condensed", self._condensed(event))
+            case Action(runnable=True):
+                return self._entries.call(event, self._history.belonging.get(event.id, ()))
+        failed = isinstance(event, ErrorObservation) or _broke_off(event)
+        return entry(event, "note", self._note(event), failed=failed)
+
+    def _reply(self, event: MessageAction) -> str:
+        thoughts = ""
+        if event.reasoning.strip():
+            body = f'<div class="said-text">{self._room.clipped(event.reasoning, event.id)}</div>'
+            thoughts = fold("reasoning", body, "reasoning")
+        said = prose(event.content, self._room, event.id) if event.content.strip() else ""
+        return thoughts + said + self._images(event)
+
+    def _images(self, event: MessageAction) -> str:
+        return "".join(self._room.image(url, event.id) for url in event.image_urls)
+
+    def _system(self, event: SystemMessageAction) -> str:
+        names = ", ".join(str(tool.get("name", "?")) for tool in event.tools)
+        tools = f'<p class="soft">Tools: {line(names)}</p>' if names else ""
+        told = f"system text and {count(len(event.tools), 'tool')}"
+        return fold(told, tools + self._room.pre(event.content, event.id))
+
+    def _condensed(self, event: CondensationAction) -> str:
+        told = line(event.message)
+        before, after = event.numbers.get("tokens_before"), event.numbers.get("tokens_after")
+        if before and after:
+            told += f" · {before:,.0f} → {after:,.0f} tokens"
+        if not event.summary:
+            return f"<p>{told}</p>"
+        return fold(told, prose(event.summary, self._room, event.id))
+
+    def _note(self, event: Event) -> str:
+        """Whatever is no message and no call: a line, and under it what more it holds."""
+        told = plain(note(event, verbose=2) or []) or event.message
+        content = event.content.strip() if isinstance(event, Observation) else ""
+        if not content or content in told:
+            return f"<p>{line(told)}</p>"
+        return self._folded(told.split("\n", 1)[0][:200], content, event)
+
+    def _folded(self, told: str, content: str, event: Event) -> str:
+        lines = count(content.count("\n") + 1, "line")
+        summary = f'{line(told)} <span class="soft">· {lines}</span>'
+        return fold(summary, self._room.pre(content, event.id))
+
+    def _child(self, session_id: str) -> str:
+        child = self._history.children.get(session_id)
+        if child is None or self._depth >= _DEEPEST:
+            return f'<p class="by">session {line(session_id)} is not part of this page</p>'
+        is_above = session_id in self._shown
+        prefix = self._shown.prefix(session_id)
+        if is_above:
+            first = f"#{prefix}turn-{child.turns[0].number}" if child.turns else ""
+            told = f'session {line(session_id)} went on: <a href="{first}">what it did</a>'
+            return f'<p class="by">{told}</p>'
+        room = replace(self._room, session=session_id)
+        inside = Timeline(child, room, self._shown, prefix, self._depth + 1)
+        steps = sum(1 for _ in child.steps)
+        events = count(len(child.events), "event")
+        told = f"what it did · {count(steps, 'step')} · {events} · {line(session_id)}"
+        return fold(told, "".join(inside.turns()), "child")
+
+
+def contents(history: History) -> str:
+    """The turns with what the person said, each a link; nothing for a single one."""
+    said = [(turn.number, turn.said.message) for turn in history.turns if turn.said is not None]
+    if len(said) < 2:
+        return ""
+    items = (f'<li><a href="#turn-{number}">{line(text) or "…"}</a></li>' for number, text in said)
+    listed = fold(f"{len(said):,} turns", f"<ol>{''.join(items)}</ol>")
+    return f'<nav class="turns" aria-label="Turns">{listed}</nav>'
+
+
+def _turn_facts(turn: Turn) -> str:
+    first = turn.first
+    facts = [_clock(first)] if first else []
+    if turn.steps:
+        costs = [step.metrics.cost_usd for step in turn.steps if step.metrics]
+        took = sum(step.metrics.latency_s for step in turn.steps if step.metrics)
+        known = [cost for cost in costs if cost is not None]
+        facts.append(count(len(turn.steps), "step"))
+        facts.append(money(sum(known) if len(known) == len(costs) else None))
+        facts += [f"the model took {duration(took)}"] if took else []
+    return " · ".join(facts)
+
+
+def _clock(event: Event) -> str:
+    return moment(event.timestamp, "%H:%M:%S")
+
+
+def moment(when: datetime, form: str) -> str:
+    """Local time where the page is made, its ISO form for programs."""
+    with suppress(OverflowError, ValueError):
+        when = when.astimezone()
+    exactly = attribute(when.isoformat(timespec="seconds"))
+    return f'<time datetime="{exactly}">{when:{form}}</time>'
+
+
+def _broke_off(event: Event) -> bool:
+    return isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"
