@@ -1,0 +1,437 @@
+"""Evidence folded from the events of a session, one after the other: pure, of the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.events import Event, Observation
+from agentcli.events.actions import CmdRunAction, RewindAction
+from agentcli.events.observations import (
+    CheckpointObservation,
+    CmdOutputObservation,
+    DecisionObservation,
+    DelegateObservation,
+    ErrorObservation,
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
+    IPythonRunCellObservation,
+    MCPObservation,
+    NullObservation,
+    SessionStartedObservation,
+    ToolResultObservation,
+)
+from agentcli.events.requirements import RequirementObservation
+from agentcli.evidence.runners import (
+    RunnerCall,
+    is_below,
+    is_test_file,
+    may_run,
+    may_test,
+    places_of,
+)
+from agentcli.evidence.values import Evidence, Outcome, Status, TestRun
+
+if TYPE_CHECKING:
+    from agentcli.evidence.scripts import ScriptTests
+
+_MOST_RUNS = 200
+_MOST_FILES = 1_000
+_LONGEST_COMMAND = 200
+_CHECK = "check"
+_OUTCOMES: dict[str, Outcome] = {"passed": "passed", "failed": "failed"}
+_ELSEWHERE = "elsewhere:"
+"""So imports mark a workspace that is no folder here."""
+_SCRATCH = "/tmp/"
+_NO_WORK = (_SCRATCH, "$AGENT_OUT/")
+"""Files there are nobody's work, unless the workspace is there: then they are relative to it."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that counts as at the event `at`: what it tested was so then. `command` None: of a
+    child or the person's check, of which the words are not known."""
+
+    shown: TestRun
+    at: int
+    command: RunnerCall | None
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class _Change:
+    """It came somewhere between these events, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """Something ran at the event `at`: a `command`, else what may do anything. `only_tests`: what
+    it changed if anything, it changed before its tests were over."""
+
+    at: int
+    command: str | None = None
+    only_tests: bool = False
+
+    def may_change(self) -> bool:
+        """Whether it may have changed files. Looked at when something did, or nobody can tell."""
+        if self.command is None:
+            return True
+        from agentcli.evidence.scripts import may_change
+
+        return may_change(self.command)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A command that still runs: what it tests, and since when."""
+
+    command: str
+    tests: ScriptTests | None
+    at: int
+    folder: str | None
+
+
+class EvidenceFold:
+    """Takes events as they come, the first one first."""
+
+    def __init__(self) -> None:
+        self._workspace = ""
+        self._folder: str | None = None
+        self._asked: dict[int, CmdRunAction] = {}
+        self._jobs: dict[str, _Begun] = {}
+        self._waiting: _Begun | None = None
+        self._runs: list[_Run] = []
+        self._changes: dict[str, _Change] = {}
+        """Of each file the last."""
+        self._digests: dict[str, str] = {}
+        self._unseen: list[_Ran] = []
+        """What may have changed files since somebody last looked, which checkpoints do."""
+        self._explained: set[str] = set()
+        """Files whose change since then is known from elsewhere."""
+        self._outside = True
+        """Nothing of the session has run since then."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> EvidenceFold:
+        fold = cls()
+        for event in events:
+            fold.on_event(event)
+        return fold
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case CmdRunAction():
+                self._asked[event.id] = event
+            case SessionStartedObservation():
+                self._begin(event)
+            case CheckpointObservation() | NullObservation():
+                self._checkpoint(event)
+            case RewindAction() if event.tree is not None:
+                self._rewound(event.id)
+            case RequirementObservation(requirement="check"):
+                self._checked(event)
+            case Observation(cause=int()) if not isinstance(event, DecisionObservation):
+                self._came(event)
+
+    def _came(self, event: Observation) -> None:
+        """Of an action."""
+        match event:
+            case CmdOutputObservation(cause=int() as cause):
+                self._output(event, self._asked.pop(cause, None))
+            case ErrorObservation(cause=int() as cause):
+                self._cut_off(event, self._asked.pop(cause, None))
+            case FileReadObservation() if event.digest:
+                self._digests[self._relative(event.path)] = event.digest
+            case FileEditObservation() | FileWriteObservation():
+                self._edited(event)
+            case DelegateObservation():
+                self._delegated(event)
+            case IPythonRunCellObservation() | MCPObservation() | ToolResultObservation():
+                self._ran(_Ran(event.id))
+
+    def _begin(self, event: SessionStartedObservation) -> None:
+        """Background commands of an earlier process are gone, with how they ended."""
+        self._workspace = event.workspace.removeprefix(_ELSEWHERE)
+        self._folder = self._workspace
+        for begun in [*self._jobs.values(), *filter(None, [self._waiting])]:
+            self._record(begun, event.id, None, "", "it was ended with its session")
+        self._jobs.clear()
+        self._waiting = None
+
+    # What changed ------------------------------------------------------------------------------
+
+    def _edited(self, event: FileEditObservation | FileWriteObservation) -> None:
+        path = self._relative(event.path)
+        self._outside = False
+        if self._digests.get(path) != event.digest and not path.startswith(_NO_WORK):
+            self._change(path, event.id)
+        self._digests[path] = event.digest
+        self._explained.add(path)
+
+    def _change(self, path: str, first: int, last: int | None = None) -> None:
+        known = self._changes.get(path)
+        end = first if last is None else last
+        self._changes[path] = _Change(first, max(end, known.last if known else end))
+
+    def _ran(self, what: _Ran) -> None:
+        self._unseen.append(what)
+        self._outside = False
+
+    def _checkpoint(self, event: CheckpointObservation | NullObservation) -> None:
+        """What differs from the checkpoint before came of what ran in between."""
+        if event.changed is None:
+            return
+        unexplained = [path for path in event.changed if path not in self._explained]
+        if unexplained:
+            first, last = self._when(event.id)
+            for path in unexplained:
+                self._change(path, first, last)
+        self._covered()
+
+    def _when(self, event_id: int) -> tuple[int, int]:
+        """Between which events came what is seen at `event_id`: with what ran, with tests if
+        nothing else did, else before all of this step."""
+        ran = [] if self._outside else [what for what in self._unseen if what.may_change()]
+        others = [what.at for what in ran if not what.only_tests]
+        if others:
+            return others[0], others[-1]
+        return (ran[-1].at, ran[-1].at) if ran else (event_id, event_id)
+
+    def _rewound(self, event_id: int) -> None:
+        """Which files came back is not told; any may have."""
+        for path in self._changes:
+            self._change(path, event_id)
+        self._covered()
+
+    def _covered(self) -> None:
+        self._unseen.clear()
+        self._explained.clear()
+        self._outside = True
+
+    # What was run ------------------------------------------------------------------------------
+
+    def _output(self, event: CmdOutputObservation, action: CmdRunAction | None) -> None:
+        folder, self._folder = self._folder, event.metadata.cwd or self._folder
+        if action is not None and action.job is not None:
+            self._job_looked_at(event)
+            return
+        if action is not None and action.is_input and self._waiting is not None:
+            begun = self._waiting
+        else:
+            if self._waiting is not None:
+                self._record(self._waiting, event.id, None, "", "it was stopped")
+            command = action.command if action is not None else event.command
+            begun = self._begun(command, event.id, folder)
+        self._waiting = None
+        still = event.metadata.exit_code is None and not event.metadata.exit_unknown
+        if still and event.metadata.job_id is not None:
+            self._jobs[event.metadata.job_id] = begun
+        elif still and event.metadata.waiting_for_input:
+            self._waiting = begun
+        else:
+            self._ended(begun, event)
+
+    def _begun(self, command: str, event_id: int, folder: str | None) -> _Begun:
+        """What runs from this event on."""
+        tests = None
+        if may_test(command):
+            from agentcli.evidence.scripts import tests_in
+
+            tests = tests_in(command)
+        only_tests = tests is not None and len(tests.changed_after) < len(tests.tests)
+        self._ran(_Ran(event_id, command, only_tests))
+        return _Begun(command, tests, event_id, folder)
+
+    def _job_looked_at(self, event: CmdOutputObservation) -> None:
+        over = event.metadata.exit_code is not None or event.metadata.exit_unknown
+        begun = self._jobs.pop(event.metadata.job_id or "", None) if over else None
+        if begun is not None:
+            self._ended(begun, event)
+
+    def _ended(self, begun: _Begun, event: CmdOutputObservation) -> None:
+        why = "it ran out of time" if event.metadata.timed_out else ""
+        self._record(begun, event.id, event.metadata.exit_code, event.content, why)
+
+    def _cut_off(self, event: ErrorObservation, action: CmdRunAction | None) -> None:
+        """One that was cut off has run, one that could not be started has not."""
+        if action is None or event.error_id != "interrupted":
+            return
+        if not event.content.startswith("Not started"):
+            begun = self._begun(action.command, event.id, self._folder)
+            self._record(begun, event.id, None, "", "it was cut off")
+
+    def _record(
+        self, begun: _Begun, event_id: int, code: int | None, output: str, why: str
+    ) -> None:
+        if (tests := begun.tests) is None:
+            return
+        from agentcli.evidence.outcomes import outcome_of
+
+        for number, command in enumerate(tests.tests):
+            found = outcome_of(tests, number, code, output)
+            if found is None or self._is_of_scratch(command, begun.folder):
+                continue
+            outcome, reason = found
+            shown = TestRun(
+                event_id, _short(begun.command), command.runner.name, outcome, why or reason
+            )
+            if outcome != "unknown":
+                shown = replace(shown, why="")
+            at = begun.at - (number in tests.changed_after)
+            self._add(_Run(shown, at, command, begun.folder))
+
+    def _is_of_scratch(self, command: RunnerCall, folder: str | None) -> bool:
+        """Whether it runs tests in /tmp only, which say nothing of the workspace."""
+        places = places_of(command, folder or self._workspace)
+        own = self._workspace
+        return bool(places) and all(
+            place.startswith(_SCRATCH) and not (is_below(place, own) or is_below(own, place))
+            for place in places
+        )
+
+    def _add(self, run: _Run) -> None:
+        self._runs.append(run)
+        if len(self._runs) > _MOST_RUNS:
+            del self._runs[0]
+
+    def _checked(self, event: RequirementObservation) -> None:
+        """The person's check stands for tests."""
+        outcome: Outcome = "passed" if event.met else "failed"
+        shown = TestRun(event.id, _short(event.command), _CHECK, outcome)
+        self._ran(_Ran(event.id, only_tests=True))
+        self._add(_Run(shown, event.id, None, None))
+
+    def _delegated(self, event: DelegateObservation) -> None:
+        for path in event.files_changed:
+            self._change(path, event.id)
+            self._explained.add(path)
+        self._outside = False
+        for run in event.tests:
+            shown = TestRun(
+                event.id,
+                str(run.get("command", "")),
+                str(run.get("runner", "")),
+                _OUTCOMES.get(str(run.get("outcome")), "unknown"),
+                session_id=event.session_id,
+            )
+            # Of files that the child changed afterwards it says nothing.
+            at = event.id if run.get("newest") else event.id - 1
+            self._add(_Run(shown, at, None, None))
+
+    # What it comes to --------------------------------------------------------------------------
+
+    @property
+    def evidence(self) -> Evidence:
+        changed = sorted(self._changes)
+        passing = [run for run in self._runs if run.shown.outcome == "passed"]
+        return Evidence(
+            status=self._status(),
+            tests=tuple(run.shown for run in self._runs),
+            files_changed=tuple(changed[:_MOST_FILES]),
+            changed_at=self._last_change() if changed else None,
+            passed_at=passing[-1].shown.event_id if passing else None,
+            never_run=tuple(self._never_run(changed)) if changed else (),
+            not_run_again=tuple(dict.fromkeys(run.shown.command for run in self._unmended())),
+        )
+
+    def _status(self) -> Status:
+        if not self._runs:
+            return "not_run" if self._changes else "none"
+        newer = [run for run in self._runs if self._age(run) != "older"]
+        if not newer:
+            return "outdated"
+        standing = set(map(id, self._unmended()))
+        if any(id(run) in standing for run in newer):
+            return "failed"
+        passed = [run for run in newer if run.shown.outcome == "passed"]
+        if not passed:
+            return "unknown"
+        sure = any(self._age(run) == "newer" and not self._unsure_since(run.at) for run in passed)
+        return "passed" if sure else "unknown"
+
+    def _unsure_since(self, at: int) -> bool:
+        """Whether something that nobody looked at may have changed files after event `at`."""
+        later = (what for what in self._unseen if what.at > at and not what.only_tests)
+        return any(what.may_change() for what in later)
+
+    def _age(self, run: _Run) -> str:
+        """Whether it is newer than every change, older than one, or that isn't known."""
+        if run.at < max((change.first for change in self._changes.values()), default=-1):
+            return "older"
+        return "unknown" if run.at < self._last_change() else "newer"
+
+    def _last_change(self) -> int:
+        return max((change.last for change in self._changes.values()), default=-1)
+
+    def _unmended(self) -> Iterable[_Run]:
+        """Runs that failed, of which no later one as wide passed."""
+        for number, run in enumerate(self._runs):
+            if run.shown.outcome == "failed":
+                later = self._runs[number + 1 :]
+                if not any(_mends(other, run) for other in later):
+                    yield run
+
+    def _never_run(self, paths: Iterable[str]) -> Iterator[str]:
+        return (path for path in paths if is_test_file(path) and self._is_never_run(path))
+
+    def _is_never_run(self, path: str) -> bool:
+        change = self._changes[path]
+        return not any(
+            run.at >= change.first and self._may_have_run(run, path) for run in self._runs
+        )
+
+    def _may_have_run(self, run: _Run, path: str) -> bool:
+        if run.command is None or run.folder is None:
+            return True
+        return may_run(run.command, run.folder, str(Path(self._workspace) / path))
+
+    def _relative(self, path: str) -> str:
+        """To the workspace, where it lies there."""
+        if path == self._workspace:
+            return "."
+        inside = self._workspace and path.startswith(self._workspace + "/")
+        return path[len(self._workspace) + 1 :] if inside else path.removeprefix("./")
+
+
+def evidence_of(events: Iterable[Event]) -> Evidence:
+    return EvidenceFold.of(events).evidence
+
+
+def child_tests(evidence: Evidence, since: int = 0) -> tuple[dict[str, str | bool], ...]:
+    """What of a child's tests its parent records, from the event `since` on; `newest`: nothing
+    changed after them."""
+    changed = -1 if evidence.changed_at is None else evidence.changed_at
+    return tuple(
+        {
+            "command": run.command,
+            "runner": run.runner,
+            "outcome": run.outcome,
+            "newest": run.event_id >= changed,
+        }
+        for run in evidence.tests[-_MOST_OF_CHILD:]
+        if run.event_id >= since
+    )
+
+
+_MOST_OF_CHILD = 10
+
+
+def _mends(later: _Run, failed: _Run) -> bool:
+    if later.shown.outcome != "passed":
+        return False
+    if later.shown.command == failed.shown.command and later.shown.runner == failed.shown.runner:
+        return True
+    if later.command is None or failed.command is None:
+        return False
+    return later.command.is_as_wide_as(failed.command)
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= _LONGEST_COMMAND else f"{line[: _LONGEST_COMMAND - 1]}…"

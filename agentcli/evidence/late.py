@@ -1,0 +1,42 @@
+"""Evidence of a session at work, gathered from its first reply on: until then a request waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from agentcli.evidence.values import Evidence
+
+if TYPE_CHECKING:
+    from agentcli.events import Event, Progress
+    from agentcli.evidence.fold import EvidenceFold
+
+
+class LateEvidence:
+    """A subscriber of a session that has the events `past` already."""
+
+    def __init__(self, past: Iterable[Event] = ()) -> None:
+        self._held = list(past)
+        self._fold: EvidenceFold | None = None
+
+    def on_event(self, event: Event) -> None:
+        if self._fold is not None:
+            self._fold.on_event(event)
+            return
+        self._held.append(event)
+        if event.reply is not None:
+            self._gather()
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing passing is evidence."""
+
+    @property
+    def evidence(self) -> Evidence:
+        return (self._fold or self._gather()).evidence
+
+    def _gather(self) -> EvidenceFold:
+        from agentcli.evidence.fold import EvidenceFold
+
+        self._fold = EvidenceFold.of(self._held)
+        self._held = []
+        return self._fold

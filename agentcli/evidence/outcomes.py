@@ -1,0 +1,44 @@
+"""How tests went: by the exit code where it is theirs, else by what they printed."""
+
+from __future__ import annotations
+
+import re
+
+from agentcli.evidence.runners import Runner
+from agentcli.evidence.scripts import ScriptTests
+from agentcli.evidence.values import Outcome
+
+_NO_SUCH_COMMAND = (126, 127)
+_BEGINNING = 2_000
+_NO_FOLDER = re.compile(r"^.*: (?:line \d+: )?cd: ", re.MULTILINE)
+
+
+def outcome_of(
+    tests: ScriptTests, number: int, exit_code: int | None, output: str
+) -> tuple[Outcome, str] | None:
+    """Of the test `number` of a script that ended with `exit_code` (None: not known), and why it
+    isn't known. None where no test was run."""
+    runner = tests.tests[number].runner
+    if exit_code == 0 and number in tests.if_zero:
+        if runner.printed("untested", output):
+            return "unknown", "it ran no test"
+        return "passed", ""
+    if exit_code and number in tests.if_failed:
+        if (
+            exit_code in _NO_SUCH_COMMAND
+            or exit_code in runner.none
+            or _NO_FOLDER.search(output[:_BEGINNING])
+        ):
+            return None
+        return "failed", ""
+    if (read := _printed(runner, output)) is not None:
+        return read, ""
+    if exit_code is None:
+        return "unknown", "how it ended is not known"
+    return "unknown", f"exit {exit_code} is not that of the tests alone"
+
+
+def _printed(runner: Runner, output: str) -> Outcome | None:
+    if runner.printed("failed", output):
+        return "failed"
+    return "passed" if runner.printed("passed", output) else None

@@ -1,0 +1,45 @@
+"""What the log of a session proves, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agentcli.evidence.values import Evidence, TestRun
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import count
+
+_MOST_NAMED = 5
+_STANDS = {
+    "passed": "tests passed after the last change",
+    "failed": "tests failed",
+    "outdated": "files changed after the tests",
+    "not_run": "no tests were run",
+    "unknown": "it is not known whether tests pass on the files as they were left",
+}
+
+
+def evidence_lines(evidence: Evidence) -> Iterator[str]:
+    """Nothing where nothing was changed or tested. The numbers are those that --event takes."""
+    if evidence.status == "none":
+        return
+    changed = evidence.files_changed
+    at = f", the last at event {evidence.changed_at}" if changed else ""
+    named = f"{count(len(changed), 'file')} changed{at}"
+    yield f"evidence: {_STANDS[evidence.status]} · {named}"
+    if evidence.newest is not None:
+        yield f"  event {evidence.newest.event_id}: {_run(evidence.newest)}"
+    if evidence.never_run:
+        yield f"  changed and never run: {_few(evidence.never_run)}"
+    if evidence.not_run_again:
+        yield f"  failed and not mended since: {_few(evidence.not_run_again)}"
+
+
+def _run(run: TestRun) -> str:
+    why = f" ({run.why})" if run.why else ""
+    child = f" in {run.session_id}" if run.session_id else ""
+    return printable(f"{run.command}{child}: {run.outcome}{why}", multiline=False)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return printable(", ".join(names[:_MOST_NAMED]) + more, multiline=False)
