@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
-from agentcli.agent.agent import Agent
+from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
 from agentcli.app.agents import KnownAgents, agents_of
@@ -31,15 +31,17 @@ from agentcli.app.hooks import (
 from agentcli.app.judge import ask_judge
 from agentcli.app.keys import stored_keys
 from agentcli.app.open_session import OpenSession, close_session
-from agentcli.app.policy import check_rules
+from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.purse import limits_of, require_prices
+from agentcli.app.required import Required
+from agentcli.app.requirements import requirements
 from agentcli.app.resume import (
     end_survivors,
     last_writable,
     require_work,
     stored_schemas,
-    told_of_sandbox,
+    told_of_changes,
 )
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
@@ -66,6 +68,7 @@ from agentcli.logs import log_to
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.file_store import was_opened_here
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
@@ -73,7 +76,7 @@ from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
-from agentcli.tools.base import ToolContext
+from agentcli.tools.base import Tool, ToolContext
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
@@ -114,6 +117,8 @@ class AgentBuilder:
     """Of a child, which another session delegates a task to."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each setting that is not at its default was set."""
+    more_tools: Sequence[Tool[Any]] = ()
+    """Those of the program that drives the session."""
 
     def __post_init__(self) -> None:
         """No program of ours is taken from where commands of a session may write."""
@@ -184,15 +189,19 @@ class AgentBuilder:
         model: str | None = None,
         *,
         has_message: bool = False,
+        required: Required | None = None,
     ) -> OpenSession:
         """An existing session, to go on with, with its own model unless `model` names another.
         Raises UsageError when another process holds it or, unless there is a message to come
-        (`has_message`), nothing is left to do; SessionError when it is damaged."""
+        (`has_message`) or it is now `required` to come to more, nothing is left to do; SessionError
+        when it is damaged."""
         with ExitStack() as undo, writing_to(folder):
+            was_here = was_opened_here(folder)
             with shield():
                 session = Session.open(folder)
                 undo.callback(session.close)
-            stored = require_work(session, has_message, interactive=self.interactive)
+            more = has_message or (required is not None and not required.holds(session.state))
+            stored = require_work(session, more, interactive=self.interactive)
             end_survivors(session.id, self.environ)
             _subscribe(session, subscribers)
             before = last_writable(session.events, str(self.workspace))
@@ -201,14 +210,11 @@ class AgentBuilder:
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
             opened = self._open(session, ready, servers, stored)
             self._bring_up(opened, undo)
-            moved = session.state.workspace != str(self.workspace)
-            contained = told_of_sandbox(session.events, ready.containment.facts())
+            facts = ready.containment.facts()
+            changed = list(told_of_changes(session, self.workspace, facts, was_here=was_here))
             session.emit(self._started(session, ready, resumed=True))
-            if moved:
-                told = f"[The workspace is now {self.workspace}; what is said above was elsewhere.]"
+            for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-            if contained:
-                session.emit(MessageAction(content=contained, source=Source.ENVIRONMENT))
             tell_of_servers(opened)
             opened.begin(resumed=True)
             if not has_message:
@@ -272,7 +278,7 @@ class AgentBuilder:
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         if self.role is None:
-            log_to(session.folder / "log", session.redact)
+            log_to(session.folder / "log", session.redact, whole=programs.is_own_process())
         main = models.chain("main")
         context = tool_context(
             self.settings, self.workspace, self.home, session, containment, main.model
@@ -284,7 +290,11 @@ class AgentBuilder:
         agents = self.agents(level)
         allows = tools_allowed(self.role, stored, session.state)
         tools = session_tools(
-            self.settings, context, servers, main.model, lambda every: agents.offered(every, allows)
+            self.settings,
+            context,
+            servers,
+            main.model,
+            lambda every: agents.offered([*every, *self.more_tools], allows),
         )
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)
@@ -295,11 +305,7 @@ class AgentBuilder:
         parts = PolicyParts(*place, containment.sandbox, tools, context, judge)
         policy, checkpointer = policy_and_checkpointer(parts, session, agents.changes_files)
         known = self._knowledge(notes, containment)
-        model, approver = self.settings.model, None
-        if self.ask_person:
-            approver = self.ask_person(policy, context.files.current_text)
-            if self.role is None:
-                context.ask_person = asking(approver, session)
+        model = self.settings.model
         of_person = (containment.settings, self.ask_person, self._for_child)
         parent = Parent(*of_person, session, containment, policy, limits, level)
         agent = Agent(
@@ -310,10 +316,11 @@ class AgentBuilder:
             policy=policy,
             limits=limits,
             prefix=PrefixCheck(),
-            approver=approver,
+            approver=self._approver(policy, context, session),
             checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
+            requirements=requirements(self.settings.run, containment, session, checkpointer),
             children=Delegating(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
             recall=_after_message(known, context),
@@ -325,6 +332,17 @@ class AgentBuilder:
         )
         notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def _approver(
+        self, policy: SessionPolicy, context: ToolContext, session: Session
+    ) -> Approver | None:
+        """None where nobody can be asked; `context` gets a way to ask too."""
+        if self.ask_person is None:
+            return None
+        approver = self.ask_person(policy, context.files.current_text)
+        if self.role is None:
+            context.ask_person = asking(approver, session)
+        return approver
 
     def agents(self, level: int = 0) -> KnownAgents:
         """Those that a session with so many above it may delegate to."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentcli.app.sandbox import Containment
 from agentcli.browser.browser import Browser, BrowserSettings
+from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sessions.session import Session
@@ -15,7 +16,7 @@ from agentcli.sessions.session import Session
 FOLDER = "browser"
 
 
-def browser(session: Session, containment: Containment) -> Browser:
+def browser(session: Session, containment: Containment, outputs: OutputFolder) -> Browser:
     """Nothing of it is started or looked for yet."""
     settings, sandbox = containment.settings, containment.sandbox
 
@@ -36,7 +37,7 @@ def browser(session: Session, containment: Containment) -> Browser:
     return Browser(
         BrowserSettings(
             folder=session.folder / FOLDER,
-            outputs=session.outputs,
+            outputs=outputs,
             environ=containment.environ,
             sandbox=own_sandbox,
             program=settings.tools.browser,

@@ -12,7 +12,14 @@ from agentcli.app.policy import SessionPolicy
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.checkpoints.checkpointer import Checkpointer, checkpoints_of
 from agentcli.events import Action
-from agentcli.events.actions import AgentDelegateAction, CmdRunAction, MemoryAction, path_of
+from agentcli.events.actions import (
+    AgentDelegateAction,
+    CmdRunAction,
+    MemoryAction,
+    RewindAction,
+    path_of,
+)
+from agentcli.events.observations import CheckpointObservation
 from agentcli.files.access_scope import Coverage
 from agentcli.sessions.session import Session
 from agentcli.tools.base import Effect, ToolContext
@@ -75,4 +82,11 @@ def _checkpointer(
     def open_store() -> Checkpoints:
         return checkpoints_of(session.folder, str(context.workspace))
 
-    return Checkpointer(open_store, may_change, touched)
+    return Checkpointer(open_store, may_change, touched, lambda: _last_tree(session))
+
+
+def _last_tree(session: Session) -> str:
+    for event in reversed(session.events):
+        if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
+            return event.tree
+    return ""

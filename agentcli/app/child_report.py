@@ -12,6 +12,7 @@ from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
 from agentcli.events.observations import AgentStateChangedObservation, DelegateObservation
+from agentcli.evidence.fold import child_tests, evidence_of
 from agentcli.memory.projection import clip
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord
@@ -41,7 +42,8 @@ def report_of(record: SessionRecord, known: Metrics, key: str) -> DelegateObserv
     events, state = record.events, record.state
     last = _last_change(events)
     status = _status(last)
-    done = totals(_since_task(events, key))
+    own = _since_task(events, key)
+    done = totals(own)
     changed = files_changed(record.folder, state.workspace, done)
     used = _difference(state.metrics_with_children, known)
     costs = [each.get("cost_usd") for each in used.values()]
@@ -60,6 +62,7 @@ def report_of(record: SessionRecord, known: Metrics, key: str) -> DelegateObserv
         metrics=used,
         abandoned_usd=0.0 if known else state.abandoned_usd,
         files_changed=changed,
+        tests=child_tests(evidence_of(events), own[0].id if own else 0),
     )
 
 

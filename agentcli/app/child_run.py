@@ -12,15 +12,15 @@ from agentcli.agent.loop import run_turn
 from agentcli.app.child_parent import ChildBuilder
 from agentcli.app.child_report import has_task, is_over
 from agentcli.app.open_session import OpenSession
+from agentcli.app.resume import begun_events
 from agentcli.app.side_by_side import OnMain
 from agentcli.errors import AgentError
 from agentcli.events import Action, Event, Progress, Risk, Source
-from agentcli.events.actions import AgentDelegateAction, MessageAction, SystemMessageAction
+from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.observations import DecisionObservation
 from agentcli.events.progress import ChildProgress, Status, StepDone
-from agentcli.files.private import remove_tree
 from agentcli.knowledge.agents import AgentDefinition
-from agentcli.sessions.session import Session, Subscriber, read_session
+from agentcli.sessions.session import Session, Subscriber
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,9 @@ class ChildRun:
         given = self.delegation
 
         def subscribers(session: Session) -> list[Subscriber]:
-            return [_Follower(session, given.action.id, notify)]
+            return [Follower(session, given.action.id, notify)]
 
-        events: Sequence[Event] = ()
-        if given.folder.exists():
-            events = read_session(given.folder).events
-            if not any(isinstance(event, SystemMessageAction) for event in events):
-                # A process was killed while it made it: nothing was done there.
-                remove_tree(given.folder)
-                events = ()
+        events = begun_events(given.folder)
         if not events:
             opened = builder.create(subscribers, folder=given.folder)
         elif not has_task(events, given.key):
@@ -155,7 +149,7 @@ class _WithGrants:
         return self._policy.decide(action, tuple(dict.fromkeys((*self._more, *grants))))
 
 
-class _Follower:
+class Follower:
     """Tells the parent's screen what the child does; a subscriber of its session."""
 
     def __init__(

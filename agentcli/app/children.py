@@ -27,7 +27,7 @@ from agentcli.events.actions import AgentDelegateAction
 from agentcli.events.live import newest_first
 from agentcli.events.observations import DelegateStartedObservation, ErrorObservation
 from agentcli.interrupts import OutOfTime, shield
-from agentcli.sessions.search.finder import new_folder, state_of
+from agentcli.sessions.search.finder import exists, new_folder, state_of
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import AgentState, State
 
@@ -70,7 +70,7 @@ class Children:
                 continue
             started = self._started(action)
             folder = self._home / (started.session_id if started else "")
-            if started is None or not (folder / "events").exists():
+            if started is None or not exists(folder):
                 told = ErrorObservation(error_id="interrupted", content=_NOT_STARTED)
                 session.emit(told.model_copy(update={"cause": action.id}))
             else:
@@ -99,7 +99,7 @@ class Children:
     def _known(self, action: AgentDelegateAction) -> Path:
         """The child of before that `action` names. Raises ToolError."""
         mine = self._parent.session.state.children
-        if action.session not in mine or not (self._home / action.session / "events").exists():
+        if action.session not in mine or not exists(self._home / action.session):
             known = ", ".join(mine) or "none yet"
             raise ToolError(f"{action.session!r} is no session of a report to you: {known}.")
         name = state_of(self._home / action.session).agent_name
@@ -194,7 +194,7 @@ class Children:
         return self._parent.limits.spent_usd(state) + state.abandoned_usd
 
     def _state(self, folder: Path) -> State:
-        return state_of(folder) if (folder / "events").exists() else State()
+        return state_of(folder) if exists(folder) else State()
 
     # --- what came of it
 

@@ -35,9 +35,11 @@ MANAGED_FILE = Path("/etc/agent/config.toml")
 PROJECT_FILE = Path(".agent/config.toml")
 ENVIRONMENT_KEYS = {
     "AGENT_MODEL": "model.name",
+    "AGENT_STORE": "sessions.store",
     "OPENAI_BASE_URL": "providers.openai.base_url",
     "ANTHROPIC_BASE_URL": "providers.anthropic.base_url",
 }
+STORE = "sessions.store"
 _MAX_FILE_BYTES = 1_000_000
 
 
@@ -109,9 +111,9 @@ def load_settings(
             on_fault(error)
 
     layers = _Layers()
-    layers.add(_sound(lambda: _read(user), str(user), tell), str(user))
+    layers.add(_sound(lambda: read_layer(user), str(user), tell), str(user))
     if trusted is None:
-        values = _sound(lambda: _read(project, of_project=True), str(project), tell)
+        values = _sound(lambda: read_layer(project, of_project=True), str(project), tell)
         values, left_out = _tightening(values, str(project), layers.values, rule_fault)
     else:
         values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
@@ -124,12 +126,14 @@ def load_settings(
             found = of_file(servers, named, notices)
             layers.add(permitted(found, own, named, notices), named)
         values = permitted(values, own, str(project), notices)
+        if values.pop(STORE, None) is not None:
+            notices.append(f"{project}: {STORE} is not for a project to set")
     notices += left_out
     layers.add(values, str(project))
     shell = {key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}
     layers.add(shell, _SHELL)
     layers.add(_sound(lambda: dict(flags or {}), "flags", tell), "flags")
-    layers.add(_sound(lambda: _read(MANAGED_FILE), str(MANAGED_FILE), tell), str(MANAGED_FILE))
+    layers.add(_sound(lambda: read_layer(MANAGED_FILE), str(MANAGED_FILE), tell), str(MANAGED_FILE))
     settings = _validate(layers, tell)
     hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
     return LoadedSettings(settings, layers.origins, notices, hooks)
@@ -269,7 +273,7 @@ class _Layers:
                 self.origins[key] = origin
 
 
-def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
+def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
     """The dotted keys of a TOML file; none when there is no such file. One that is not a project's
     must be the user's own or root's, and for nobody else to write."""
     try:
@@ -293,7 +297,7 @@ def _read(path: Path, *, of_project: bool = False) -> dict[str, Any]:
 def _parsed(text: bytes, origin: str) -> dict[str, Any]:
     """The dotted keys of TOML."""
     try:
-        return dict(_dotted(load_toml(text.decode()), ""))
+        return dict(dotted(load_toml(text.decode())))
     except LongKeyError as error:
         raise ConfigError(f"{origin} can't be read: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -307,11 +311,11 @@ def _hook_commands(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield event, hook["command"]
 
 
-def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and name not in _FREE_TABLES:
-            yield from _dotted(value, f"{key}.")
+            yield from dotted(value, f"{key}.")
         else:
             yield key, value
 

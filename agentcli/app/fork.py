@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli import __version__
-from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.app.scratch import PastFiles
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.names import display_path
-from agentcli.sessions.history import cut_at, former_workspace, idle_snapshots, tree_at, trees
+from agentcli.sessions.history import cut_at
 from agentcli.sessions.manage.copying import copy_events
 from agentcli.sessions.manage.scrap import drafting, staging
 from agentcli.sessions.search.finder import new_folder
@@ -40,27 +40,20 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     """
     record = read_session(original)
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
-    tree = tree_at(record.events, cut)
     copy_id = new_folder(home).name
-    before = Path(former_workspace(record.events, cut) or record.state.workspace)
+    past = PastFiles(record, cut)
+    before = past.workspace
     if folder is None and not before.is_absolute():
         raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
-    theirs = checkpoints_of(original, str(before))
-    top = folder or theirs.root.with_name(f"{theirs.root.name}-fork-{copy_id[-4:]}")
+    root = past.store.root
+    top = folder or root.with_name(f"{root.name}-fork-{copy_id[-4:]}")
     _require_free(top)
-    # A session that was begun in a folder of a repository goes on there.
-    workspace = top / os.path.relpath(os.path.realpath(before), theirs.root)
+    workspace = past.workspace_in(top)
     with staging(home, copy_id) as staged, drafting(staged, top) as draft:
-        known = [*trees(record.events[: cut + 1]), *([tree] if tree else [])]
-        theirs.copy_to(staged / "checkpoints", known)
-        kept = checkpoints_of(staged, str(before))
-        now = tree or kept.take().tree
-        idle = idle_snapshots(record.events[: cut + 1])
-        if idle is not None and tree is None:
-            idle.append(now)
-        notes = kept.write_out(now, draft, idle=idle)
+        kept, tree = past.copy_store(staged)
+        notes = kept.write_out(tree, draft, idle=past.idle(tree))
         kept.move_to(workspace, top)
-        copy_events(original, staged, cut, _beginning(record, copy_id, cut, before, workspace))
+        copy_events(original, staged, cut, beginning(record, copy_id, cut, before, workspace))
     return Forked(copy_id, cut, workspace, tuple(notes))
 
 
@@ -72,7 +65,7 @@ def _require_free(folder: Path) -> None:
         raise UsageError(f"{folder} can't be used: {error.strerror}") from error
 
 
-def _beginning(
+def beginning(
     record: SessionRecord, copy_id: str, cut: int, before: Path, workspace: Path
 ) -> list[Event]:
     """What a copy begins with: who it is, and a word to the model."""

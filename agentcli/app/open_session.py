@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
+from agentcli.app.required import Required
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Source
+from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.files.images import ImageFault
@@ -50,13 +51,21 @@ class OpenSession:
     _begun: bool = field(default=False, init=False)
     """The hooks know of the session, so they must hear of its end."""
 
-    def say(self, text: str, image_urls: Sequence[str] = (), typed: str = "") -> None:
+    def say(
+        self,
+        text: str,
+        image_urls: Sequence[str] = (),
+        typed: str = "",
+        required: Required | None = None,
+    ) -> None:
         """Record a message of the user and what it brings up, with the first one what the workspace
         is like; of images what the model sees of them. `typed` is what of it they wrote
         themselves, and may name what the session is to be shown of /tmp: piped text and outputs of
-        commands may not. Raises UsageError when it calls a task without its inputs or its images
-        can't go to a model, SessionError when a hook of the user does not let it pass."""
+        commands may not. `required` is what the work on it must come to. Raises UsageError when it
+        calls a task without its inputs, its images can't go to a model or a check holds a secret,
+        SessionError when a hook of the user does not let it pass."""
         knowledge.check_call(self.knowledge, text)
+        self._require_no_secret(required)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
         if self.agent.children is not None:
@@ -68,17 +77,35 @@ class OpenSession:
             text, pictures = with_resources(self.servers, self.context, text, typed)
             image_urls = [*image_urls, *pictures]
         text, image_urls = with_images(text, image_urls, self.session.state.model)
-        self.session.emit(
-            MessageAction(
-                content=text,
-                source=Source.USER,
-                image_urls=tuple(image_urls),
-                file_urls=tuple(path.as_uri() for path in named),
-            )
+        message = MessageAction(
+            content=text,
+            source=Source.USER,
+            image_urls=tuple(image_urls),
+            file_urls=tuple(path.as_uri() for path in named),
         )
+        events: list[Event] = [message]
+        if required is not None:
+            events = [required.recorded, message, *required.told]
+        self.session.emit_group(events)
         self.fresh = False
         named_paths.show(named, self.session, self.context)
         self.knowledge.recall(self.session)
+
+    def require(self, required: Required | None) -> None:
+        """Record what the work that is left must come to, unless that holds already."""
+        self._require_no_secret(required)
+        if required is not None and not required.holds(self.session.state):
+            self.session.emit_group([required.recorded, *required.told])
+
+    def _require_no_secret(self, required: Required | None) -> None:
+        """What is run is what is on record, where secrets are masked."""
+        check = required.recorded.check if required is not None else ""
+        if self.session.redact(check) != check:
+            raise UsageError(
+                "the check has a secret in it, which no session keeps",
+                hint="name a variable of the environment in it instead, which commands may see: "
+                '[sandbox] environment = ["NAME"]',
+            )
 
     def begin(self, *, resumed: bool) -> None:
         """The session is open and whoever follows it is there."""

@@ -32,4 +32,4 @@ class PolicyParts:
     @property
     def repository(self) -> Path:
         """The file that records the repository's state at the start of the session."""
-        return self.context.outputs.with_name("repository.json")
+        return self.context.outputs.path.with_name("repository.json")

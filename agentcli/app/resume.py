@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.agent.replies import ending_of_reply
-from agentcli.errors import UsageError
+from agentcli.app.config import resolve_workspace
+from agentcli.errors import ConfigError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.live import newest_first
@@ -16,12 +17,29 @@ from agentcli.events.observations import (
     CmdOutputObservation,
     SessionStartedObservation,
 )
+from agentcli.files.private import remove_tree
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import MASK
 from agentcli.sessions import inbox
-from agentcli.sessions.session import Session
+from agentcli.sessions.library import store_of
+from agentcli.sessions.search.finder import exists, state_of
+from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.state import ELSEWHERE
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked
+
+
+def workspace_of(folder: Path) -> Path:
+    """Where a session worked. Raises ConfigError when that is no longer there."""
+    state = state_of(folder)
+    if state.place is None:
+        gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
+        raise ConfigError(
+            f"session {folder.name} worked in {state.workspace}{gone}",
+            hint=f"say where it is to go on: agent resume {folder.name} -C DIR; its files as they "
+            f"were, in a new folder: agent fork {folder.name} --dir DIR",
+        )
+    return resolve_workspace(str(state.place))
 
 
 def _tasks(session: Session) -> list[MessageAction]:
@@ -37,13 +55,14 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
     """The system message of a session with which something is left to do. Raises UsageError."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     has_message = has_message or bool(inbox.waiting(session.folder))
+    unmet = bool(session.state.required) and session.state.exit_code != 0
     if stored is None or not (has_message or _tasks(session)):
         raise UsageError(
             f"session {session.id} ended before it was given its task",
             hint="start a new one: agent run",
         )
     over = ending_of_reply(session.events, interactive=interactive) is not None
-    if over and not has_message and not _ended_untold(session):
+    if over and not (has_message or unmet or _ended_untold(session)):
         raise UsageError(
             f"session {session.id} has nothing left to do",
             hint=f'say what comes next: agent resume {session.id} "…"',
@@ -58,6 +77,18 @@ def _ended_untold(session: Session) -> bool:
     )
     last = next(changes, None)
     return last is not None and last.reason == "killed"
+
+
+def begun_events(folder: Path) -> Sequence[Event]:
+    """What is on record of a session that was to be made in `folder`. If a process was killed while
+    it made it, nothing was done there, and nothing is left of it. Raises SessionError."""
+    if exists(folder):
+        events = read_session(folder).events
+        if any(isinstance(event, SystemMessageAction) for event in events):
+            return events
+        store_of(folder).remove()
+    remove_tree(folder)
+    return ()
 
 
 def end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
@@ -85,6 +116,22 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
     if at != workspace or folder is None or not may_cross(chosen_in, layer):
         return None
     return folder if Path(folder).is_dir() else None
+
+
+def told_of_changes(
+    session: Session, workspace: Path, now: SandboxFacts | None, *, was_here: bool
+) -> Iterator[str]:
+    """What the model must know of where it works now; the session is as it was left. `was_here`:
+    its folder was among those of this home."""
+    if session.state.workspace != str(workspace):
+        yield f"[The workspace is now {workspace}; what is said above was elsewhere.]"
+    if told := told_of_sandbox(session.events, now):
+        yield told
+    if not was_here:
+        yield (
+            "[This session worked on another machine before. Outputs that are said above to be in "
+            "files, and what it left in $TMPDIR, are not here.]"
+        )
 
 
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:

@@ -19,12 +19,14 @@ from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sand
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.security.policy.host_ports import host_ports
+from agentcli.sessions.library import library_of
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, user_home
 
 OUTPUTS = "outputs"
 TMP_FOLDER = "tmp"
+CHECK_FOLDER = "check"
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,19 @@ class Containment:
     attended: bool
     tmp: Path | None = None
     """What its commands see as /tmp, where that is not a folder of its own."""
+    lent: Sequence[Path] = ()
+    """Places elsewhere that links in the workspace lead to, to be read."""
 
     @cached_property
     def scope(self) -> AccessScope:
         """Raises ConfigError for a folder to write to that is none, or the agent's own."""
-        places = [self.home, *_settings_places(self.environ)]
+        kept_in = library_of(self.home).places
+        places = [self.home, *_settings_places(self.environ), *kept_in]
         writable = [_folder(name) for name in self.settings.sandbox.writable]
         writable += [TMP] if self.settings.sandbox.share_tmp else []
         for folder in (self.workspace, *writable):
             _require_not_own(folder, places)
+            _require_outside(kept_in, folder)
         scope = find_access_scope(
             self.workspace,
             self.environ,
@@ -58,6 +64,7 @@ class Containment:
             own=[*places, *_led_to(places, self.workspace)],
             readable=[
                 self.session_folder / OUTPUTS,
+                *self.lent,
                 *_skills(skill_folders(self.settings.knowledge, self.environ)),
             ],
             tmp=self.tmp or self.session_folder / TMP_FOLDER,
@@ -203,6 +210,17 @@ def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
                 f"{folder} is a folder of the agent's own settings or sessions, which nothing it "
                 "runs may change",
                 hint="work on a copy elsewhere: -C DIR",
+            )
+
+
+def _require_outside(kept_in: Sequence[Path], folder: Path) -> None:
+    """Raises ConfigError if sessions are kept in `folder`, which commands may write to."""
+    for path in kept_in:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"sessions are kept in {path}, which commands of this one could change",
+                hint="name a file elsewhere in sessions.store: a relative path is one in "
+                "AGENT_HOME",
             )
 
 

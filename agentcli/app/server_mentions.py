@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
 from agentcli.knowledge.framing import framed
-from agentcli.mcp.kept import KeptAnswers
 from agentcli.mcp.schemas import one_line
+from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ def with_resources(
     """`text`, below it each resource that is mentioned in what was `typed` as @server:uri, and
     their images. Raises UsageError for one that its server does not give."""
     images: list[str] = []
-    assert context.output_folder is not None
-    kept = KeptAnswers(context.output_folder, context.max_output_chars)
     for name, uri in dict.fromkeys(_MENTION.findall(typed)):
         if not servers.has(name):
             continue
@@ -37,8 +35,8 @@ def with_resources(
             answer = servers.read_resource(name, uri)
         except ToolError as error:
             raise UsageError(f"@{name}:{uri} can't be read: {error.message}") from error
-        shown, _ = kept.keep(name, answer.text)
-        text += f"\n\n{framed('tool_result', shown, server=name, resource=uri)}"
+        kept = kept_text(answer.text, context.outputs, f"{name}-{{}}.txt", context.max_output_chars)
+        text += f"\n\n{framed('tool_result', kept.text, server=name, resource=uri)}"
         images += answer.images
     return text, tuple(images)
 

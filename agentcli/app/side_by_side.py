@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from typing import Protocol, TypeVar
 
 from agentcli import interrupts
@@ -44,28 +45,21 @@ class OnMain:
 
     def now(self, ask: Callable[[], T]) -> T:
         """What `ask` returns. Raises what it raises, and what stops this thread."""
-        done = threading.Event()
-        results: list[T] = []
-        errors: list[BaseException] = []
+        answer: Future[T] = Future()
 
         def call() -> None:
             try:
-                results.append(ask())
-            except TurnInterrupted as interrupt:
-                errors.append(interrupt)
-                raise
-            except Exception as error:
-                # It belongs to who asked.
-                errors.append(error)
-            finally:
-                done.set()
+                answer.set_result(ask())
+            except BaseException as error:
+                answer.set_exception(error)
+                # What is a fault belongs to who asked; an interrupt is the main thread's too.
+                if not isinstance(error, Exception):
+                    raise
 
         self._calls.put(call)
-        while not done.wait(_TICK_S):
+        while not wait([answer], _TICK_S).done:
             interrupts.check()
-        if errors:
-            raise errors[0]
-        return results[0]
+        return answer.result()
 
 
 def run_side_by_side(jobs: Sequence[Job], most: int) -> None:
@@ -77,6 +71,7 @@ def run_side_by_side(jobs: Sequence[Job], most: int) -> None:
     errors: list[BaseException] = []
     try:
         while (waiting and not errors) or running:
+            interrupts.check()
             while waiting and not errors and len(running) < most:
                 job = waiting.popleft()
                 with shield():

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from agentcli.app import git_watch, named_paths
 from agentcli.app.resume import last_exports, last_folder
-from agentcli.app.sandbox import Containment
+from agentcli.app.sandbox import CHECK_FOLDER, Containment
 from agentcli.events import Event
 from agentcli.events.live import live
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
 from agentcli.files.tracking import FileTracker
 from agentcli.files.written_places import add_written_places
 from agentcli.llm.image_limits import image_limits
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -47,7 +47,7 @@ def tool_context(
     _private(session.folder / "tmp")
     context = ToolContext(
         workspace=workspace,
-        outputs=session.outputs,
+        outputs=outputs,
         files=files,
         shell=_shell(workspace, session, containment, past, outputs, max_chars),
         python=PythonInterpreter(
@@ -60,10 +60,8 @@ def tool_context(
         ),
         sandbox=sandbox,
         max_output_chars=max_chars,
-        output_folder=outputs,
         image_limits=image_limits(model),
         past=session.events,
-        kept_outputs=outputs,
         page_limits=PageLimits(
             seconds=settings.tools.fetch_s,
             max_bytes=round(settings.tools.fetch_mb * 1_000_000),
@@ -74,15 +72,15 @@ def tool_context(
     if settings.tools.enable_browsing:
         from agentcli.app.browser import browser
 
-        context.browser = browser(session, containment)
+        context.browser = browser(session, containment, outputs)
     named_paths.restore(past, context)
     context.git = git_watch.start(context, sandbox, home, session)
     return context
 
 
 def remove_scratch(session: Session) -> None:
-    """What the interpreters of a session that ends needed while they ran."""
-    for name in (_SHELL, _PYTHON):
+    """What the interpreters of a session that ends, and its checks, needed while they ran."""
+    for name in (_SHELL, _PYTHON, CHECK_FOLDER):
         remove_tree(session.folder / name)
 
 

@@ -64,10 +64,9 @@ def session_tools(
     from agentcli.mcp.tools import server_tools
 
     servers.wait()
-    assert context.output_folder is not None
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     most = window * settings.tools.mcp_schema_share
-    more = server_tools(servers, context.output_folder, context.max_output_chars, most)
+    more = server_tools(servers, most)
     return ToolCollection(offered([*tools, *more]), context)
 
 

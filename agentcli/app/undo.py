@@ -7,7 +7,7 @@ as it is now is kept too, so that going back can itself be taken back.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -30,7 +30,7 @@ from agentcli.sessions.history import (
     steps_with_trees,
     tree_at,
 )
-from agentcli.sessions.lock import SessionLock
+from agentcli.sessions.library import store_of
 from agentcli.sessions.recovery import partial_restore_message
 from agentcli.sessions.session import Session, read_session
 
@@ -212,17 +212,22 @@ def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[s
     record = read_session(folder)
     kept = checkpoints_of(folder, record.state.workspace)
     steps = steps_with_trees(record.events)
-    pairs = [(s.before, s.after or _as_now(folder, kept) or s.before) for s in steps]
+    now = files_now(folder, kept, record.events)
+    pairs = [(s.before, s.after or now or s.before) for s in steps]
     if step is None:
         return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
     changing = (pair for pair in reversed(pairs) if kept.differ(*pair))
     return kept, next(islice(changing, step - 1, None), None)
 
 
-def _as_now(folder: Path, kept: Checkpoints) -> str | None:
-    """A snapshot of the workspace as it is; None while somebody else makes them."""
+def files_now(folder: Path, kept: Checkpoints, events: Sequence[Event]) -> str | None:
+    """A snapshot of the workspace as it is, where the newest step has none after it; None while
+    somebody else makes them, and where none is needed."""
+    steps = steps_with_trees(events)
+    if not steps or steps[-1].after is not None:
+        return None
     try:
-        lock = SessionLock(folder)
+        lock = store_of(folder).lock()
     except (UsageError, SessionError):
         return None
     with lock:

@@ -201,32 +201,42 @@ class Checkpoints:
             return Restored(self._restore(now, target, may), held)
 
     def write_out(
-        self, tree: str, folder: Path, *, idle: Collection[str] | None = None
+        self,
+        tree: str,
+        folder: Path,
+        *,
+        idle: Collection[str] | None = None,
+        lend: bool = False,
     ) -> list[str]:
         """A copy of the workspace as in `tree` in `folder`, which is empty or made; `idle` as
-        for `restore`. Returns what people should know about the copy."""
+        for `restore`. With `lend`, links in it lead to what the snapshot left out and the
+        workspace has now. Returns what people should know about the copy."""
         target = _oid(tree)
         with self._errors("copy a checkpoint"):
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 raise CheckpointError(f"{folder} is not empty")
             differences = list(self._trees.compare(EMPTY_TREE, target))
-            notes = [
-                f"{path.decode(errors='replace')} is not in the copy"
-                for path in sorted(self._trees.left_out(target).paths)
-                if not is_common(path)
-            ]
+            left_out = sorted(p for p in self._trees.left_out(target).paths if not is_common(p))
             elsewhere = {d.path for d in differences if self._leads_elsewhere(d)}
-            for path in sorted(elsewhere):
-                name = path.decode(errors="replace")
-                notes.append(f"{name} is not in the copy: its repository is elsewhere")
             differences = [d for d in differences if d.path not in elsewhere]
             wanted, held = self._without_power(filter(_is_for_copy, differences), idle)
-            notes += [f"{path} is not in the copy: commands may have made it" for path in held]
             with Restorer(folder, self._objects, self._files, links=False) as restorer:
                 restorer.apply(wanted, self._comparison.order)
             _raise_if_incomplete(wanted, restorer.failures)
-        return notes
+            lent = self._lend(left_out, folder) if lend else set()
+        return [*_notes_of_copy(left_out, lent), *_notes_of_missing(elsewhere, held)]
+
+    def _lend(self, paths: Sequence[bytes], folder: Path) -> set[bytes]:
+        """Those of the `paths` that are there now, and to which links in `folder` lead."""
+        lent = set()
+        for path in paths:
+            link, real = folder / os.fsdecode(path), Path(os.fsdecode(self._place.absolute(path)))
+            if (real.is_dir() or real.is_file()) and not os.path.lexists(link):
+                with contextlib.suppress(OSError):
+                    link.symlink_to(real)
+                    lent.add(path)
+        return lent
 
     def copy_to(self, store: Path, trees: Sequence[str]) -> None:
         """Makes `store`, a new one, hold all that `trees` need; hard links where possible."""
@@ -417,6 +427,20 @@ def _is_for_copy(difference: Difference) -> bool:
         return True
     in_worktrees = (path + b"/").startswith(repository + b"/worktrees/")
     return not (repository == COMMON or is_lock(path) or in_worktrees)
+
+
+def _notes_of_copy(left_out: Sequence[bytes], lent: Collection[bytes]) -> Iterator[str]:
+    for path in left_out:
+        name = path.decode(errors="replace")
+        how = "is that of the workspace, as it is now" if path in lent else "is not in the copy"
+        yield f"{name} {how}"
+
+
+def _notes_of_missing(elsewhere: Iterable[bytes], held: Iterable[str]) -> Iterator[str]:
+    for path in sorted(elsewhere):
+        yield f"{path.decode(errors='replace')} is not in the copy: its repository is elsewhere"
+    for name in held:
+        yield f"{name} is not in the copy: commands may have made it"
 
 
 def _raise_if_incomplete(wanted: Collection[Difference], failures: dict[bytes, str]) -> None:

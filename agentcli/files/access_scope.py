@@ -84,10 +84,11 @@ class AccessScope:
         if ".." in path.parts or self.is_named(path):
             return path
         around = _nearest(path, _names((*self.writable, *self.readable, self.workspace)))
-        for seen, real in self.mounts.items():
-            if path.is_relative_to(seen) and not (around and Path(around).is_relative_to(seen)):
-                return real / path.relative_to(seen)
-        return path
+        over = (seen for seen in self.mounts if path.is_relative_to(seen))
+        seen = max(over, key=lambda seen: len(seen.parts), default=None)
+        if seen is None or (around and Path(around).is_relative_to(seen)):
+            return path
+        return self.mounts[seen] / path.relative_to(seen)
 
     def seen_path(self, path: Path) -> Path:
         """The other way round."""

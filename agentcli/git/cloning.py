@@ -10,7 +10,8 @@ from pathlib import Path
 
 _LIMIT_S = 300
 _URL = re.compile(r"(?:https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+", re.ASCII)
-_SETTINGS = {
+_LOGIN = re.compile(r"(https?://)[^/\s]*@", re.IGNORECASE)
+SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "protocol.ext.allow": "never",
@@ -32,7 +33,7 @@ def is_url(source: str) -> bool:
 def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str = "") -> None:
     """The newest files of `ref`, a branch or a tag, else of the branch that is the usual one, in
     `folder`. Raises CloneFailed."""
-    settings = [word for item in _SETTINGS.items() for word in ("-c", "=".join(item))]
+    settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
     options = ["--quiet", "--depth=1", "--single-branch", "--no-tags", "--no-recurse-submodules"]
     branch = [f"--branch={ref}"] if ref else []
     command = [git, *settings, "clone", "--template=", *options, *branch, "--", url, str(folder)]
@@ -50,5 +51,17 @@ def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CloneFailed(str(error)) from error
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
-        raise CloneFailed(said[-1])
+        raise CloneFailed(why(done.stderr, done.returncode))
+
+
+def why(said: str, code: int) -> str:
+    """Of what git said when it ended with `code`, the line that tells the reason: advice may follow
+    it, and what ssh said of it stands before."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    at = next((n for n, line in enumerate(lines) if line.startswith("fatal:")), len(lines) - 1)
+    return "; ".join(lines[max(at - 1, 0) : at + 1]) or f"git ended with {code}"
+
+
+def without_login(url: str) -> str:
+    """`url` as it may be shown and kept: without a password or token in it."""
+    return _LOGIN.sub(r"\1***@", url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,3 +39,12 @@ def state_home(environ: Mapping[str, str]) -> Path:
         return expanded(chosen).absolute()
     base = environ.get("XDG_STATE_HOME") or "~/.local/state"
     return expanded(base).absolute() / "agent"
+
+
+def cache_home(environ: Mapping[str, str]) -> Path:
+    """For what is large and can be made again: `$XDG_CACHE_HOME/agent`."""
+    base = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return expanded(base).absolute() / "agent"
+    except ConfigError:
+        return Path(tempfile.gettempdir()) / f"agent-{os.getuid()}"

@@ -157,6 +157,11 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
         _clean_module_path()
 
 
+def is_own_process() -> bool:
+    """Whether this is the agent's process, and not one of a program that uses it."""
+    return _process.entered
+
+
 def distrusted() -> UntrustedPlaces:
     """The places of `distrust` so far."""
     return _process.places

@@ -1,0 +1,176 @@
+"""Which step of a session broke what a check checks: found by halving over its snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, log2
+from pathlib import Path
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.check import CheckResult
+from agentcli.app.copy_check import checked_copy
+from agentcli.app.kept_checks import KeptChecks
+from agentcli.app.required import require_command
+from agentcli.app.scratch import scratch_of_tree
+from agentcli.app.undo import files_now
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.checkpoints.snapshots import Checkpoints
+from agentcli.errors import SessionError, UsageError
+from agentcli.sessions.history import FileState, file_states, idle_snapshots, trees
+from agentcli.sessions.session import SessionRecord, read_session
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`check` is a command for bash; the first step after which it fails is looked for or, with
+    `until_passes`, passes. Each state is checked `runs` times; of runs that differ the failures
+    count. `again`: results of before are of no use."""
+
+    check: str
+    until_passes: bool = False
+    limit_s: float = 600.0
+    runs: int = 1
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What checks of one state came to; some of the results, if any is `kept`, from before."""
+
+    state: FileState
+    results: Sequence[CheckResult]
+    kept: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return all(result.passed for result in self.results)
+
+    @property
+    def is_flaky(self) -> bool:
+        return len({result.passed for result in self.results}) > 1
+
+    @property
+    def worst(self) -> CheckResult:
+        return min(self.results, key=lambda result: result.passed)
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """`first` is the state at which what was looked for is so, and at `before` it was not yet.
+    Without `first` it is not so at the end; without `before` it was so from the start."""
+
+    first: Verdict | None
+    before: Verdict | None
+    verdicts: Sequence[Verdict]
+
+    @property
+    def checks_run(self) -> int:
+        return sum(len(verdict.results) - verdict.kept for verdict in self.verdicts)
+
+
+@dataclass
+class Bisection:
+    """Of the session in `folder`, which is only read. `builder` has the settings in force there;
+    `redact` masks secrets in what checks print; `notes` grow: what people should know."""
+
+    folder: Path
+    builder: AgentBuilder
+    wanted: Wanted
+    redact: Callable[[str], str]
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def record(self) -> SessionRecord:
+        record = read_session(self.folder)
+        record.require_whole()
+        return record
+
+    @cached_property
+    def store(self) -> Checkpoints:
+        return checkpoints_of(self.folder, self.record.state.workspace)
+
+    @cached_property
+    def states(self) -> list[FileState]:
+        """Raises SessionError where there are none to compare."""
+        events = self.record.events
+        found = file_states(events, files_now(self.folder, self.store, events))
+        if len(found) < 2:
+            known = "steps that changed files" if trees(events) else "snapshots of its files"
+            raise SessionError(f"session {self.folder.name} has no {known}")
+        return found
+
+    @property
+    def most_checks(self) -> int:
+        """States that are checked at most."""
+        return 1 + ceil(log2(len(self.states)))
+
+    def run(self, watch: Callable[[FileState, Callable[[], Verdict]], Verdict]) -> Bisected:
+        """`watch` is given each state to be checked with what checks it, and passes on the verdict.
+        Raises UsageError where the check is nothing that can be run, ConfigError, SessionError."""
+        require_command(self.wanted.check, self.builder.environ)
+        known: dict[str, Verdict] = {}
+
+        def verdict(index: int) -> Verdict:
+            state = self.states[index]
+            if state.tree not in known:
+                known[state.tree] = watch(state, lambda: self._verdict(state))
+            return replace(known[state.tree], state=state)
+
+        last = verdict(len(self.states) - 1)
+        if last.worst.is_no_command and verdict(0).worst.is_no_command:
+            raise UsageError(
+                f"the check can't be run: {last.worst.tail.strip() or 'there is no such command'}",
+                hint="it is run where the session worked, in a copy of its files",
+            )
+        until = self.wanted.until_passes
+        found = first_index(len(self.states), lambda index: verdict(index).passed is until)
+        before = verdict(found - 1) if found else None
+        return Bisected(verdict(found) if found is not None else None, before, list(known.values()))
+
+    def _verdict(self, state: FileState) -> Verdict:
+        wanted = self.wanted
+        kept = KeptChecks(self.folder, self._held)
+        old = [] if wanted.again else kept.results(state.tree, wanted.check, wanted.limit_s)
+        results = old[-wanted.runs :]
+        for _ in range(wanted.runs - len(results)):
+            result = self._checked(state.tree)
+            results.append(result)
+            if not result.is_no_command:
+                kept.add(state.tree, result)
+        return Verdict(state, results, kept=min(len(old), wanted.runs))
+
+    @cached_property
+    def _held(self) -> str:
+        sandbox = self.builder.settings.sandbox
+        return f"{sandbox.layer} network={sandbox.network} read={sandbox.read}"
+
+    def _checked(self, tree: str) -> CheckResult:
+        builder, workspace = self.builder, Path(self.record.state.workspace)
+        with scratch_of_tree(
+            builder.home, builder.environ, self.store, workspace, tree, self._idle
+        ) as copy:
+            self.notes += [note for note in copy.notes if note not in self.notes]
+            result = checked_copy(builder, copy, self.wanted.check, self.wanted.limit_s)
+        return replace(result, tail=self.redact(result.tail))
+
+    @cached_property
+    def _idle(self) -> Collection[str] | None:
+        return idle_snapshots(self.record.events)
+
+
+def first_index(count: int, holds: Callable[[int], bool]) -> int | None:
+    """The first of `count` indices at which something holds that holds from there on; None where
+    it does not hold at the last one. The last is asked of first, then at most log2(count), rounded
+    up: whether it holds at the first of all is asked only where all others say so."""
+    if not holds(count - 1):
+        return None
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high

@@ -1,0 +1,57 @@
+"""What makes sessions in a folder: the settings in force there, and how a person is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.child_parent import AskPerson
+from agentcli.app.trust import Asker, load_with_trust
+from agentcli.app.whereabouts import NameFolders
+from agentcli.errors import ConfigError
+from agentcli.settings import Settings
+from agentcli.system.programs import person_environ
+
+
+@dataclass(frozen=True)
+class Person:
+    """How somebody is asked, each None where that can't be: whether a folder is trusted, whether an
+    action may run (made under the settings in force), which folders may be written to."""
+
+    trusts: Asker | None = None
+    approves: Callable[[Settings], AskPerson] | None = None
+    names_folders: NameFolders | None = None
+
+
+NOBODY = Person()
+
+
+def builder_in(
+    workspace: Path,
+    values: Mapping[str, Any] | None = None,
+    person: Person = NOBODY,
+    *,
+    interactive: bool = False,
+    on_fault: Callable[[ConfigError], None] | None = None,
+) -> tuple[AgentBuilder, Sequence[str]]:
+    """With lines for the person about what was left out of the settings. `values` are settings by
+    dotted key that go before those of files. Raises ConfigError for wrong settings, unless
+    `on_fault` is told of them."""
+    environ = person_environ()
+    loaded = load_with_trust(environ, workspace, values, person.trusts, on_fault)
+    settings = loaded.settings.values
+    builder = AgentBuilder(
+        settings,
+        environ,
+        workspace,
+        person.approves(settings) if person.approves else None,
+        loaded.project_hooks,
+        interactive=interactive,
+        name_folders=person.names_folders,
+        project_agents=loaded.project_agents,
+        origins=loaded.settings.origins,
+    )
+    return builder, loaded.settings.notices

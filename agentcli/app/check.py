@@ -1,0 +1,110 @@
+"""A person's check of a folder of files: one command, held as a session's commands are, that says
+by its exit code whether they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.sandbox import CHECK_FOLDER
+from agentcli.errors import ConfigError, UsageError
+from agentcli.files.output_folder import OutputFolder
+from agentcli.files.private import remove_tree
+from agentcli.interrupts import shield
+from agentcli.sandbox.choosing import Sandbox
+from agentcli.shell.shell import Shell
+
+LIMIT_S = 600.0
+"""Of one run, where nothing else is said."""
+TAIL_CHARS = 4000
+"""Of its output, which ends with what matters in nearly every test runner."""
+_NO_COMMAND = (126, 127)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """`exit_code` None: it was stopped at the time limit. `tail` is the end of what it printed,
+    clean; secrets in it are not masked."""
+
+    command: str
+    exit_code: int | None
+    duration_s: float
+    tail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def is_no_command(self) -> bool:
+        """Whether the shell found nothing that it could run by that name."""
+        return self.exit_code in _NO_COMMAND
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "passed": self.passed}
+
+    @property
+    def outcome(self) -> str:
+        """In two or three words."""
+        if self.passed:
+            return "passed"
+        if self.exit_code is None:
+            return f"stopped after {self.duration_s:.0f} s"
+        return f"failed (exit {self.exit_code})"
+
+
+@dataclass(frozen=True)
+class Check:
+    """`command` is for bash. `environment` is the whole one, `sandbox` contains it. `limit_s`:
+    seconds that a run may take."""
+
+    command: str
+    sandbox: Sandbox
+    environment: Mapping[str, str]
+    limit_s: float = LIMIT_S
+
+    def run(
+        self, folder: Path, own: Path, on_output: Callable[[str], None] | None = None
+    ) -> CheckResult:
+        """Run in `folder`, on any thread; nothing of it outlives the call. `own` is a private
+        folder, which is shown to the command and left as it was. Raises UsageError for what is no
+        command, ConfigError where it can't be started, TurnInterrupted."""
+        scratch = own / CHECK_FOLDER
+        outputs = scratch / "outputs"
+        # That of a process that was killed may be there.
+        remove_tree(scratch)
+        try:
+            outputs.mkdir(mode=0o700, parents=True)
+            shell = Shell(
+                cwd=str(folder),
+                env=self.environment,
+                scratch=scratch,
+                outputs=OutputFolder(outputs),
+                sandbox=self.sandbox,
+            )
+            try:
+                result = shell.run(self.command, timeout=self.limit_s, on_output=on_output)
+            finally:
+                with shield():
+                    shell.close()
+        except ValueError as error:
+            raise UsageError(f"--check: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"the check can't be started: {error}") from error
+        finally:
+            with shield():
+                remove_tree(scratch)
+        code = None if result.timed_out else result.exit_code
+        return CheckResult(self.command, code, result.duration_s, _tail(result.output))
+
+
+def _tail(output: str) -> str:
+    """Whole lines, where there are several."""
+    if len(output) <= TAIL_CHARS:
+        return output.rstrip()
+    cut = output[-TAIL_CHARS:]
+    first, _, rest = cut.partition("\n")
+    return f"[…]\n{rest or first}".rstrip()

@@ -1,0 +1,51 @@
+"""A check run in a copy of a workspace."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.check import Check, CheckResult
+from agentcli.app.sandbox import TMP_FOLDER, Containment
+from agentcli.app.scratch import ScratchCopy, moved
+from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
+
+
+def checked_copy(
+    builder: AgentBuilder, copy: ScratchCopy, command: str, limit_s: float
+) -> CheckResult:
+    """What `command` comes to in `copy`, held as commands of a session would be that worked there.
+    Where the sandbox can show that, it finds the copy in the place of what that is a copy of: what
+    is installed by its path (`pip install -e`), and scripts that have it in them, are the copy's
+    then. Raises what `Check.run` raises."""
+    (copy.own / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
+    containment = Containment(
+        builder.settings,
+        builder.environ,
+        copy.workspace,
+        builder.home,
+        copy.own,
+        builder.registry().key_variables(),
+        attended=False,
+    )
+    sandbox, folder = containment.sandbox, copy.workspace
+    scope = sandbox.scope
+    sandbox = replace(sandbox, scope=replace(scope, readable=(*scope.readable, *copy.lent)))
+    if sandbox.layer == BUBBLEWRAP and copy.original.is_dir():
+        sandbox, folder = _in_place(sandbox, copy)
+    return Check(command, sandbox, containment.environment, limit_s).run(folder, copy.own)
+
+
+def _in_place(sandbox: Sandbox, copy: ScratchCopy) -> tuple[Sandbox, Path]:
+    """The sandbox that shows the copy where the original is, and the workspace in it."""
+    for path in copy.lent:
+        # It is shown in its place, so that a link would lead to itself.
+        link = moved(path, copy.original, copy.root)
+        with suppress(OSError):
+            if link.is_symlink():
+                link.unlink()
+    scope = sandbox.scope
+    shown = replace(scope, mounts={**scope.mounts, copy.original: copy.root})
+    return replace(sandbox, scope=shown), moved(copy.workspace, copy.root, copy.original)

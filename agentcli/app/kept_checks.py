@@ -1,0 +1,53 @@
+"""What checks of a session's snapshots came to, kept with it, so that none is run twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.check import CheckResult
+from agentcli.files.private import dump_json, locked, read_private
+
+_FILE = "checks.json"
+_MOST = 500
+"""Results; the oldest make way."""
+_MOST_BYTES = 10_000_000
+
+
+class KeptChecks:
+    """Of the session in `folder`. `held` says how the check is contained: what it may reach
+    decides what it comes to. A file that is damaged or of another version counts as empty."""
+
+    def __init__(self, folder: Path, held: str) -> None:
+        self._path = folder / _FILE
+        self._held = held
+
+    def results(self, tree: str, command: str, limit_s: float) -> list[CheckResult]:
+        """Those of runs that had the time they would have with `limit_s`."""
+        return [
+            result
+            for entry in self._entries()
+            if (entry["tree"], entry["held"]) == (tree, self._held)
+            and (result := CheckResult(**entry["result"])).command == command
+            and (result.exit_code is not None or result.duration_s >= limit_s)
+        ]
+
+    def add(self, tree: str, result: CheckResult) -> None:
+        """If that can't be written, it is run again the next time."""
+        with suppress(OSError), locked(self._path):
+            new = {"tree": tree, "held": self._held, "result": asdict(result)}
+            dump_json(self._path, [*self._entries(), new][-_MOST:])
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        try:
+            entries = json.loads(read_private(self._path, _MOST_BYTES) or b"[]")
+        except ValueError:
+            return
+        for entry in entries if isinstance(entries, list) else ():
+            with suppress(TypeError, KeyError):
+                CheckResult(**entry["result"])
+                yield {name: entry[name] for name in ("tree", "held", "result")}

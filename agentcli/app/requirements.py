@@ -1,0 +1,238 @@
+"""Whether the work of a turn is what it must come to, and what the model is told where it is not.
+
+What is required, and how often it was not met, is in the state of the session, which is folded from
+its events: a run that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from agentcli.agent.ending import Ending
+from agentcli.agent.replies import last_answer
+from agentcli.app.sandbox import Containment
+from agentcli.checkpoints.checkpointer import Checkpointer
+from agentcli.errors import AgentError, ConfigError, UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.progress import Status
+from agentcli.events.requirements import RequirementObservation
+from agentcli.evidence.values import Evidence
+from agentcli.sessions.session import Session
+from agentcli.sessions.state import AgentState
+from agentcli.settings import RunSettings
+
+if TYPE_CHECKING:
+    from agentcli.app.check import CheckResult
+
+_Name = Literal["tests", "check", "answer"]
+RunCheck = Callable[[str, Callable[[str], None]], "CheckResult"]
+"""Runs a command in the workspace, as contained as those of the session."""
+_REMINDERS = 1
+"""How often the model may run tests that it has not, or mend its answer."""
+_NO_FIT = 7
+_MOST_TOLD = 3
+
+
+def requirements(
+    settings: RunSettings,
+    containment: Containment,
+    session: Session,
+    checkpointer: Checkpointer | None,
+) -> SessionRequirements:
+    """Of a session whose commands are held by `containment`."""
+
+    def run_check(command: str, on_output: Callable[[str], None]) -> CheckResult:
+        from agentcli.app.check import Check
+
+        held = (containment.sandbox, containment.environment)
+        check = Check(command, *held, settings.check_timeout_s)
+        try:
+            return check.run(containment.scope.workspace, session.folder, on_output)
+        finally:
+            if checkpointer is not None:
+                checkpointer.may_have_changed()
+
+    return SessionRequirements(run_check)
+
+
+class SessionRequirements:
+    """See `Requirements` of the agent."""
+
+    def __init__(self, run_check: RunCheck) -> None:
+        self._run_check = run_check
+
+    def apply(self, session: Session, ending: Ending) -> bool:
+        return bool(session.state.required) and ending.exit_code == 0 and ending.is_over
+
+    def judge(self, session: Session, ending: Ending) -> Ending | None:
+        required = session.state.required
+        if (check := required["check"]) and not _passed_already(session.events):
+            if isinstance(result := self._checked(session, check), AgentError):
+                told = (result.message, result.exit_code, result.hint)
+                return Ending(AgentState.ERROR, "check_failed", *told)
+            _record(session, "check", result.passed, result)
+            if not result.passed:
+                return self._again(session, check, required["retries"])
+        if required["tests"] and (missing := _missing_in(session.events)):
+            return _without_evidence(session, missing)
+        if required["answer_schema"] is None:
+            return ending
+        return _with_answer(session, required["answer_schema"], ending)
+
+    def answer(self, session: Session, ending: Ending, words: str) -> str:
+        """Whoever wants a document that fits a schema gets nothing else."""
+        if ending.answer is not None:
+            return ending.answer
+        return "" if session.state.required.get("answer_schema") is not None else words
+
+    def _checked(self, session: Session, command: str) -> CheckResult | AgentError:
+        """What came of it, or why it could not be run."""
+        status = Status("checking", command)
+        session.notify(status)
+        try:
+            return self._run_check(command, lambda output: session.notify(status))
+        except (UsageError, ConfigError) as error:
+            return error
+
+    def _again(self, session: Session, command: str, retries: int) -> Ending | None:
+        """After the check has failed."""
+        times = session.state.unmet["check"]
+        failed = next(
+            e for e in newest_first(session.events) if isinstance(e, RequirementObservation)
+        )
+        how = f"exited with {failed.exit_code}"
+        if failed.exit_code is None:
+            how = f"was stopped after {failed.duration_s:.0f} s"
+        if times > retries:
+            often = f", {times} times in all" if times > 1 else ""
+            return Ending(
+                AgentState.FINISHED,
+                "check_failed",
+                f"the check `{command}` {how}{often}",
+                exit_code=1,
+                hint=f"its output: agent sessions show {session.id} --event {failed.id}",
+            )
+        left = f"{retries - times + 1} more"
+        _tell(
+            session,
+            f"[The work is not done: the person's check `{command}` {how}. Mend what it found. It "
+            f"is run again when you say that you are done, {left} times at most. It printed at its "
+            f"end:]\n{failed.content or '(nothing)'}",
+        )
+        return None
+
+
+def _passed_already(events: Sequence[Event]) -> bool:
+    """Whether the check has passed and nothing was done since."""
+    for event in newest_first(events):
+        if isinstance(event, RequirementObservation) and event.requirement == "check":
+            return event.met
+        if event.tool_call_metadata is not None or event.source is Source.USER:
+            return False
+    return False
+
+
+def _missing_in(events: Sequence[Event]) -> str:
+    from agentcli.evidence.fold import evidence_of
+
+    return _missing(evidence_of(events))
+
+
+def _missing(evidence: Evidence) -> str:
+    """What evidence there is none of; "" for nothing."""
+    newest = evidence.newest
+    of = f" (`{newest.command}`)" if newest is not None else ""
+    match evidence.status:
+        case "passed":
+            return ""
+        case "none" | "not_run":
+            return "no tests were run"
+        case "failed":
+            failed = evidence.not_run_again[-1:] or (newest.command if newest else "",)
+            return f"the last run of tests failed (`{failed[0]}`)"
+        case "outdated":
+            return f"files were changed after the last run of tests{of}"
+    why = f": {newest.why}" if newest is not None and newest.why else ""
+    return f"it can't be told whether tests passed{of}{why}"
+
+
+def _without_evidence(session: Session, missing: str) -> Ending | None:
+    _record(session, "tests", met=False, content=missing)
+    if session.state.unmet["tests"] > _REMINDERS:
+        return Ending(
+            AgentState.FINISHED,
+            "no_evidence",
+            f"there is no evidence that tests pass: {missing}",
+            exit_code=1,
+            hint=f"what there is: agent sessions show {session.id}",
+        )
+    _tell(
+        session,
+        "[The person asked for evidence: tests that pass, run after the last change of a file, so "
+        f"that their own exit code tells. There is none: {missing}. Run them before you are done; "
+        "if that can't be, say why.]",
+    )
+    return None
+
+
+def _with_answer(session: Session, schema: dict[str, object], ending: Ending) -> Ending | None:
+    from agentcli.app.answer_schema import document_in, faults
+
+    document = document_in(last_answer(session.events))
+    found = faults(document, schema)
+    _record(session, "answer", met=not found, content="\n".join(found))
+    if not found:
+        return replace(ending, answer=document.text)
+    if session.state.unmet["answer"] > _REMINDERS:
+        return Ending(
+            AgentState.FINISHED,
+            "answer_invalid",
+            f"the answer does not fit the schema: {'; '.join(_few(found))}",
+            exit_code=_NO_FIT,
+            hint=f"what it was: agent sessions show {session.id}",
+            answer="",
+        )
+    faults_listed = "\n".join(f"- {fault}" for fault in found)
+    _tell(
+        session,
+        f"[Your answer does not fit the schema:]\n{faults_listed}\n[Give the whole of it again, as "
+        "one JSON document and nothing else.]",
+    )
+    return None
+
+
+def _few(found: Sequence[str]) -> list[str]:
+    """Of what there is in the record."""
+    more = len(found) - _MOST_TOLD
+    return [*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])]
+
+
+def _record(
+    session: Session,
+    name: _Name,
+    met: bool,
+    result: CheckResult | None = None,
+    *,
+    content: str = "",
+) -> None:
+    if result is None:
+        session.emit(RequirementObservation(requirement=name, met=met, content=content))
+        return
+    session.emit(
+        RequirementObservation(
+            requirement=name,
+            met=met,
+            content=result.tail,
+            command=result.command,
+            exit_code=result.exit_code,
+            duration_s=round(result.duration_s, 3),
+        )
+    )
+
+
+def _tell(session: Session, text: str) -> None:
+    session.emit(MessageAction(content=text, source=Source.ENVIRONMENT))

@@ -1,0 +1,311 @@
+"""Several tries at one task, each on a copy of the workspace and of the conversation so far; the
+best of them is brought back.
+
+A try is a session like any other, which works in its copy. The copies are gone at the end: the
+session that is chosen goes on in the workspace itself, the files of the others are in their
+snapshots.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentcli.agent.run_limits import Limits
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.check import CheckResult
+from agentcli.app.copy_check import checked_copy
+from agentcli.app.fork import beginning
+from agentcli.app.scratch import lent_of, moved, scratch_of_tree, scratch_place
+from agentcli.checkpoints.checkpointer import checkpoints_of
+from agentcli.checkpoints.snapshots import Change
+from agentcli.errors import ConfigError, SessionError, UsageError
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction, RenameAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.events.requirements import RequirementObservation
+from agentcli.files.names import display_path, is_generated
+from agentcli.sessions.history import cut_at, idle_snapshots, trees
+from agentcli.sessions.manage.copying import copy_events
+from agentcli.sessions.manage.scrap import scratch, staging
+from agentcli.sessions.search.finder import new_folder, state_of
+from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.state import State
+from agentcli.settings import Settings
+
+
+@dataclass(frozen=True)
+class TryCopy:
+    """What try `number` begins with: a copy of the workspace and, in `session`, one of the
+    conversation so far, if there is any. `original` is the folder that the copy is of, `lent` what
+    it has as links; `notes` are for people."""
+
+    number: int
+    workspace: Path
+    session: Path | None
+    original: Path
+    lent: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a try made of its copy: from the snapshot `base` to `tree`, so many lines in so many
+    files. `check` is None where it was not asked."""
+
+    base: str
+    tree: str
+    files: int
+    added: int
+    removed: int
+    check: CheckResult | None
+
+    @property
+    def lines(self) -> int:
+        return self.added + self.removed
+
+
+class Tries:
+    """Copies of the workspace of `builder` as it is now, for so many tries. `original` is the
+    session that is gone on with, if one is; it is only read."""
+
+    def __init__(self, builder: AgentBuilder, original: SessionRecord | None, own: Path) -> None:
+        self._builder = builder
+        self._original = original
+        self._store = checkpoints_of(own, str(builder.workspace))
+        self._tree = self._store.take(thorough=True).tree
+
+    @property
+    def state(self) -> State:
+        """That of the conversation so far."""
+        return self._original.state if self._original else State()
+
+    @property
+    def _limits(self) -> Limits:
+        return self._builder.limits(self.state)
+
+    def _spent_usd(self, state: State) -> float:
+        return self._limits.spent_usd(state) + state.abandoned_usd
+
+    def share_usd(self, count: int) -> float | None:
+        """What each of `count` tries may spend, so that all together never spend more than there
+        is; None without a limit."""
+        left = self._limits.left_usd(self.state)
+        return None if left is None else left / count
+
+    def left_usd(self, every: Collection[Path]) -> float | None:
+        """What is left of it, after what `every` try has spent."""
+        left = self._limits.left_usd(self.state)
+        return None if left is None else max(0.0, left - sum(map(self._used_usd, every)))
+
+    def _used_usd(self, folder: Path) -> float:
+        """By the try in `folder`."""
+        return self._spent_usd(state_of(folder)) - self._spent_usd(self.state)
+
+    def settings(
+        self, model: str, more_usd: float | None, folder: Path | None, *, mends: bool
+    ) -> Settings:
+        """Of a try: a `model` of its own, if that is named, and so much money; in `folder`, if it
+        goes on there. `mends`: a failure of the check goes back to the model."""
+        settings = self._builder.settings
+        agent, main, run = settings.agent, settings.model, settings.run
+        if not mends:
+            run = run.model_copy(update={"check": ""})
+        if more_usd is not None:
+            spent = self._spent_usd(state_of(folder) if folder else self.state)
+            agent = agent.model_copy(update={"max_budget_usd": spent + more_usd})
+        if model:
+            main = main.model_copy(update={"name": model})
+        return settings.model_copy(update={"agent": agent, "model": main, "run": run})
+
+    def copy(self, number: int, folder: Path) -> TryCopy:
+        """In `folder`, which is empty. Raises SessionError, UsageError where a copy would not be
+        the workspace over again."""
+        builder, root = self._builder, self._store.root
+        lends = builder.settings.sandbox.layer != "none"
+        top = folder / root.name
+        notes = self._store.write_out(self._tree, top, lend=lends)
+        workspace = moved(builder.workspace, root, top)
+        session = self._branch(workspace, top) if self._original else None
+        if checkpoints_of(folder, str(workspace)).root != top:
+            raise UsageError(
+                f"{builder.workspace} lies in a repository that is elsewhere, so that tries can't "
+                "work in copies of it",
+                hint=f"start at its top: -C {root}",
+            )
+        lent = lent_of(self._store, self._tree) if lends else ()
+        return TryCopy(number, workspace, session, root, lent, tuple(notes))
+
+    def _branch(self, workspace: Path, root: Path) -> Path:
+        """A new session that goes on with the original one in `workspace`."""
+        record, home = self._original, self._builder.home
+        assert record is not None
+        before = self._builder.workspace
+        cut = cut_at(record.events, len(record.events) - 1)
+        folder = new_folder(home)
+        with staging(home, folder.name) as staged:
+            theirs = checkpoints_of(record.folder, str(before))
+            theirs.copy_to(staged / "checkpoints", trees(record.events))
+            checkpoints_of(staged, str(before)).move_to(workspace, root)
+            first = beginning(record, folder.name, cut, before, workspace)
+            copy_events(record.folder, staged, cut, first)
+        return folder
+
+    def changed_since(self) -> list[Change]:
+        """What somebody else has changed in the workspace since the copies were made."""
+        return self._store.changes(self._tree, self._store.take(thorough=True).tree)
+
+    def bring_in(
+        self, folder: Path, judged: Judgement, every: Collection[Path], name: str | None = None
+    ) -> None:
+        """Do in the workspace what the try in `folder`, one of `every`, has done in its copy; its
+        session, which gets the `name`, goes on there, and `agent undo` takes it back as one step.
+        Raises SessionError; then the workspace is as it was."""
+        workspace = self._builder.workspace
+        with Session.open(folder) as session:
+            kept = checkpoints_of(folder, str(workspace))
+            idle = idle_snapshots(session.events)
+            before = kept.take(thorough=True).tree
+            paths = kept.paths(judged.base, judged.tree)
+            left = self.left_usd(every)
+            budget = None if left is None else self._spent_usd(session.state) + left
+            session.emit_group([_moved_to(session, workspace, budget), _checkpoint(before)])
+            try:
+                kept.restore(judged.tree, paths, idle=idle)
+            except SessionError:
+                kept.restore(before, paths)
+                session.emit(_checkpoint(before, at_end=True))
+                raise
+            told = _chosen(workspace, len(every))
+            done: list[Event] = [
+                _checkpoint(kept.take().tree, at_end=True),
+                MessageAction(content=told, source=Source.ENVIRONMENT),
+            ]
+            if judged.check is not None:
+                # It holds for the files as they are now, too.
+                done.append(_checked(judged.check))
+            session.emit_group(done)
+            if name is not None:
+                session.emit(RenameAction(name=name, source=Source.USER))
+
+
+@contextmanager
+def tries_of(
+    builder: AgentBuilder, original: SessionRecord | None, count: int
+) -> Iterator[tuple[Tries, list[TryCopy]]]:
+    """With the copies for `count` tries, which are gone at the end however that comes. Raises
+    UsageError, ConfigError, SessionError."""
+    if not builder.settings.agent.checkpoints:
+        raise ConfigError("tries need snapshots", hint="--set agent.checkpoints=true")
+    if original is not None:
+        original.require_whole()
+        if (before := original.state.workspace) != str(builder.workspace):
+            raise UsageError(f"tries of {original.folder.name} begin where it worked: {before}")
+    with scratch(builder.home, scratch_place(builder.environ)) as made:
+        tries = Tries(builder, original, made.own)
+        copies = []
+        for number in range(1, count + 1):
+            folder = made.files / str(number)
+            folder.mkdir(mode=0o700)
+            copies.append(tries.copy(number, folder))
+        yield tries, copies
+
+
+def judge(
+    builder: AgentBuilder,
+    copy: TryCopy,
+    folder: Path,
+    command: str | None,
+    limit_s: float,
+    redact: Callable[[str], str],
+) -> Judgement:
+    """Of the try at `copy` in `folder`, whose turn has ended: its snapshot is on record from now
+    on, and the check `command`, if one is given, is run in another copy, so that the try has
+    nothing of it."""
+    record = read_session(folder)
+    workspace = Path(record.state.workspace)
+    store = checkpoints_of(folder, str(workspace))
+    tree = store.take(thorough=True).tree
+    with Session.open(folder) as session:
+        session.emit(_checkpoint(tree, at_end=True))
+    base = _first_tree(record.events, record.state.workspace) or tree
+    check = None
+    if command is not None:
+        idle: Collection[str] | None = idle_snapshots(record.events)
+        with scratch_of_tree(builder.home, builder.environ, store, workspace, tree, idle) as made:
+            made = replace(made, original=copy.original, lent=copy.lent)
+            result = checked_copy(builder, made, command, limit_s)
+        check = replace(result, tail=redact(result.tail))
+        with Session.open(folder) as session:
+            session.emit(_checked(check))
+    changes = [c for c in store.changes(base, tree) if not c.told and not is_generated(c.path)]
+    added, removed = lines_changed(store.diff(base, tree))
+    return Judgement(base, tree, len(changes), added, removed, check)
+
+
+def lines_changed(patch: str) -> tuple[int, int]:
+    """How many lines a patch adds and removes."""
+    added = removed = 0
+    in_hunk = False
+    for line in patch.splitlines():
+        if line.startswith(("diff ", "@@")):
+            in_hunk = line.startswith("@@")
+        elif in_hunk:
+            added += line.startswith("+")
+            removed += line.startswith("-")
+    return added, removed
+
+
+def _first_tree(events: Sequence[Event], workspace: str) -> str | None:
+    """The snapshot before the first step of the try in this workspace; None where no step changed
+    anything. Raises SessionError where it was not kept."""
+    began = False
+    for event in events:
+        if isinstance(event, SessionStartedObservation):
+            began = began or event.workspace == workspace
+        if began and isinstance(event, CheckpointObservation):
+            if not event.tree:
+                told = f"the files before the first step were not kept: {event.content}"
+                raise SessionError(told)
+            return event.tree
+    return None
+
+
+def _checked(check: CheckResult) -> RequirementObservation:
+    return RequirementObservation(
+        requirement="check",
+        met=check.passed,
+        content=check.tail,
+        command=check.command,
+        exit_code=check.exit_code,
+        duration_s=check.duration_s,
+    )
+
+
+def _checkpoint(tree: str, *, at_end: bool = False) -> CheckpointObservation:
+    return CheckpointObservation(tree=tree, moment="turn_end" if at_end else "before_step")
+
+
+def _moved_to(
+    session: Session, workspace: Path, budget_usd: float | None
+) -> SessionStartedObservation:
+    """As the session was opened last, but there."""
+    starts: Iterable[Event] = newest_first(session.events)
+    last = next(event for event in starts if isinstance(event, SessionStartedObservation))
+    here = {"workspace": str(workspace), "pid": os.getpid(), "host": socket.gethostname()}
+    now = {"writable": None, "resumed": True, "forked_from": None, "max_budget_usd": budget_usd}
+    return last.model_copy(update={**here, **now})
+
+
+def _chosen(workspace: Path, count: int) -> str:
+    where = display_path(str(workspace))
+    told = f"one of {count} tries" if count > 1 else "a try"
+    return (
+        f"[This was {told} at the task, in a copy of the workspace. The user had what you changed "
+        f"brought into {where}. You work there from here on; the copy is gone.]"
+    )

@@ -1,0 +1,189 @@
+"""Copies of repositories to work in, made from one copy that is kept apart.
+
+Nothing that a repository says is run: no hook, filter or monitor of it. Only the copy that is kept
+apart is fetched under the person's own configuration of git, which says how one logs in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agentcli.git.cloning import SETTINGS as FETCHING
+from agentcli.git.cloning import CloneFailed, why
+from agentcli.git.safe import ENVIRONMENT, command
+
+_LIMIT_S = 3600
+_BRANCH = "work"
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "agent",
+    "GIT_AUTHOR_EMAIL": "agent@localhost",
+    "GIT_COMMITTER_NAME": "agent",
+    "GIT_COMMITTER_EMAIL": "agent@localhost",
+}
+_PART = re.compile(rb"^diff --git ", re.MULTILINE)
+"""Of a patch: no other line begins so."""
+_LOCAL = {"GIT_ALLOW_PROTOCOL": "file"}
+
+
+def mirror(git: str, source: str, folder: Path, environ: Mapping[str, str]) -> None:
+    """All of the repository at `source`, a folder or an address, in the git folder `folder`; one
+    that is there gets what is new. Raises CloneFailed."""
+    settings = [word for item in FETCHING.items() for word in ("-c", "=".join(item))]
+    if folder.exists():
+        # What is gone from there may be what a place was made of.
+        more = ("fetch", "--quiet", "--no-prune", "--no-recurse-submodules", "--", source)
+        here = {**environ, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": str(folder)}
+        _run([git, *settings, "-c", "gc.auto=0", *more, "+refs/*:refs/*"], here)
+        return
+    options = ("clone", "--mirror", "--quiet", "--template=", "--no-recurse-submodules")
+    fetch = [git, *settings, *options, "--", source, str(folder)]
+    _run(fetch, {**environ, "GIT_TERMINAL_PROMPT": "0"})
+    # An address may have a password in it, and commands can read this folder.
+    here = {**ENVIRONMENT, "GIT_DIR": str(folder)}
+    _run(command(git, "config", "--remove-section", "remote.origin"), here)
+    # A copy is made of one commit, and that need not have a name.
+    allow = ("config", "uploadpack.allowAnySHA1InWant", "true")
+    _run(command(git, *allow), here)
+
+
+def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
+    """The ids of the commits that `refs`, names without spaces, stand for in the git folder
+    `folder`, as far as there are any. Raises CloneFailed."""
+    asked = list(dict.fromkeys(refs))
+    lines = "".join(f"{ref}^{{commit}}\n" for ref in asked).encode(errors="surrogateescape")
+    ask = command(git, "cat-file", "--batch-check=%(objectname) %(objecttype)")
+    told = _run(ask, {**ENVIRONMENT, "GIT_DIR": str(folder)}, given=lines).decode().splitlines()
+    answers = zip(asked, (line.split(" ") for line in told), strict=True)
+    return {ref: words[0] for ref, words in answers if words[1:] == ["commit"]}
+
+
+def check_out(git: str, kept: Path, commit: str, folder: Path) -> None:
+    """`commit` with what led to it, and nothing else of the mirror `kept`, as a repository in the
+    new `folder`. Raises CloneFailed."""
+    _init(git, folder, sha256=len(commit) == 64)
+    here = {**ENVIRONMENT, **_LOCAL, "GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+    allowed = ("-c", "protocol.file.allow=always")
+    _run(command(git, *allowed, "fetch", "-q", "--no-tags", "--", str(kept), commit), here)
+    _run(command(git, "checkout", "-q", "-B", _BRANCH, commit), here)
+
+
+def begin_repository(git: str, folder: Path) -> None:
+    """Make the files of `folder` the first commit of a repository. Raises CloneFailed."""
+    _init(git, folder)
+    here = {**ENVIRONMENT, **_IDENTITY, "GIT_DIR": str(folder / ".git")}
+    here["GIT_WORK_TREE"] = str(folder)
+    _run(command(git, "add", "-A"), here)
+    _run(command(git, "commit", "-q", "--allow-empty", "-m", "As it was"), here)
+
+
+def _init(git: str, folder: Path, *, sha256: bool = False) -> None:
+    kind = ("--object-format=sha256",) if sha256 else ()
+    _run(command(git, "init", "-q", "--template=", f"-b{_BRANCH}", *kind, str(folder)), ENVIRONMENT)
+
+
+class WatchedTree:
+    """What a folder was like, and a patch to what it is: by a git folder of our own, whatever was
+    done to the one that it may have."""
+
+    def __init__(self, git: str, folder: Path, work_tree: Path) -> None:
+        """`folder` is the git folder; it need not be there yet."""
+        self._git = git
+        self._folder = folder
+        self._environ = {
+            **ENVIRONMENT,
+            "GIT_DIR": str(folder),
+            "GIT_WORK_TREE": str(work_tree),
+            "GIT_INDEX_FILE": str(folder / "index"),
+        }
+
+    def begin(self, lender: Path | None = None, commit: str = "") -> None:
+        """Make the git folder. It borrows what the git folder `lender` has, and what `commit` has
+        of the folder stays watched: files that are ignored, too, and submodules, which are empty.
+        Raises OSError, CloneFailed."""
+        for name in ("objects/info", "refs", "info"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        (self._folder / "HEAD").write_text("ref: refs/heads/none\n")
+        newer = "repositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
+        (self._folder / "config").write_text("[core]\n" + newer * (len(commit) == 64))
+        if lender is not None:
+            borrowed = os.fsencode(lender / "objects") + b"\n"
+            (self._folder / "objects/info/alternates").write_bytes(borrowed)
+        if commit:
+            self._ask("read-tree", commit)
+
+    def tree(self) -> str:
+        """The id of what is there now, but for what the repository says is to be ignored. Raises
+        CloneFailed."""
+        (self._folder / "index.lock").unlink(missing_ok=True)
+        # What can't be read is left out, and told by the exit code.
+        self._ask("add", "-A", "--ignore-errors", ok=1)
+        return self._ask("write-tree").decode().strip()
+
+    def patch(self, old: str, new: str) -> bytes:
+        """From one tree, or commit, to another, in UTF-8: files in another encoding are in it as
+        binary ones. Raises CloneFailed."""
+        made = self._diff(old, new)
+        if _is_utf8(made):
+            return made
+        attributes = self._folder / "info/attributes"
+        attributes.write_bytes(b"".join(map(_is_binary, self._not_in_utf8(old, new))))
+        try:
+            return self._diff(old, new)
+        finally:
+            attributes.unlink()
+
+    def _not_in_utf8(self, old: str, new: str) -> set[bytes]:
+        told = self._diff("--no-renames", "--name-status", "-z", old, new).split(b"\0")
+        changes = zip(told[::2], told[1::2], strict=False)
+        # A file that becomes a link is deleted and made anew.
+        paths = [path for kind, path in changes for _ in range(2 if kind == b"T" else 1)]
+        parts = _PART.split(self._diff("--no-renames", old, new))[1:]
+        return {path for path, part in zip(paths, parts, strict=True) if not _is_utf8(part)}
+
+    def _diff(self, *what: str) -> bytes:
+        options = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
+        ask = ("-c", "core.quotePath=true", "diff", *options, "--ignore-submodules=none")
+        return self._ask(*ask, *what, "--")
+
+    def _ask(self, *arguments: str, ok: int = 0) -> bytes:
+        return _run(command(self._git, *arguments), self._environ, ok=ok)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_binary(path: bytes) -> bytes:
+    """A line of git's attributes that says so of one file."""
+    pattern = re.sub(rb"[*?\[\\]", rb"\\\g<0>", path)
+    quoted = re.sub(rb'["\\]', rb"\\\g<0>", pattern).replace(b"\n", rb"\n")
+    return b'"/' + quoted + b'" -diff\n'
+
+
+def _run(
+    words: Sequence[str], environ: Mapping[str, str], *, ok: int = 0, given: bytes = b""
+) -> bytes:
+    """What it prints, `given` that on stdin. Raises CloneFailed where it fails, but with the exit
+    code `ok`."""
+    try:
+        done = subprocess.run(
+            words,
+            env=environ,
+            cwd="/",
+            input=given,
+            capture_output=True,
+            timeout=_LIMIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CloneFailed(str(error)) from error
+    if done.returncode not in (0, ok):
+        raise CloneFailed(why(done.stderr.decode(errors="replace"), done.returncode))
+    return done.stdout
