@@ -1,0 +1,1 @@
+"""Editors drive the agent: the Agent Client Protocol, spoken through its official SDK."""

@@ -1,0 +1,158 @@
+"""What begins with `/` in an editor: a few commands of ours, the person's own, skills, and prompts
+of tool servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from acp.helpers import update_available_commands
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
+    UnstructuredCommandInput,
+)
+
+from agentcli.acp.prompts import Prompt
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.compact import compact_open
+from agentcli.app.init_task import INIT_TASK
+from agentcli.app.open_session import OpenSession
+from agentcli.app.own_commands import OwnCommands, own_commands
+from agentcli.app.server_mentions import prompt_text, prompts, takes
+from agentcli.app.undo import undo
+from agentcli.errors import ConfigError, UsageError
+from agentcli.sessions.search.finder import exists
+from agentcli.sessions.session import Session
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import quantity
+
+_FORCE = "--force"
+_OF_SERVERS = "mcp__"
+
+
+class Commanded(Protocol):
+    """The session that commands are about."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def builder(self) -> AgentBuilder: ...
+    def open(self) -> OpenSession: ...
+    def close(self) -> None: ...
+    def tell(self, words: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Command:
+    """`run` does it and tells what was done; without one, `text` is said in its place."""
+
+    help: str
+    takes: str = ""
+    run: Callable[[Commanded, str], str] | None = None
+    text: str = ""
+
+
+def _compact(session: Commanded, focus: str) -> str:
+    done = compact_open(session.open(), focus)
+    if done.action is None:
+        return "There is nothing to condense: the newest two steps always stay."
+    before, after = quantity(done.tokens_before), quantity(done.tokens_after)
+    return f"Older work is summed up for the model: {before} → {after} tokens."
+
+
+def _undo(session: Commanded, argument: str) -> str:
+    words = [word for word in argument.split() if word != _FORCE]
+    if len(words) > 1 or not all(word.isdecimal() and int(word) for word in words):
+        raise UsageError(f"{argument!r} is no number from 1", hint="such as /undo 3")
+    if not exists(session.folder):
+        raise UsageError("nothing was done yet")
+    session.close()
+    with Session.open(session.folder) as stored:
+        done = undo(stored, int(words[0]) if words else 1, force=_FORCE in argument.split())
+    files = "\n".join(f"- {printable(each.told or each.path)}" for each in done.changes)
+    return f"Brought back, as at event {done.to_event}:\n\n{files}"
+
+
+_OURS: Mapping[str, _Command] = {
+    "compact": _Command(
+        "Sum up the older work for the model, to make room in its window", "what to keep", _compact
+    ),
+    "undo": _Command(
+        "Take back what the last steps did to files and to git", f"[steps] [{_FORCE}]", _undo
+    ),
+    "init": _Command("Have the project described in AGENTS.md", "wish", text=INIT_TASK),
+}
+
+
+class Commands:
+    """Of one session."""
+
+    def __init__(self, session: Commanded) -> None:
+        self._session = session
+
+    def run(self, said: Prompt) -> bool:
+        """Whether what was said is a command that is done now. A command that is a text is said,
+        and so is what is none. Raises AgentError, RequestError, TurnInterrupted."""
+        name, _, argument = said.typed.removeprefix("/").partition(" ")
+        if not said.typed.startswith("/") or not (found := _OURS.get(name)) or not found.run:
+            return False
+        told = found.run(self._session, argument.strip())
+        self._session.tell(told)
+        return True
+
+    def expanded(self, said: Prompt, opened: OpenSession) -> Prompt:
+        """With the text that a command stands for; skills know theirs themselves."""
+        name, _, argument = said.typed.removeprefix("/").partition(" ")
+        if not said.typed.startswith("/"):
+            return said
+        if (ours := _OURS.get(name)) is not None:
+            return replace(said, typed=f"{ours.text.rstrip()}\n\n{argument}".rstrip())
+        if (own := self._own().commands.get(name)) is not None:
+            return replace(said, typed=own.text(argument))
+        if name.startswith(_OF_SERVERS) and opened.servers is not None:
+            text = prompt_text(opened.servers, name, argument)
+            return said if text is None else replace(said, typed=text)
+        return said
+
+    def update(self, opened: OpenSession | None) -> AvailableCommandsUpdate:
+        """All that there are, with their help."""
+        return update_available_commands(
+            [
+                AvailableCommand(
+                    name=name,
+                    description=printable(told, multiline=False) or name,
+                    input=_input(hint),
+                )
+                for name, told, hint in self._known(opened)
+            ]
+        )
+
+    def _known(self, opened: OpenSession | None) -> Iterator[tuple[str, str, str]]:
+        yield from ((name, each.help, each.takes) for name, each in _OURS.items())
+        own = self._own()
+        for name, command in own.commands.items():
+            yield name, command.description, command.takes
+        for skill in own.callable_skills():
+            yield skill.name, skill.description, ""
+        servers = opened.servers if opened is not None else None
+        for name, server, prompt in prompts(servers) if servers is not None else ():
+            yield name, f"{server}: {prompt.description}", takes(prompt)
+
+    def _own(self) -> OwnCommands:
+        builder = self._session.builder
+        try:
+            return own_commands(
+                builder.environ, builder.workspace, builder.settings.knowledge, tuple(_OURS)
+            )
+        except ConfigError:
+            return OwnCommands()
+
+
+def _input(hint: str) -> AvailableCommandInput | None:
+    if not hint:
+        return None
+    return AvailableCommandInput(UnstructuredCommandInput(hint=printable(hint, multiline=False)))

@@ -1,0 +1,116 @@
+"""What the person says in an editor: text, files they point at, resources and images."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from acp.schema import (
+    AudioContentBlock,
+    BlobResourceContents,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+    TextResourceContents,
+)
+
+from agentcli.app.attachments import attached
+from agentcli.errors import UsageError
+from agentcli.files.images import ImageFault, data_url
+from agentcli.knowledge.framing import framed
+from agentcli.shell.output import kept_text
+from agentcli.tools.base import ToolContext
+
+Block = (
+    TextContentBlock
+    | ImageContentBlock
+    | AudioContentBlock
+    | ResourceContentBlock
+    | EmbeddedResourceContentBlock
+)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something whose content the editor sends along, such as a buffer that is not saved."""
+
+    uri: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """`typed` is what the person wrote, with the places that they point at by name."""
+
+    typed: str
+    resources: tuple[Resource, ...] = ()
+    image_urls: tuple[str, ...] = ()
+
+    def text(self, context: ToolContext) -> str:
+        """With the resources below it; of a long one the middle is in a file of the session."""
+        parts = [self.typed]
+        for resource in self.resources:
+            kept = kept_text(
+                resource.text, context.outputs, "resource-{}.txt", context.max_output_chars
+            )
+            parts.append(framed("tool_result", kept.text, resource=resource.uri))
+        return "\n\n".join(filter(None, parts))
+
+
+def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
+    """Raises UsageError for what no model can be shown."""
+    typed: list[str] = []
+    resources: list[Resource] = []
+    images: list[str] = []
+    for block in blocks:
+        match block:
+            case TextContentBlock(text=text):
+                typed.append(text)
+            case ImageContentBlock():
+                images.append(_image(block))
+            case ResourceContentBlock(uri=uri, name=name):
+                typed.append(_named(uri, name, workspace))
+            case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
+                typed.append(_named(uri, "", workspace))
+                resources.append(Resource(uri, text))
+            case EmbeddedResourceContentBlock(resource=BlobResourceContents() as blob):
+                typed.append(_named(blob.uri, "", workspace))
+                images.append(_of_bytes(blob.blob, blob.uri))
+            case _:
+                raise UsageError("sound can't be shown to a model", hint="say it in words")
+    prompt = Prompt("".join(typed).strip(), tuple(resources), tuple(images))
+    if not prompt.typed and not prompt.image_urls:
+        raise UsageError("the prompt is empty", hint="say what is to be done")
+    return prompt
+
+
+def _named(uri: str, name: str, workspace: Path) -> str:
+    """As a person would name it: files by their path, as seen from the workspace, with lines."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return f"{name} ({uri})" if name and name != uri else uri
+    path = Path(unquote(parts.path))
+    shown = path.relative_to(workspace) if path.is_relative_to(workspace) else path
+    lines = f":{parts.fragment.replace('L', '')}" if parts.fragment.startswith("L") else ""
+    return f"@{shown}{lines}"
+
+
+def _image(block: ImageContentBlock) -> str:
+    parts = urlsplit(block.uri or "")
+    if block.data or parts.scheme != "file":
+        return _of_bytes(block.data, block.uri or "the image")
+    return attached([Path(unquote(parts.path))])[0]
+
+
+def _of_bytes(data: str, name: str) -> str:
+    try:
+        return data_url(base64.b64decode(data, validate=True))
+    except binascii.Error as error:
+        raise UsageError(f"{name} is not in base64") from error
+    except ImageFault as fault:
+        raise UsageError(f"{name} {fault}") from fault

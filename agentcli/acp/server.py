@@ -1,0 +1,384 @@
+"""The agent's side of the protocol: what an editor may ask, answered by its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp.exceptions import RequestError
+from acp.interfaces import Client
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import (
+    AgentCapabilities,
+    AuthenticateResponse,
+    AuthMethodAgent,
+    ClientCapabilities,
+    CloseSessionResponse,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    McpCapabilities,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+    TerminalAuthMethod,
+)
+
+from agentcli import __version__
+from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, value_of
+from agentcli.acp.editor import AnyUpdate, Editor
+from agentcli.acp.faults import invalid_params, not_now, request_error, unknown_session
+from agentcli.acp.prompts import Block
+from agentcli.acp.servers import Given
+from agentcli.acp.session import Basis, EditorSession, Place, require_model
+from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
+from agentcli.sessions.search.finder import find, new_folder, offered
+from agentcli.system.homes import state_home
+from agentcli.system.programs import person_environ
+from agentcli.ui.sanitize import printable
+
+T = TypeVar("T")
+
+_SETUP = "setup"
+_SETUP_FLAG = "--setup"
+_PAGE = 50
+"""Sessions in one answer."""
+_END_S = 15.0
+"""For one session to be closed; what is recorded of it is whole in any case."""
+
+log = logging.getLogger(__name__)
+
+
+class EditorAgent:
+    """An `Agent` of the SDK. `basis` is what its sessions begin with."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._home = state_home(person_environ())
+        self._sessions: dict[str, EditorSession] = {}
+        self._models: Sequence[str] | None = None
+        """To choose from; known once they have been looked for."""
+        self._later: set[asyncio.Task[None]] = set()
+
+    def on_connect(self, client: Client) -> None:
+        self._editor = Editor(client, asyncio.get_running_loop())
+
+    # --- the connection
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **meta: Any,
+    ) -> InitializeResponse:
+        self._editor.capabilities = client_capabilities or ClientCapabilities()
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="agent", title="agent", version=__version__),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                    additional_directories=SessionAdditionalDirectoriesCapabilities(),
+                ),
+            ),
+            auth_methods=list(self._ways_to_a_key()),
+        )
+
+    async def authenticate(self, method_id: str, **meta: Any) -> AuthenticateResponse:
+        """There is nothing to be done here but to look whether there is a key now."""
+        if method_id not in (_SETUP, f"{_SETUP}-terminal"):
+            raise invalid_params("methodId", f"must be {_SETUP}")
+        try:
+            await asyncio.to_thread(require_model, self._basis)
+        except AgentError as error:
+            raise request_error(error) from error
+        return AuthenticateResponse()
+
+    def _ways_to_a_key(self) -> list[TerminalAuthMethod | AuthMethodAgent]:
+        told = "Asks for a provider, a key and a model; or give the agent a key in its environment"
+        ways: list[TerminalAuthMethod | AuthMethodAgent] = []
+        auth = self._editor.capabilities.auth
+        if auth is not None and auth.terminal:
+            ways.append(
+                TerminalAuthMethod(
+                    type="terminal",
+                    id=f"{_SETUP}-terminal",
+                    name="agent setup",
+                    description=told,
+                    args=[_SETUP_FLAG],
+                )
+            )
+        ways.append(AuthMethodAgent(id=_SETUP, name="agent setup in a terminal", description=told))
+        return ways
+
+    # --- sessions
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Given] | None = None,
+        **meta: Any,
+    ) -> NewSessionResponse:
+        session = self._new_session(_place(cwd, additional_directories, mcp_servers))
+        await self._opened(session, session.begin)
+        return NewSessionResponse(
+            session_id=session.id,
+            modes=session.modes(),
+            config_options=session.options(self._models or ()),
+        )
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: list[Given] | None = None,
+        additional_directories: list[str] | None = None,
+        **meta: Any,
+    ) -> LoadSessionResponse:
+        place = _place(cwd, additional_directories, mcp_servers)
+        session = await self._loaded(session_id, place, replay=True)
+        return LoadSessionResponse(
+            modes=session.modes(), config_options=session.options(self._models or ())
+        )
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Given] | None = None,
+        **meta: Any,
+    ) -> ResumeSessionResponse:
+        place = _place(cwd, additional_directories, mcp_servers)
+        session = await self._loaded(session_id, place, replay=False)
+        return ResumeSessionResponse(
+            modes=session.modes(), config_options=session.options(self._models or ())
+        )
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **meta: Any
+    ) -> ListSessionsResponse:
+        workspace = None if cwd is None else _folder("cwd", cwd)
+        if cursor is not None and not cursor.isdecimal():
+            raise invalid_params("cursor", "is none that was given out")
+        begin = int(cursor or 0)
+        found = await asyncio.to_thread(self._listed, workspace)
+        more = begin + _PAGE < len(found)
+        return ListSessionsResponse(
+            sessions=found[begin : begin + _PAGE],
+            next_cursor=str(begin + _PAGE) if more else None,
+        )
+
+    async def close_session(self, session_id: str, **meta: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        await self._end(session, TurnInterrupted("interrupted", 130))
+        return CloseSessionResponse()
+
+    async def close_all(self, reason: TurnInterrupted) -> None:
+        """What they do is stopped; each is closed whole."""
+        await asyncio.gather(*(self._end(each, reason) for each in list(self._sessions.values())))
+
+    # --- in a session
+
+    async def prompt(self, session_id: str, prompt: list[Block], **meta: Any) -> PromptResponse:
+        session = self._free_session(session_id)
+        with session.working():
+            reason = await self._on_thread(session, lambda: session.prompt(prompt))
+        return PromptResponse(stop_reason=reason)
+
+    async def cancel(self, session_id: str, **meta: Any) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.stop(TurnInterrupted("interrupted", 130))
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **meta: Any
+    ) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        await self._choose(session, MODE, mode_id, "modeId")
+        self._tell_later(session, self._options_of(session))
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **meta: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        if config_id not in SETTINGS:
+            raise invalid_params("configId", f"must be one of {', '.join(SETTINGS)}")
+        await self._choose(session, config_id, str(value), "value")
+        if config_id == MODE:
+            mode = session.modes().current_mode_id
+            update = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
+            self._tell_later(session, update)
+        return SetSessionConfigOptionResponse(config_options=session.options(self._models or ()))
+
+    async def _choose(self, session: EditorSession, option: str, value: str, name: str) -> None:
+        """Raises RequestError."""
+        chosen = value_of(option, value)
+        if chosen is None:
+            raise invalid_params(name, f"can't be {printable(value, multiline=False)!r}")
+        if option == MODE:
+            # At once, in the middle of a turn too.
+            try:
+                session.set_mode(chosen)
+            except AgentError as error:
+                raise request_error(error) from error
+            return
+        if session.busy:
+            raise not_now(f"the {option} can be changed when the turn is over")
+        change = {MODEL: session.set_model, EFFORT: session.set_effort}[option]
+        await self._on_thread(session, lambda: change(chosen))
+
+    # --- helpers
+
+    def _new_session(self, place: Place) -> EditorSession:
+        return EditorSession(self._basis, self._editor, new_folder(self._home), place)
+
+    def _session(self, session_id: str) -> EditorSession:
+        """Raises RequestError."""
+        if session_id not in self._sessions:
+            raise unknown_session(session_id)
+        return self._sessions[session_id]
+
+    def _free_session(self, session_id: str) -> EditorSession:
+        session = self._session(session_id)
+        if session.busy:
+            raise not_now("this session works on a prompt already; cancel that first")
+        return session
+
+    async def _loaded(self, session_id: str, place: Place, *, replay: bool) -> EditorSession:
+        if session_id in self._sessions:
+            # The editor has lost sight of it, or wants other servers.
+            await self._end(self._free_session(session_id), TurnInterrupted("interrupted", 130))
+        try:
+            folder = find(self._home, session_id)
+        except UsageError as error:
+            raise unknown_session(session_id) from error
+        if folder.name != session_id:
+            raise unknown_session(session_id)
+        session = EditorSession(self._basis, self._editor, folder, place)
+        await self._opened(session, lambda: session.load(replay=replay))
+        return session
+
+    async def _opened(self, session: EditorSession, begin: Callable[[], None]) -> None:
+        """The editor learns of the session by the answer, and then what there is to choose from."""
+        self._sessions[session.id] = session
+        try:
+            with session.working():
+                await self._on_thread(session, begin)
+        except BaseException:
+            del self._sessions[session.id]
+            session.worker.end()
+            raise
+        self._do_later(self._offer(session))
+
+    async def _offer(self, session: EditorSession) -> None:
+        with suppress(RequestError):
+            await self._on_thread(session, session.announce)
+        if self._models is None:
+            builder = session.builder
+            with suppress(AgentError, OSError):
+                self._models = await asyncio.to_thread(lambda: builder.registry().usual_names())
+                await self._editor.client.session_update(session.id, self._options_of(session))
+
+    async def _end(self, session: EditorSession, reason: TurnInterrupted) -> None:
+        self._sessions.pop(session.id, None)
+        session.stop(reason)
+        closing = session.worker.do(session.close)
+        session.worker.end()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(closing), _END_S)
+
+    async def _on_thread(self, session: EditorSession, call: Callable[[], T]) -> T:
+        """Raises RequestError for whatever goes wrong in it."""
+
+        def safely() -> T:
+            try:
+                return call()
+            except TurnInterrupted as interrupt:
+                raise not_now(interrupt.reason) from interrupt
+            except AgentError as error:
+                raise request_error(error) from error
+            except OSError as error:
+                raise request_error(SessionError(os_error_text(error))) from error
+            except RequestError:
+                raise
+            except Exception as error:
+                log.exception("in session %s", session.id)
+                told = f"internal error: {type(error).__name__}: {error}"
+                raise request_error(AgentError(told, hint="see the log of the session")) from error
+
+        return await asyncio.wrap_future(session.worker.do(safely))
+
+    def _options_of(self, session: EditorSession) -> ConfigOptionUpdate:
+        return ConfigOptionUpdate(
+            session_update="config_option_update",
+            config_options=session.options(self._models or ()),
+        )
+
+    def _tell_later(self, session: EditorSession, update: AnyUpdate) -> None:
+        """Once the answer to what is being asked is on its way."""
+
+        async def tell() -> None:
+            with suppress(ConnectionError):
+                await self._editor.client.session_update(session.id, update)
+
+        self._do_later(tell())
+
+    def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def _listed(self, workspace: Path | None) -> list[SessionInfo]:
+        return [
+            SessionInfo(
+                session_id=found.folder.name,
+                cwd=found.state.workspace,
+                title=printable(found.state.name or found.state.title, multiline=False),
+                updated_at=str(found.state.updated_at),
+            )
+            for found in offered(self._home, workspace)
+        ]
+
+
+def _place(cwd: str, more: Sequence[str] | None, servers: Sequence[Given] | None) -> Place:
+    """Raises RequestError."""
+    folders = tuple(str(_folder("additionalDirectories", each)) for each in more or ())
+    return Place(_folder("cwd", cwd), folders, tuple(servers or ()))
+
+
+def _folder(name: str, path: str) -> Path:
+    """Raises RequestError for what is no folder."""
+    folder = Path(path)
+    if not folder.is_absolute():
+        raise invalid_params(name, "must be an absolute path")
+    try:
+        if not folder.is_dir():
+            raise invalid_params(name, "is no folder that is there")
+    except (OSError, ValueError) as error:
+        raise invalid_params(name, "is no folder that is there") from error
+    return folder.resolve()

@@ -1,0 +1,351 @@
+"""A session that an editor drives, and the thread on which everything of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from acp.schema import (
+    PermissionOption,
+    SessionConfigOptionSelect,
+    SessionModeState,
+    StopReason,
+    ToolCallUpdate,
+)
+
+from agentcli import interrupts
+from agentcli.acp.approver import EditorApprover
+from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, modes, options
+from agentcli.acp.commands import Commands
+from agentcli.acp.editor import AnyUpdate, CantAsk, Editor
+from agentcli.acp.faults import stop_reason
+from agentcli.acp.prompts import Block, Prompt, read_prompt
+from agentcli.acp.servers import Given, with_servers
+from agentcli.acp.tool_calls import ToolCallView, fenced
+from agentcli.acp.updates import SessionUpdates
+from agentcli.acp.worker import Worker
+from agentcli.agent.ending import Ending
+from agentcli.agent.loop import run_turn
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.builders import Person, builder_in
+from agentcli.app.config import MANAGED_FILE
+from agentcli.app.open_session import OpenSession
+from agentcli.app.policy import SessionPolicy
+from agentcli.app.trust import Answer
+from agentcli.errors import AgentError, ConfigError, TurnInterrupted
+from agentcli.events.progress import Notice
+from agentcli.llm.catalog import Catalog
+from agentcli.security.trust import Fingerprint, TrustState
+from agentcli.sessions.search.finder import exists
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.system.homes import user_home
+from agentcli.system.programs import person_environ
+
+_STOPPED = "Not run: the user stopped the turn instead of answering whether it may be."
+_NOT_STARTED = "Not started: the user stopped the turn."
+_TRUST, _NOT_NOW, _NEVER = "trust", "not-now", "never"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What all sessions begin with: the settings given on the command line, by dotted key, and how
+    what a folder brings along is described."""
+
+    flags: Mapping[str, Any]
+    trust_text: Callable[[Fingerprint, TrustState], Iterable[str]]
+
+
+def require_model(basis: Basis) -> None:
+    """Raises SetupNeeded when there is no model to ask, ConfigError for wrong settings."""
+    builder, _ = builder_in(user_home(person_environ()), basis.flags)
+    builder.models(builder.registry(), builder.settings.model.name).chain("main").warm_up()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session works, which folders it may write to beside that, and the tool servers of its
+    editor."""
+
+    workspace: Path
+    more_folders: tuple[str, ...] = ()
+    servers: tuple[Given, ...] = ()
+
+
+class EditorSession:
+    """Nothing of a new session is on disk before the first prompt. All methods but those that say
+    so are for its `worker`, and raise AgentError."""
+
+    def __init__(self, basis: Basis, editor: Editor, folder: Path, place: Place) -> None:
+        self.id = folder.name
+        self.worker = Worker(f"session {folder.name}")
+        self.busy = False
+        """Its thread has something to do. For the event loop."""
+        self._stopping = False
+        self.builder: AgentBuilder
+        """Under the settings in force; known from `begin` or `load` on."""
+        self.folder = folder
+        self._basis = basis
+        self._editor = editor
+        self._place = place
+        self._commands = Commands(self)
+        self._chosen: dict[str, Any] = {}
+        """Settings, by dotted key, that the person chose in the editor."""
+        self._model = ""
+        self._opened: OpenSession | None = None
+        self._session: Session | None = None
+        self._updates: SessionUpdates | None = None
+        self._refused: set[str] = set()
+        self._notices: list[str] = []
+        self._sealed = False
+        """The session was opened in plan mode, and its sandbox writes nothing."""
+        self._was_stopped = False
+
+    # --- its life
+
+    def begin(self) -> None:
+        """Raises ConfigError when no session can begin there; SetupNeeded without a model."""
+        self.builder = self._load(None)
+        self._model = self.builder.prepare(self.folder).models.chain("main").model
+
+    def load(self, *, replay: bool) -> None:
+        """Go on with the session on disk; its conversation is told to the editor if it is to be
+        replayed. What a killed process left open is accounted for, not done again."""
+        self.builder = self._load(None)
+        self._reopen(replay=replay)
+
+    def prompt(self, blocks: Sequence[Block]) -> StopReason:
+        """Work on what the person says. Raises RequestError for a turn that failed."""
+        said = read_prompt(blocks, self._place.workspace)
+        try:
+            if self._commands.run(said):
+                return "end_turn"
+            return self.say(said)
+        except TurnInterrupted:
+            self._was_stopped = True
+            return "cancelled"
+
+    def say(self, said: Prompt) -> StopReason:
+        opened = self.open()
+        if self._was_stopped:
+            opened.session.answer_pending(_STOPPED, _NOT_STARTED)
+        self._was_stopped = False
+        typed = said.typed
+        said = self._commands.expanded(said, opened)
+        opened.say(said.text(opened.context), said.image_urls, typed)
+        ending = self._worked(opened)
+        reason = stop_reason(ending)
+        self._was_stopped = reason == "cancelled"
+        if reason not in ("end_turn", "cancelled") and ending.content:
+            self.tell(ending.content)
+        return reason
+
+    def _worked(self, opened: OpenSession) -> Ending:
+        try:
+            return run_turn(opened.agent, opened.session).ending
+        except (AgentError, OSError):
+            # What failed to be recorded is not there: the next prompt goes on from what is stored.
+            self.close("failed")
+            raise
+
+    def close(self, reason: str = "ended") -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close(reason)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around what its thread is given to do: it can be stopped. For the event loop."""
+        self.busy, self._stopping = True, False
+        try:
+            yield
+        finally:
+            self.busy = False
+            # One that came when all was done.
+            interrupts.take_back(self.worker.thread)
+
+    def stop(self, reason: TurnInterrupted) -> None:
+        """What is being done, as ^C would; but only once: another one would break off what accounts
+        for the first. For the event loop."""
+        if self.busy and not self._stopping:
+            self._stopping = True
+            interrupts.stop_thread(self.worker.thread, reason)
+
+    # --- open
+
+    def open(self) -> OpenSession:
+        """The session with everything that works on it, begun if there is none yet."""
+        opened = self._opened
+        if opened is not None and self._sealed != self.builder.settings.agent.planning:
+            self.close()
+        if self._opened is None:
+            if exists(self.folder):
+                self._reopen(replay=False)
+            else:
+                self.builder = self._load(self._ask_trust)
+                self._use(self.builder.create(self._subscribers, folder=self.folder))
+        assert self._opened is not None
+        return self._opened
+
+    def tell(self, words: str) -> None:
+        """To the person, beside what the model says."""
+        if self._updates is not None:
+            self._updates.say(words)
+
+    def send(self, update: AnyUpdate) -> None:
+        """For any thread but that of the event loop."""
+        self._editor.tell(self.id, update)
+
+    def announce(self) -> None:
+        """The commands that there are, once the editor knows the session."""
+        self.send(self._commands.update(self._opened))
+
+    def _reopen(self, *, replay: bool) -> None:
+        def subscribers(session: Session) -> Sequence[Subscriber]:
+            following = self._subscribers(session)
+            if replay and self._updates is not None:
+                self._updates.replay()
+            return following
+
+        model = self._chosen.get(SETTINGS[MODEL])
+        opened = self.builder.reopen(self.folder, subscribers, model, has_message=True)
+        self._use(opened)
+
+    def _use(self, opened: OpenSession) -> None:
+        self._opened = opened
+        self._sealed = self.builder.settings.agent.planning
+        self._model = opened.session.state.model
+        for notice in self._notices:
+            opened.session.notify(Notice(notice))
+        self._notices = []
+        if opened.servers is not None:
+            self.announce()
+
+    def _subscribers(self, session: Session) -> Sequence[Subscriber]:
+        self._session = session
+        self._updates = SessionUpdates(session, self._place.workspace, self.send, self._window)
+        return [self._updates]
+
+    def _window(self, model: str) -> int:
+        settings = self.builder.settings
+        return settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
+
+    # --- settings
+
+    def set_mode(self, mode: str) -> None:
+        """From the next action on. Between plan and another mode the sandbox changes too, with the
+        next prompt. For any thread. Raises ConfigError."""
+        self._require_free(SETTINGS[MODE])
+        self._chosen[SETTINGS[MODE]] = mode
+        agent = self.builder.settings.agent.model_copy(update={"approval": mode})
+        self.builder = replace(
+            self.builder, settings=self.builder.settings.model_copy(update={"agent": agent})
+        )
+        if self._opened is not None:
+            self._opened.policy.set_mode(mode)
+
+    def set_model(self, name: str) -> None:
+        """From the next request on; as much of a name as fits only one will do. Raises
+        ConfigError; then all stays."""
+        self._change(MODEL, name)
+        if self._opened is not None:
+            self._model = self._opened.session.state.model
+
+    def set_effort(self, effort: str) -> None:
+        """From the next request on."""
+        self._change(EFFORT, effort)
+
+    def _change(self, option: str, value: str) -> None:
+        key = SETTINGS[option]
+        self._require_free(key)
+        before = self.builder, dict(self._chosen)
+        self._chosen[key] = value
+        try:
+            self.builder = self._load(None)
+            if self._opened is not None:
+                self.builder.use_model(self._opened, self._chosen.get(SETTINGS[MODEL], self._model))
+            else:
+                self._model = self.builder.prepare(self.folder).models.chain("main").model
+        except ConfigError:
+            self.builder, self._chosen = before
+            raise
+
+    def modes(self) -> SessionModeState:
+        """For any thread, as are the options."""
+        return modes(self.builder.settings.agent.approval)
+
+    def options(self, models: Sequence[str] = ()) -> list[SessionConfigOptionSelect]:
+        settings = self.builder.settings
+        known = (*settings.model.fallback, *models)
+        return options(settings.agent.approval, self._model, settings.model.effort, known)
+
+    def _require_free(self, key: str) -> None:
+        if self.builder.origins.get(key) == str(MANAGED_FILE):
+            raise ConfigError(f"{key} is set by {MANAGED_FILE}, and stays as it is")
+
+    def _load(self, ask_trust: Callable[[Fingerprint, TrustState], Answer] | None) -> AgentBuilder:
+        place, flags = self._place, {**self._basis.flags, **self._chosen}
+        if place.more_folders:
+            writable = [*flags.get("sandbox.writable", ()), *place.more_folders]
+            flags["sandbox.writable"] = writable
+        person = Person(trusts=ask_trust, approves=lambda settings: self._approver)
+        builder, notices = builder_in(place.workspace, flags, person, interactive=True)
+        self._notices = list(notices)
+        settings = with_servers(builder.settings, place.servers, self._notices)
+        return replace(builder, settings=settings)
+
+    # --- questions
+
+    def _approver(
+        self, offers: SessionPolicy, current_text: Callable[[str], str | None]
+    ) -> EditorApprover:
+        session, updates = self._session, self._updates
+        assert session is not None
+        assert updates is not None
+
+        def masked_text(path: str) -> str | None:
+            text = current_text(path)
+            return None if text is None else str(session.redact(text))
+
+        def stopping() -> None:
+            # Editors say it twice: by such an answer, and by a wish to stop the turn.
+            self._stopping = True
+
+        return EditorApprover(
+            self._editor,
+            self.id,
+            updates,
+            ToolCallView(self._place.workspace),
+            offers,
+            masked_text,
+            self._refused,
+            stopping,
+            # Children are begun while their parent is at work.
+            of_child=self._opened is not None,
+        )
+
+    def _ask_trust(self, found: Fingerprint, state: TrustState) -> Answer:
+        """Whether the person trusts what the folder brings along; nobody who can't be asked."""
+        call = ToolCallUpdate(
+            tool_call_id=_TRUST,
+            title="Trust what this folder brings along?",
+            kind="other",
+            status="pending",
+            content=[fenced("\n".join(self._basis.trust_text(found, state)))],
+        )
+        try:
+            chosen = self._editor.ask_beside(
+                self.id,
+                call,
+                [
+                    PermissionOption(option_id=_TRUST, name="Trust it", kind="allow_always"),
+                    PermissionOption(option_id=_NOT_NOW, name="Not this time", kind="reject_once"),
+                    PermissionOption(option_id=_NEVER, name="Never", kind="reject_always"),
+                ],
+            )
+        except CantAsk:
+            return "no"
+        answers: dict[str, Answer] = {_TRUST: "yes", _NEVER: "never"}
+        return answers.get(chosen, "no")

@@ -1,0 +1,284 @@
+"""What an editor is told of a session: a subscriber of its events, and the teller of its past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from acp.helpers import (
+    SessionUpdate,
+    plan_entry,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_plan,
+    update_tool_call,
+    update_user_message,
+    update_user_message_text,
+)
+from acp.schema import Cost, PlanEntry, PlanEntryStatus, SessionInfoUpdate, UsageUpdate
+
+from agentcli.acp.tool_calls import Content, ToolCallView, call_id, fenced, image_of, progress, text
+from agentcli.events import Action, Event, Observation, Progress, Source
+from agentcli.events.actions import (
+    AgentFinishAction,
+    AgentThinkAction,
+    MessageAction,
+    TaskTrackingAction,
+)
+from agentcli.events.live import live, newest_first
+from agentcli.events.observations import (
+    AgentStateChangedObservation,
+    DecisionObservation,
+    SessionStartedObservation,
+    TaskTrackingObservation,
+)
+from agentcli.events.progress import (
+    ChildProgress,
+    Notice,
+    ReasoningDelta,
+    ReplyAbandoned,
+    Status,
+    TextDelta,
+    ToolOutput,
+)
+from agentcli.sessions.state import State
+from agentcli.ui.notices import note
+from agentcli.ui.sanitize import printable
+from agentcli.ui.style import plain
+
+Update = SessionUpdate | UsageUpdate
+
+_OUTPUT_SHOWN = 8_000
+"""Characters of a command's output while it runs; the result has all that is kept."""
+_BETWEEN_OUTPUTS_S = 0.25
+_SHOWN = ("tool_call", "agent_thought_chunk", "user_message_chunk", "plan")
+"""What stands between two texts of the agent, where it comes."""
+_PLAN: dict[str, PlanEntryStatus] = {
+    "todo": "pending",
+    "in_progress": "in_progress",
+    "done": "completed",
+}
+
+
+class Followed(Protocol):
+    """The session that is followed."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+
+class SessionUpdates:
+    """`send` takes each update, in order; `window` is how many tokens a model takes."""
+
+    def __init__(
+        self,
+        session: Followed,
+        workspace: Path,
+        send: Callable[[Update], None],
+        window: Callable[[str], int],
+    ) -> None:
+        self._session = session
+        self._calls = ToolCallView(workspace)
+        self._send = send
+        self._window = window
+        self._open: dict[int, Action] = {}
+        """Calls without a result, in order."""
+        self._begun: set[int] = set()
+        self._output: dict[int, str] = {}
+        self._shown_at = 0.0
+        self._streamed = self._thought = False
+        """Whether text or reasoning of the reply that is coming has been told already."""
+        self._said = ""
+        self._in_text = False
+        """Text of the agent was told last, and the next begins right behind it."""
+        self._waits_for = ""
+        self._title = ""
+
+    def replay(self) -> None:
+        """The conversation so far, as it stands."""
+        for event in live(self._session.events):
+            if isinstance(event, MessageAction) and event.source is Source.USER:
+                self._tell_user(event)
+            else:
+                self._tell(event)
+        asked = (each for each in newest_first(self._session.events) if _is_of_main(each))
+        if (last := next(asked, None)) is not None:
+            self._tell_usage(last)
+        self._tell_title()
+
+    def open_call(self, fits: Callable[[Action], bool]) -> str | None:
+        """The id of the newest call without a result that `fits`."""
+        found = [call_id(action.id) for action in self._open.values() if fits(action)]
+        return found[-1] if found else None
+
+    # --- a subscriber
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            self._said = ""
+            if event.inbox_id is not None:
+                # From another terminal; what the editor sent it shows itself.
+                self._tell_user(event)
+        else:
+            self._tell(event)
+        if _is_of_main(event):
+            # A reply is whole, whatever became of it.
+            self._streamed = self._thought = False
+            self._tell_usage(event)
+        self._tell_title()
+
+    def on_progress(self, told: Progress) -> None:
+        match told:
+            case TextDelta(text=words):
+                self._begin_text(goes_on=self._streamed)
+                self._streamed = True
+                self._update(update_agent_message_text(printable(words)))
+            case ReasoningDelta(text=words):
+                self._thought = True
+                self._update(update_agent_thought_text(printable(words)))
+            case ReplyAbandoned(reason=reason):
+                if self._streamed:
+                    self.say(f"*This reply broke off and is void: {reason}*")
+                self._streamed = self._thought = False
+            case ToolOutput(action_id=action_id, text=words):
+                self._add_output(action_id, words)
+            case ChildProgress(action_id=action_id, doing=doing):
+                self._show_live(action_id, lambda: text(doing))
+            case Notice(text=words):
+                self.say(f"*{words}*")
+            case Status():
+                self._tell_status(told)
+
+    def say(self, words: str) -> None:
+        """To the person, beside what the model says."""
+        self._begin_text()
+        self._update(update_agent_message_text(printable(words)))
+
+    def _begin_text(self, *, goes_on: bool = False) -> None:
+        """In a paragraph of its own, unless it goes on with what was told last."""
+        if self._in_text and not goes_on:
+            self._update(update_agent_message_text("\n\n"))
+
+    def _update(self, update: Update) -> None:
+        if update.session_update == "agent_message_chunk":
+            self._in_text = True
+        elif update.session_update in _SHOWN:
+            self._in_text = False
+        self._send(update)
+
+    # --- events
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case MessageAction(source=Source.AGENT):
+                self._tell_reply(event)
+            case AgentThinkAction(thought=thought):
+                self._update(update_agent_thought_text(f"{printable(thought)}\n\n"))
+            case AgentFinishAction() | TaskTrackingAction():
+                self._open[event.id] = event
+            case Action(runnable=True) if event.tool_call_metadata is not None:
+                self._open[event.id] = event
+                self._update(self._calls.begun(event))
+            case DecisionObservation():
+                pass
+            case Observation(cause=int() as cause) if cause in self._open:
+                self._tell_result(self._open.pop(cause), event)
+            case SessionStartedObservation() | AgentStateChangedObservation():
+                # The first the editor knows; of the others the turn's end tells.
+                pass
+            case _:
+                if event.cause is None and (line := note(event)):
+                    self._update(update_agent_thought_text(f"{plain(line)}\n\n"))
+
+    def _tell_reply(self, event: MessageAction) -> None:
+        if event.reasoning and not self._thought:
+            self._update(update_agent_thought_text(printable(event.reasoning)))
+        if event.content and not self._streamed:
+            self.say(event.content)
+        self._said = event.content
+
+    def _tell_result(self, action: Action, observation: Event) -> None:
+        assert isinstance(observation, Observation)
+        self._output.pop(action.id, None)
+        self._begun.discard(action.id)
+        if isinstance(action, AgentFinishAction):
+            final = action.final_thought
+            if final.strip() and final.strip() != self._said.strip():
+                self.say(final)
+        elif isinstance(observation, TaskTrackingObservation):
+            self._update(update_plan(_entries(observation.task_list)))
+        elif not isinstance(action, TaskTrackingAction | AgentThinkAction):
+            self._update(self._calls.ended(action, observation))
+
+    def _tell_user(self, event: MessageAction) -> None:
+        self._update(update_user_message_text(printable(event.content)))
+        for url in event.image_urls:
+            if (image := image_of(url)) is not None:
+                self._update(update_user_message(image))
+
+    def _tell_usage(self, event: Event) -> None:
+        assert event.llm_metrics is not None
+        state, metrics = self._session.state, event.llm_metrics
+        usd = state.cost_usd
+        cost = None if usd is None else Cost(amount=round(usd, 6), currency="USD")
+        used = metrics.prompt_tokens + metrics.completion_tokens
+        size = max(self._window(state.model), used)
+        update = UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
+        self._update(update)
+
+    def _tell_title(self) -> None:
+        state = self._session.state
+        title = printable(state.name or state.title, multiline=False)
+        if title and title != self._title:
+            self._title = title
+            self._update(SessionInfoUpdate(session_update="session_info_update", title=title))
+
+    # --- what passes
+
+    def _tell_status(self, status: Status) -> None:
+        if status.phase == "running":
+            self._tell_running(status.detail)
+        elif status.phase not in ("retrying", "waiting"):
+            self._waits_for = ""
+        elif (told := f"{status.phase}: {status.detail}") != self._waits_for:
+            self._waits_for = told
+            self._update(update_agent_thought_text(f"{printable(told, multiline=False)}\n\n"))
+
+    def _tell_running(self, message: str) -> None:
+        for action in self._open.values():
+            if action.message == message and action.id not in self._begun:
+                self._begun.add(action.id)
+                if not isinstance(action, AgentFinishAction | TaskTrackingAction):
+                    self._update(update_tool_call(call_id(action.id), status="in_progress"))
+                return
+
+    def _add_output(self, action_id: int, words: str) -> None:
+        if not words:
+            return  # it is alive; editors show that themselves
+        output = (self._output.get(action_id, "") + words)[-_OUTPUT_SHOWN:]
+        self._output[action_id] = output
+        self._show_live(action_id, lambda: fenced(output))
+
+    def _show_live(self, action_id: int, content: Callable[[], Content]) -> None:
+        """At most a few times a second: the whole of it is sent each time."""
+        now = time.monotonic()
+        if action_id in self._open and now - self._shown_at >= _BETWEEN_OUTPUTS_S:
+            self._shown_at = now
+            self._update(progress(action_id, [content()]))
+
+
+def _is_of_main(event: Event) -> bool:
+    """Whether it tells what the window of the main model holds."""
+    return event.llm_metrics is not None and event.llm_metrics.part == "main"
+
+
+def _entries(items: Iterable[dict[str, str]]) -> list[PlanEntry]:
+    return [
+        plan_entry(printable(item.get("title", ""), multiline=False), status=_PLAN[status])
+        for item in items
+        if (status := item.get("status", "todo")) in _PLAN
+    ]

@@ -1,0 +1,77 @@
+"""Let an editor drive the agent, by the Agent Client Protocol on stdin and stdout.
+
+Editors start this themselves: docs/editors.md has their settings. Needs the extra agentcli[acp].
+What needs your approval is asked in the editor.
+
+Examples:
+  agent acp
+  agent acp -m sonnet --approval plan
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from agentcli.app.config import parse_assignment
+from agentcli.app.configured_store import use_configured_store
+from agentcli.app.trust import inside_session
+from agentcli.cli.ask_trust import would_take_effect
+from agentcli.cli.builders import redactor
+from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.session_common import finish_interrupted_work, home
+from agentcli.errors import ConfigError, UsageError
+from agentcli.logs import log_to
+from agentcli.system.programs import person_environ
+
+_LONGEST_LOG = 1_000_000
+_FLAGS = ("model", "effort", "add_dir", "share_tmp", "approval", "yolo", "allow", "deny")
+_LIMITS = ("no_sandbox", "max_turns", "max_budget_usd", "max_time", "no_summary", "assignments")
+
+
+def acp(
+    flags: Flags,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Do agent setup instead: editors call it so.")
+    ] = False,
+) -> int:
+    if setup:
+        from agentcli.cli.commands.setup import setup as set_up
+
+        return set_up()
+    if inside_session(person_environ()):
+        raise UsageError("a session can't drive the agent", hint="run it in a shell of your own")
+    try:
+        from agentcli.acp.serve import serve
+        from agentcli.acp.session import Basis
+    except ImportError as error:
+        raise ConfigError(
+            f"the SDK of the Agent Client Protocol can't be loaded: {error}",
+            hint="install it beside agent: pip install 'agentcli[acp]'",
+        ) from error
+    if sys.stdin.isatty():
+        print("agent: waits for an editor to speak on stdin; Ctrl-C ends it", file=sys.stderr)
+    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    use_configured_store(assigned)
+    finish_interrupted_work()
+    _begin_log()
+    return serve(Basis({**assigned, **flags.settings()}, would_take_effect))
+
+
+def _begin_log() -> None:
+    """Of the connection; sessions have logs of their own."""
+    path = home() / "acp.log"
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            if os.fstat(file.fileno()).st_size > _LONGEST_LOG:
+                file.truncate(0)
+    log_to(path, redactor(), whole=True)
+
+
+COMMAND = with_flags(acp, only=(*_FLAGS, *_LIMITS))
