@@ -1,3 +1,24 @@
-"""A command-line coding assistant."""
+"""A command-line coding assistant, and what programs drive it by: see docs/python.md."""
+
+from importlib import import_module
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Session": "agentcli.api.session",
+    "SessionOptions": "agentcli.api.options",
+    "Settings": "agentcli.settings",
+    "TurnResult": "agentcli.agent.ending",
+    "run": "agentcli.api.running",
+    "tool": "agentcli.api.own_tools",
+}
+__all__ = ["__version__", "errors", "events", *_HOMES]
+
+
+def __getattr__(name: str) -> object:
+    """Loaded when it is first asked for: `agent --version` needs none of it."""
+    if name in ("errors", "events"):
+        return import_module(f"agentcli.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentcli' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,1 @@
+"""What programs drive the agent by, and the command line itself: see docs/python.md."""

@@ -1,0 +1,184 @@
+"""From the options of a program to an open session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from agentcli.api.earlier_events import conversation_of, record_earlier
+from agentcli.api.options import Respond, SessionOptions
+from agentcli.api.own_tools import as_tools
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.child_parent import AskPerson
+from agentcli.app.config import dotted, resolve_workspace
+from agentcli.app.configured_store import use_configured_store
+from agentcli.app.open_session import OpenSession
+from agentcli.app.required import Required, required_of
+from agentcli.app.resume import workspace_of
+from agentcli.errors import UsageError
+from agentcli.events import Action, Event, Progress, Risk
+from agentcli.events.progress import Notice
+from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.search.finder import find
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.settings import Settings
+from agentcli.system.homes import state_home
+from agentcli.system.programs import person_environ
+
+_SETTINGS = {
+    "model": "model.name",
+    "permission_mode": "agent.approval",
+    "allow": "security.allow",
+    "deny": "security.deny",
+    "max_turns": "agent.max_turns",
+    "max_budget_usd": "agent.max_budget_usd",
+    "max_time_s": "agent.max_time_s",
+    "check": "run.check",
+}
+"""Options that are settings, too."""
+_OF_NEW_ONES = ("name", "instructions", "initial_events")
+
+
+def opened_session(
+    options: SessionOptions,
+) -> tuple[OpenSession, Respond | None, Required | None]:
+    """See `Session.open`."""
+    _require_known(options)
+    options = cast(SessionOptions, {k: v for k, v in options.items() if v is not None})
+    given = options.get("session_id")
+    use_configured_store(_values(options))
+    folder = None if given is None else find(state_home(person_environ()), given)
+    workspace = _workspace(options, folder)
+    respond = options.get("fake_user_response_fn")
+    stops = options.get("exit_on_message", False)
+    answers = _Answers(options.get("approve"), respond)
+    builder, notices = builder_in(
+        workspace,
+        _values(options),
+        answers.person if answers.approve or answers.respond else NOBODY,
+        interactive=stops or respond is not None,
+    )
+    builder = replace(builder, more_tools=as_tools(options.get("tools", ())))
+    required = required_of(builder.settings.run, _schema(options), builder.environ)
+    opened = _opened(builder, options, folder, _Follower(options.get("on_event"), notices))
+    if answers.approve is None:
+        # Whoever answers questions has not said that they allow anything.
+        opened.agent = replace(opened.agent, approver=None)
+    return opened, None if stops else respond, required
+
+
+def _schema(options: SessionOptions) -> Path | Mapping[str, Any] | None:
+    given = options.get("output_schema")
+    return given if given is None or isinstance(given, Mapping) else Path(given)
+
+
+def _require_known(options: SessionOptions) -> None:
+    known = SessionOptions.__annotations__
+    if wrong := [name for name in options if name not in known]:
+        raise UsageError(f"there is no option {wrong[0]!r}", hint=f"there are {', '.join(known)}")
+    for name in ("allow", "deny", "tools"):
+        given = options.get(name, ())
+        if isinstance(given, str) or callable(given):
+            raise UsageError(f"{name} is a list", hint=f"for one alone: {name}=[…]")
+    if "session_id" in options and (new := [name for name in _OF_NEW_ONES if name in options]):
+        raise UsageError(f"{new[0]} is for a new session, and session_id names one that is there")
+
+
+def _workspace(options: SessionOptions, folder: Path | None) -> Path:
+    if folder is not None and "workspace" not in options:
+        return workspace_of(folder)
+    return resolve_workspace(str(options.get("workspace", ".")))
+
+
+def _values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set, by dotted key."""
+    more = options.get("settings", {})
+    if isinstance(more, Settings):
+        more = dict(dotted(more.model_dump(exclude_unset=True)))
+    own = {key: options[name] for name, key in _SETTINGS.items() if name in options}
+    listed = {key: list(value) for key, value in own.items() if key.startswith("security.")}
+    return {**more, **own, **listed}
+
+
+def _opened(
+    builder: AgentBuilder, options: SessionOptions, folder: Path | None, follower: _Follower
+) -> OpenSession:
+    def subscribers(session: Session) -> Sequence[Subscriber]:
+        return follower.subscribers()
+
+    try:
+        if folder is not None:
+            return builder.reopen(folder, subscribers, options.get("model"), has_message=True)
+        name = options.get("name")
+        if name is not None:
+            name = checked_name(name)
+            require_free(builder.home, name)
+        earlier = conversation_of(options.get("initial_events", ()))
+        ready = builder.prepare()
+        if told := options.get("instructions"):
+            ready = replace(ready, system_text=f"{ready.system_text}\n\n{told.strip()}")
+        opened = builder.create(subscribers, name, ready)
+    except ValueError as error:
+        # Two tools of one name.
+        raise UsageError(str(error)) from error
+    with opened.closed_on_failure():
+        record_earlier(opened.session, earlier)
+    return opened
+
+
+class _Follower:
+    """Tells the program what happens, and first what was left out of the settings."""
+
+    def __init__(
+        self, tell: Callable[[Event | Progress], None] | None, notices: Sequence[str]
+    ) -> None:
+        self._tell = tell
+        self._notices = notices
+
+    def subscribers(self) -> Sequence[Subscriber]:
+        if self._tell is None:
+            return ()
+        for notice in self._notices:
+            self._tell(Notice(notice))
+        return (self,)
+
+    def on_event(self, event: Event) -> None:
+        if self._tell is not None:
+            self._tell(event)
+
+    def on_progress(self, progress: Progress) -> None:
+        if self._tell is not None:
+            self._tell(progress)
+
+
+@dataclass(frozen=True)
+class _Approval:
+    allowed: bool
+    reason: str = ""
+    scope: Literal["once", "session", "always"] = "once"
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """An approver that asks functions."""
+
+    approve: Callable[[Action, str], bool | str] | None
+    respond: Respond | None
+
+    @property
+    def person(self) -> Person:
+        def asks(settings: Settings) -> AskPerson:
+            return lambda policy, current_text: self
+
+        return Person(approves=asks)
+
+    def ask(self, action: Action, reason: str, *, risk: Risk) -> _Approval:
+        said = self.approve(action, reason) if self.approve is not None else False
+        return _Approval(False, said) if isinstance(said, str) else _Approval(bool(said))
+
+    def answer(self, question: str, options: Sequence[str]) -> str | None:
+        return self.respond(question) if self.respond is not None else None

@@ -1,0 +1,50 @@
+"""A session that is on record for a task, opened wherever a process left it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agentcli.agent.replies import ending_of_reply
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.open_session import OpenSession
+from agentcli.app.resume import begun_events
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
+from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.sessions.session import Session, Subscriber
+
+
+def opened_for(
+    builder: AgentBuilder,
+    folder: Path,
+    task: str,
+    is_over: Callable[[AgentStateChangedObservation], bool],
+    subscribers: Callable[[Session], Sequence[Subscriber]],
+) -> OpenSession | None:
+    """The session in `folder`, which need not be there, with its task; None when it came to its end
+    before, as `is_over` says of its newest change of state. Raises as AgentBuilder does. Nobody
+    typed the task: what it names of /tmp is not shown to the session."""
+    events = begun_events(folder)
+    has_task = any(isinstance(e, MessageAction) and e.source is Source.USER for e in events)
+    if has_task:
+        last = last_change(events)
+        if last is not None and is_over(last):
+            return None
+        # Stopped after its last reply it only has to say so: nothing is left to do then.
+        is_answered = ending_of_reply(events, interactive=False) is not None
+        return builder.reopen(folder, subscribers, has_message=is_answered)
+    opened = (
+        builder.reopen(folder, subscribers, has_message=True)
+        if events
+        else builder.create(subscribers, folder=folder)
+    )
+    with opened.closed_on_failure():
+        opened.say(task)
+    return opened
+
+
+def last_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
+    changes = (e for e in newest_first(events) if isinstance(e, AgentStateChangedObservation))
+    return next(changes, None)

@@ -1,0 +1,179 @@
+"""A session as programs drive it, and the command line among them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, Unpack
+
+from agentcli import interrupts
+from agentcli.agent.ending import TurnResult
+from agentcli.agent.loop import run_turn
+from agentcli.app.attachments import attached
+from agentcli.app.open_session import OpenSession
+from agentcli.app.required import Required
+from agentcli.errors import TurnInterrupted, UsageError
+from agentcli.events import Event, Progress
+from agentcli.sessions.state import AgentState, State
+
+if TYPE_CHECKING:
+    from agentcli.api.options import Images, Respond, SessionOptions
+    from agentcli.api.streaming import Streams
+
+_CTRL_C = 130
+
+
+class Session:
+    """Use it as a context manager, or `close` it: until then no other process can go on with it.
+
+    It works on the thread that calls it; its commands end with the thread that opened it. Several
+    may be open at once, each on a thread of its own. Signals are the program's, but for Ctrl-C
+    while a turn goes on in the main thread: it raises KeyboardInterrupt once the turn is accounted
+    for, and the session can go on.
+    """
+
+    def __init__(
+        self,
+        opened: OpenSession,
+        respond: Respond | None = None,
+        required: Required | None = None,
+    ) -> None:
+        """`respond` answers a message that hands over to the person, None ends the exchange;
+        `required` is what the work on each message of the program must come to."""
+        self._opened = opened
+        self._respond = respond
+        self._required = required
+        self._working: threading.Thread | None = None
+        self._is_interrupted = False
+        self._is_closed = False
+        self._streams: Streams | None = None
+        self.result: TurnResult | None = None
+        """Of the newest turn."""
+
+    @classmethod
+    def open(cls, **options: Unpack[SessionOptions]) -> Session:
+        """A new session, or with `session_id` one that is there. Raises UsageError for options that
+        don't fit, ConfigError where there is no model, key or sandbox, SessionError for a session
+        that can't be read or written."""
+        from agentcli.api.opening import opened_session
+
+        return cls(*opened_session(options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- what it is
+
+    @property
+    def id(self) -> str:
+        return self._opened.session.id
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All that happened so far, as it is recorded."""
+        return self._opened.session.events
+
+    @property
+    def state(self) -> State:
+        """What is folded from the events: totals, cost, title, folder."""
+        return self._opened.session.state
+
+    # --- what is done
+
+    def send(self, message: str, images: Images = ()) -> TurnResult:
+        """Say `message`, with files of images, and let the agent work until its turn is over. How
+        that ended is in the result, failures of the model and limits too. Raises UsageError for a
+        message that can't be sent and while the session is at work or closed, SessionError when it
+        can't be written."""
+        self.say(message, images)
+        return self.go_on()
+
+    def go_on(self) -> TurnResult:
+        """Work on what is left, after a limit, an interrupt or a failure of the provider too."""
+        self._is_interrupted = False
+        result = self.work()
+        while self._respond is not None and _hands_over(result) and not self._is_interrupted:
+            said = self._respond(result.answer)
+            if said is None:
+                break
+            self.say(said)
+            result = self.work()
+        return result
+
+    def stream(
+        self, message: str, images: Images = ()
+    ) -> Generator[Event | Progress, None, TurnResult]:
+        """`send`, told as it goes: events, which are recorded, and what passes between them, such
+        as pieces of text. `result` has how it ended. To leave the loop interrupts the agent."""
+        from agentcli.api.streaming import Streams
+
+        self._require_idle()
+        if self._streams is None:
+            self._streams = Streams(self._opened.session)
+        return self._streams.stream(lambda: self.send(message, images), self.interrupt)
+
+    def say(self, message: str, images: Images = ()) -> None:
+        """Record a message, to be worked on by `go_on`."""
+        self._require_idle()
+        if not isinstance(message, str):
+            raise UsageError(f"a message is text, and this is {message!r}")
+        if isinstance(images, (str, Path)):
+            raise UsageError("images is a list of files", hint=f"write [{str(images)!r}]")
+        urls = attached([Path(image) for image in images])
+        if not message.strip() and not urls:
+            raise UsageError("the message is empty")
+        self._opened.say(message, urls, message, self._required)
+
+    def work(self) -> TurnResult:
+        """One turn on what was said."""
+        self._require_idle()
+        with interrupts.stoppable_thread() as self._working, interrupts.hearing_ctrl_c() as heard:
+            try:
+                self.result = run_turn(self._opened.agent, self._opened.session)
+            finally:
+                self._working = None
+        if heard and self.result.exit_code == _CTRL_C:
+            raise KeyboardInterrupt
+        return self.result
+
+    def interrupt(self) -> bool:
+        """From any thread: end the turn that goes on, as Ctrl-C does. False when there is none."""
+        thread = self._working
+        self._is_interrupted = thread is not None
+        if thread is threading.main_thread():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        elif thread is not None:
+            interrupts.stop_thread(thread, TurnInterrupted("interrupted", _CTRL_C))
+        return self._is_interrupted
+
+    def close(self) -> None:
+        """End what its commands have left running, and let others go on with it. Raises UsageError
+        where its own turn calls this, or another thread while it is at work."""
+        if self._is_closed:
+            return
+        if self._streams is not None and not self._streams.is_here():
+            self._streams.stop(self.interrupt)
+        self._require_idle()
+        self._is_closed = True
+        self._opened.close(self.result.ending.reason if self.result else "failed")
+        if self._streams is not None:
+            self._streams.close()
+
+    def _require_idle(self) -> None:
+        if self._is_closed:
+            told = f"agentcli.Session.open(session_id={self.id!r}) goes on with it"
+            raise UsageError("the session is closed", hint=told)
+        if self._streams is not None and self._streams.is_open and not self._streams.is_here():
+            told = "go through it to its end, leave its loop, or close() it"
+            raise UsageError("a stream of the session is not over", hint=told)
+        if self._working is not None:
+            raise UsageError("the session is at work", hint="another one may be opened beside it")
+
+
+def _hands_over(result: TurnResult) -> bool:
+    return result.ending.agent_state is AgentState.AWAITING_USER_INPUT
