@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    batch,
     checkpoints,
     comparisons,
     condensing,
@@ -21,6 +22,7 @@ from benchmarks import (
     shell,
     startup,
     steps,
+    stores,
 )
 from benchmarks.bench import PROTOCOLS, Bench
 from benchmarks.model import Model
@@ -33,6 +35,7 @@ PARTS = (
     "startup",
     "steps",
     "long",
+    "stores",
     "resume",
     "conversation",
     "shell",
@@ -41,6 +44,7 @@ PARTS = (
     "peers",
     "condensing",
     "refusals",
+    "batch",
 )
 Notes = list[str]
 
@@ -78,6 +82,7 @@ def _measures(
         "startup": lambda: (startup.measure(bench, 10 if quick else 20), []),
         "steps": lambda: (steps.measure(bench, 3 if quick else 7), []),
         "long": lambda: ([f for p in PROTOCOLS for f in steps.measure_long(bench, p)], []),
+        "stores": lambda: stores.measure(bench, 3 if quick else 7),
         "resume": lambda: (resume.measure(bench, 3 if quick else 10), []),
         "conversation": lambda: (conversation.measure(bench), []),
         "shell": lambda: (shell.measure(bench), []),
@@ -85,6 +90,7 @@ def _measures(
         "bare": lambda: comparisons.measure(bench, 1 if quick else 3),
         "condensing": lambda: condensing.measure(options.output.parent, quick=quick),
         "refusals": lambda: refusals.measure(quick=quick),
+        "batch": lambda: (batch.measure(bench, quick=quick), []),
         "peers": lambda: peers.measure(bench, options.peers, 1 if quick else 3),
     }
 

@@ -128,10 +128,17 @@ class Bench:
             )
         return Measured(done, report)
 
-    def work(self, model: str, steps: int, *, keep: bool = False) -> Measured:
+    def work(
+        self,
+        model: str,
+        steps: int,
+        *,
+        keep: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Measured:
         """A task of `steps` steps given to the agent; its answer is checked."""
         argv = [self.agent, "run", *agent_options(model), TASK]
-        measured = self.talk(argv, steps, keep=keep, timeout_s=60 + steps / 10)
+        measured = self.talk(argv, steps, keep=keep, timeout_s=60 + steps / 10, env=env)
         if measured.run.out != ANSWER or measured.run.code != 0:
             raise RuntimeError(f"agent answered {measured.run.out!r}, code {measured.run.code}")
         return measured

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from agentcli.sessions.event_log import read_log
-from agentcli.sessions.store import FileStore
+from agentcli.sessions.file_store import FileStore
 from benchmarks.bench import PROTOCOLS, Bench, agent_options
 from benchmarks.report import Figure, figure
 from benchmarks.startup import EXIT_MS

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from agentcli.shell.output_folder import OutputFolder
+from agentcli.files.output_folder import OutputFolder
 from agentcli.shell.shell import Shell
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, figure

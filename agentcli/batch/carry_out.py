@@ -1,0 +1,261 @@
+"""One task carried out in its place, from wherever an earlier process left it.
+
+This is a function from plain data to plain data: who runs it where is for others to say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.agent.replies import last_answer
+from agentcli.agent.run_limits import MAX_BUDGET, MAX_TIME, MAX_TURNS
+from agentcli.api.resumable import last_change, opened_for
+from agentcli.api.session import Session
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.builders import builder_in
+from agentcli.app.check import Check, CheckResult
+from agentcli.app.configured_store import use_configured_store
+from agentcli.app.sandbox import Containment
+from agentcli.batch.folders import BatchFolders
+from agentcli.batch.place import Begun, Place, begun
+from agentcli.batch.task import CheckOutcome, Order, Result, Status
+from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
+from agentcli.events import Action, Event, Progress
+from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.events.progress import ChildProgress, StepDone
+from agentcli.events.progress import Status as Phase
+from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.search.finder import exists, state_of
+from agentcli.sessions.search.session_totals import totals
+from agentcli.sessions.session import Session as StoredSession
+from agentcli.sessions.session import SessionRecord, Subscriber, read_session
+from agentcli.sessions.state import AgentState, State
+from agentcli.system.homes import state_home
+from agentcli.system.programs import person_environ
+
+_OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
+_NO_LIMIT_USD = 1_000_000_000.0
+_LIMITS = (MAX_TURNS, MAX_TIME, MAX_BUDGET)
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a task is about now; `cost_usd` None: not known."""
+
+    text: str
+    steps: int = 0
+    cost_usd: float | None = None
+
+
+class NeedsMoney(Exception):
+    """The session used what it was allowed of the money for all, and could go on with more."""
+
+    def __init__(self, spent_usd: float) -> None:
+        super().__init__(f"{spent_usd} USD are spent")
+        self.spent_usd = spent_usd
+
+
+def carry_out(order: Order, tell: Callable[[Doing], None] = lambda doing: None) -> Result:
+    """Do the task of `order`, or what is left of it. Whatever goes wrong with it is in the result.
+    Raises TurnInterrupted when this process is to end, NeedsMoney where the money ended that the
+    order allows though the task's own limits did not: it goes on when it is carried out again."""
+    try:
+        return _carried_out(order, tell)
+    except AgentError as error:
+        return failed(order, error)
+    except OSError as error:
+        return failed(order, SessionError(os_error_text(error)))
+
+
+def failed(order: Order, error: AgentError) -> Result:
+    """Of a task that could not be carried out, or not to its end; with what its session used."""
+    told = f"{error.message} ({error.hint})" if error.hint else error.message
+    result = Result(id=order.task.id, status="error", error=told, exit_code=error.exit_code)
+    with suppress(AgentError, OSError):
+        known = begun(BatchFolders(Path(order.out)), order.task.id)
+        if known is not None and exists(folder := _session_folder(known)):
+            return result.model_copy(update=_used(read_session(folder)))
+    return result
+
+
+def _carried_out(order: Order, tell: Callable[[Doing], None]) -> Result:
+    place = Place(order)
+    with place.held(lambda why: tell(Doing(why))):
+        return _carried_out_alone(order, place, tell)
+
+
+def _carried_out_alone(order: Order, place: Place, tell: Callable[[Doing], None]) -> Result:
+    began = time.monotonic()
+    environ = person_environ()
+    use_configured_store(order.values)
+    tell(Doing("copying its files"))
+    known = place.prepare(state_home(environ))
+    folder = _session_folder(known)
+    values = {**order.values, **_budget_setting(order, folder)}
+    builder, _ = builder_in(place.workspace, values)
+    try:
+        _work(builder, folder, order, tell)
+        # What the check leaves behind is no work of the agent.
+        patch = place.patch(known.base)
+        outcome = _checked(builder, folder, order, place, tell)
+    except BaseException:
+        place.add_time(known, time.monotonic() - began)
+        raise
+    redact = Redactor({*masked_values(environ), *builder.registry().keys()})
+    result = _result(order, read_session(folder), outcome, known, time.monotonic() - began)
+    return result.model_copy(update={"workspace": str(place.workspace), "patch": redact(patch)})
+
+
+def _session_folder(known: Begun) -> Path:
+    return state_home(person_environ()) / "sessions" / known.session
+
+
+def _budget_setting(order: Order, folder: Path) -> dict[str, float]:
+    """A session keeps the limit that it had before unless another one is set."""
+    if order.budget_usd is not None:
+        return {"agent.max_budget_usd": order.budget_usd}
+    limited = exists(folder) and state_of(folder).max_budget_usd is not None
+    return {"agent.max_budget_usd": _NO_LIMIT_USD} if limited else {}
+
+
+def _work(builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Doing], None]) -> None:
+    def subscribers(session: StoredSession) -> Sequence[Subscriber]:
+        return [_Follower(session, tell)]
+
+    def is_over(change: AgentStateChangedObservation) -> bool:
+        return _is_over(change, order)
+
+    opened = opened_for(builder, folder, order.task.prompt, is_over, subscribers)
+    if opened is None:
+        return
+    with Session(opened) as session:
+        ending = session.work().ending
+        state, limits = session.state, opened.agent.limits
+    if ending.agent_state is not AgentState.PAUSED or ending.reason in (MAX_TURNS, MAX_TIME):
+        return
+    if ending.reason != MAX_BUDGET:
+        raise TurnInterrupted(ending.reason, ending.exit_code)
+    if not _own_budget(order):
+        raise NeedsMoney(limits.spent_usd(state) + state.abandoned_usd)
+
+
+def _is_over(change: AgentStateChangedObservation, order: Order) -> bool:
+    if change.agent_state == AgentState.PAUSED and change.reason == MAX_BUDGET:
+        return _own_budget(order)
+    if order.again and change.agent_state == AgentState.ERROR:
+        return False
+    return change.agent_state in _OVER or change.reason in (MAX_TURNS, MAX_TIME)
+
+
+def _own_budget(order: Order) -> bool:
+    """Whether the money that the order allows is all that the task itself may cost."""
+    if order.budget_usd is None:
+        return True
+    return order.own_usd is not None and order.budget_usd >= order.own_usd
+
+
+def _checked(
+    builder: AgentBuilder, folder: Path, order: Order, place: Place, tell: Callable[[Doing], None]
+) -> CheckOutcome | None:
+    if order.task.check is None:
+        return None
+    tell(Doing(f"check: {order.task.check}"))
+    containment = Containment(
+        builder.settings,
+        builder.environ,
+        builder.workspace,
+        builder.home,
+        folder,
+        builder.registry().key_variables(),
+        attended=False,
+    )
+    check = Check(order.task.check, containment.sandbox, containment.environment)
+    done: CheckResult = check.run(place.workspace, place.own)
+    mask = Redactor(masked_values(builder.environ))
+    return CheckOutcome(
+        command=done.command,
+        passed=done.passed,
+        exit_code=done.exit_code,
+        duration_s=round(done.duration_s, 3),
+        tail=mask(done.tail),
+    )
+
+
+def _result(
+    order: Order,
+    record: SessionRecord,
+    outcome: CheckOutcome | None,
+    known: Begun,
+    worked_s: float,
+) -> Result:
+    """As the session tells."""
+    last = last_change(record.events)
+    status = _status(last)
+    exit_code = last.exit_code if last is not None and last.exit_code is not None else 1
+    return Result(
+        id=order.task.id,
+        status=status,
+        reason=last.reason if last is not None else "",
+        exit_code=exit_code,
+        answer=last_answer(record.events),
+        error=last.content if last is not None and exit_code else "",
+        check=outcome,
+        duration_s=round(known.worked_s + worked_s, 3),
+        **_used(record),
+    )
+
+
+def _used(record: SessionRecord) -> dict[str, Any]:
+    """What of a result a session tells however it ended."""
+    state, done = record.state, totals(record.events)
+    return {
+        "model": state.model,
+        "steps": done.steps,
+        "prompt_tokens": done.usage.prompt_tokens,
+        "completion_tokens": done.usage.completion_tokens,
+        "cache_read_tokens": done.usage.cache_read_tokens,
+        "cost_usd": state.cost_usd,
+        "abandoned_usd": state.abandoned_usd,
+        "session_id": record.folder.name,
+    }
+
+
+def _status(last: AgentStateChangedObservation | None) -> Status:
+    if last is None or last.agent_state == AgentState.ERROR:
+        return "error"
+    if last.agent_state == AgentState.PAUSED and last.reason in _LIMITS:
+        return "limit"
+    return "failed" if last.exit_code else "finished"
+
+
+class _Follower:
+    """Tells what the task is about; a subscriber of its session."""
+
+    def __init__(self, session: StoredSession, tell: Callable[[Doing], None]) -> None:
+        self._session = session
+        self._tell = tell
+        self._doing = "begins"
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Action) and event.runnable and event.tool_call_metadata is not None:
+            self._say(event.message)
+
+    def on_progress(self, progress: Progress) -> None:
+        match progress:
+            case Phase(phase=phase, detail=detail) if phase != "running":
+                self._say(detail or phase)
+            case ChildProgress(doing=doing):
+                self._say(f"its child: {doing}")
+            case StepDone():
+                self._say(self._doing)
+
+    def _say(self, doing: str) -> None:
+        self._doing = doing
+        state: State = self._session.state
+        self._tell(Doing(doing, state.iteration, state.cost_usd))

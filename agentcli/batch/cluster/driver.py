@@ -1,0 +1,225 @@
+"""The program that hands tasks to Ray: orders come as lines of JSON on stdin, and what becomes of
+them goes to stdout so. It ends with stdin."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from agentcli.app.configured_store import use_configured_store
+from agentcli.batch.carry_out import failed
+from agentcli.batch.cluster import node
+from agentcli.batch.cluster.errand import Errand, errand, probes
+from agentcli.batch.task import Order
+from agentcli.errors import AgentError, ConfigError, os_error_text
+from agentcli.system.homes import state_home
+
+_RETRIES = 5
+"""By Ray, of a task whose machine or process was lost; each goes on where the last one was."""
+_TICK_S = 0.2
+_PLACES_EVERY_S = 5.0
+_LOOK_LIMIT_S = 120.0
+_STOP_LIMIT_S = 25.0
+
+
+def main(address: str, out: str) -> NoReturn:
+    """Ends with 0 after what is at work has come to a stop."""
+    # What libraries print must not be taken for a report.
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    driver = _Driver(reports)
+    code = 0
+    try:
+        driver.join(address, Path(out))
+        driver.serve()
+    except ConfigError as error:
+        driver.report({"refused": {"message": error.message, "hint": error.hint}})
+    except BrokenPipeError:
+        code = 1
+    except Exception:
+        # What it is, is in the log; the batch hears that we are gone.
+        traceback.print_exc()
+        code = 1
+    driver.close()
+    os._exit(code)
+
+
+class _Driver:
+    def __init__(self, reports: TextIO) -> None:
+        self._reports = reports
+        self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._alone = threading.Event()
+        self._running: dict[Any, Order] = {}
+        self._errand: Errand
+        self._probes = ExitStack()
+        """They stay as long as there are tasks: machines may join at any time."""
+        self._board: Any = None
+        self._fetched: Any = None
+        self._counted_at = 0.0
+        self._carry_out: Any = None
+
+    def report(self, what: Mapping[str, Any]) -> None:
+        self._reports.write(json.dumps(what) + "\n")
+        self._reports.flush()
+
+    def close(self) -> None:
+        self._probes.close()
+
+    def join(self, address: str, out: Path) -> None:
+        """Raises ConfigError when the cluster can't be reached, or one of its machines can't carry
+        out tasks."""
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"the Ray cluster at {address} can't be joined: {_one_line(error)}",
+                hint="a batch is started on a machine of the cluster, with its version of Ray",
+            ) from error
+        self.report({"joined": address})
+        try:
+            tokens = self._probes.enter_context(probes([out / ".batch", state_home(os.environ)]))
+        except OSError as error:
+            raise ConfigError(os_error_text(error)) from error
+        self._errand = errand(os.environ, tokens)
+        self._require_fit()
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        board = ray.remote(node.Board)
+        self._board = board.options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._carry_out = ray.remote(node.carry_out_here).options(
+            num_cpus=1,
+            max_retries=_RETRIES,
+            retry_exceptions=[node.WorkerLost],
+            scheduling_strategy="SPREAD",
+        )
+        self._count_places()
+
+    def _require_fit(self) -> None:
+        looking = {}
+        for each in ray.nodes():
+            if each["Alive"] and each["Resources"].get("CPU"):
+                there = NodeAffinitySchedulingStrategy(each["NodeID"], soft=False)
+                look = ray.remote(node.look).options(num_cpus=0, scheduling_strategy=there)
+                looking[look.remote(self._errand)] = each["NodeManagerAddress"]
+        if not looking:
+            raise ConfigError(
+                "the Ray cluster has no machine with a CPU for tasks",
+                hint="ray start --num-cpus N says how many tasks at once a machine is to hold",
+            )
+        done, late = ray.wait(list(looking), num_returns=len(looking), timeout=_LOOK_LIMIT_S)
+        faults = [f"{looking[ref]}: {why}" for ref in done if (why := _looked(ref))]
+        faults += [f"{looking[ref]}: it does not answer" for ref in late]
+        if faults:
+            rest = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
+            raise ConfigError(
+                f"machines of the cluster can't carry out tasks: {'; '.join(faults[:3])}{rest}",
+                hint="docs/scale.md says what each machine needs",
+            )
+
+    def serve(self) -> None:
+        """Until stdin ends. Raises BrokenPipeError when nobody hears the reports."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        while not self._alone.is_set():
+            self._submit()
+            self._pass_on_news()
+            self._count_places()
+            if not self._running:
+                time.sleep(_TICK_S)
+                continue
+            refs = list(self._running)
+            done, _ = ray.wait(refs, num_returns=len(refs), timeout=_TICK_S)
+            for ref in done:
+                self._take(ref, self._running.pop(ref))
+        self._stop()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            self._orders.put(line)
+        self._alone.set()
+
+    def _submit(self) -> None:
+        while not self._orders.empty():
+            line = self._orders.get()
+            order = Order.model_validate_json(line)
+            use_configured_store(order.values)
+            self._running[self._carry_out.remote(line, self._errand, self._board)] = order
+            waits = {"text": "waits for a place in the cluster", "steps": 0, "cost_usd": None}
+            self.report({"id": order.task.id, "doing": waits})
+
+    def _take(self, ref: Any, order: Order) -> None:
+        try:
+            told = ray.get(ref)
+        except ray.exceptions.RayError as error:
+            told = {"result": failed(order, AgentError(_why(error))).model_dump(mode="json")}
+        if "stopped" not in told:
+            self.report({"id": order.task.id, **told})
+
+    def _pass_on_news(self) -> None:
+        """What tasks are about, without waiting for it."""
+        if self._fetched is not None:
+            fetched, _ = ray.wait([self._fetched], timeout=0)
+            if not fetched:
+                return
+            at_work = {order.task.id for order in self._running.values()}
+            with suppress(ray.exceptions.RayActorError):
+                for task_id, doing in ray.get(fetched[0]).items():
+                    if task_id in at_work:
+                        self.report({"id": task_id, "doing": doing})
+        self._fetched = self._board.fetch.remote()
+
+    def _count_places(self) -> None:
+        if time.monotonic() - self._counted_at >= _PLACES_EVERY_S:
+            self._counted_at = time.monotonic()
+            self.report({"places": int(ray.cluster_resources().get("CPU", 0))})
+
+    def _stop(self) -> None:
+        """What is at work accounts for itself, what waits is not begun. Who does not hear of it is
+        ended with us, and its task goes on as after a kill. (Ray's own cancelling is a signal that
+        nobody hears where a machine's Ray was started in the background of a script.)"""
+        refs = list(self._running)
+        if refs:
+            self._board.stop.remote()
+            ray.wait(refs, num_returns=len(refs), timeout=_STOP_LIMIT_S)
+        ray.shutdown()
+
+
+def _looked(ref: Any) -> str:
+    try:
+        why: str = ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return _why(error)
+    return why
+
+
+def _why(error: ray.exceptions.RayError) -> str:
+    """In one line."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, ModuleNotFoundError):
+        return f"agent is not installed where Ray runs ({cause})"
+    if isinstance(cause, node.WorkerLost):
+        return str(cause)
+    kind = type(error).__name__
+    return {
+        "NodeDiedError": "its machine was lost again and again",
+        "WorkerCrashedError": "its process of Ray's ended again and again",
+        "OutOfMemoryError": "its machine was out of memory again and again",
+    }.get(kind, f"{kind}: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, ray.exceptions.RayTaskError):
+        # A traceback; the last line tells what came of it.
+        del lines[:-1]
+    return " ".join(lines)[:300]

@@ -1,0 +1,132 @@
+"""What runs on a machine of the cluster, in a process of Ray's."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from agentcli.batch.carry_out import Doing
+from agentcli.batch.cluster.errand import Errand, host, unfit
+from agentcli.batch.folders import BatchFolders
+from agentcli.batch.local_workers import LocalWorkers
+from agentcli.batch.task import Order
+from agentcli.batch.workers import Report
+
+_TICK_S = 0.25
+_TELL_EVERY_S = 1.0
+_ANSWER_S = 5.0
+
+
+class WorkerLost(Exception):
+    """The process that carried out the task ended. Ray tries again, as when a machine is lost."""
+
+
+class Board:
+    """An actor: what tasks are about now, until that is fetched, and whether they are to stop. When
+    its machine is lost, an empty one takes its place."""
+
+    def __init__(self) -> None:
+        self._doing: dict[str, dict[str, Any]] = {}
+        self._stops = False
+
+    def tell(self, task_id: str, doing: dict[str, Any] | None) -> bool:
+        """Whether the task is to stop."""
+        if doing is not None:
+            self._doing[task_id] = doing
+        return self._stops
+
+    def fetch(self) -> dict[str, dict[str, Any]]:
+        doing, self._doing = self._doing, {}
+        return doing
+
+    def stop(self) -> None:
+        self._stops = True
+
+
+def look(given: Errand) -> str:
+    """Why this machine can't carry out tasks; empty if it can."""
+    return unfit(given)
+
+
+def carry_out_here(order: str, given: Errand, board: Any) -> dict[str, Any]:
+    """Do a task, or what is left of it, in a process of our own: `result` or `needs_money` as a
+    line of its report has them, or `stopped`. Raises WorkerLost."""
+    if why := unfit(given):
+        raise WorkerLost(f"{host()} can't: {why}")
+    wanted = Order.model_validate_json(order)
+    news = _News(wanted.task.id, board)
+    if news.stops(wait_s=_ANSWER_S):
+        return {"stopped": True}
+    workers = _workers(given, wanted)
+    workers.begin(wanted)
+    while not news.stops():
+        for report in workers.reports(_TICK_S):
+            if report.doing is not None:
+                news.tell(report.doing)
+            else:
+                return _ended(report)
+    _dismiss()
+    return {"stopped": True}
+
+
+def _ended(report: Report) -> dict[str, Any]:
+    if report.result is not None:
+        return {"result": report.result.model_dump(mode="json")}
+    if report.spent_usd is not None:
+        return {"needs_money": report.spent_usd}
+    _dismiss()
+    raise WorkerLost(f"{report.lost} on {host()}")
+
+
+class _News:
+    """To the board and from it. Nothing depends on it but what is shown, and an end in order."""
+
+    def __init__(self, task_id: str, board: Any) -> None:
+        self._task_id = task_id
+        self._board = board
+        self._doing: dict[str, Any] | None = asdict(Doing(f"begins on {host()}"))
+        self._asked: Any = None
+        self._asked_at = 0.0
+
+    def tell(self, doing: Doing) -> None:
+        self._doing = asdict(doing)
+
+    def stops(self, wait_s: float = 0) -> bool:
+        """Whether the task is to stop, as far as is known within so many seconds."""
+        if self._asked is None and time.monotonic() - self._asked_at >= _TELL_EVERY_S:
+            self._asked_at = time.monotonic()
+            self._asked = self._board.tell.remote(self._task_id, self._doing)
+            self._doing = None
+        if self._asked is None:
+            return False
+        answered, _ = ray.wait([self._asked], timeout=wait_s)
+        if not answered:
+            return False
+        self._asked = None
+        try:
+            return bool(ray.get(answered[0]))
+        except ray.exceptions.RayActorError:
+            return False
+
+
+_kept: dict[str, LocalWorkers] = {}
+"""The process that carries out tasks here, for the next one: starting it takes half a second."""
+
+
+def _workers(given: Errand, order: Order) -> LocalWorkers:
+    if order.out not in _kept:
+        _dismiss()
+        log = BatchFolders(Path(order.out)).log_of(host())
+        _kept[order.out] = LocalWorkers(1, {**os.environ, **given.environ}, log)
+    return _kept[order.out]
+
+
+def _dismiss() -> None:
+    """What it is at is accounted for and can be gone on with."""
+    while _kept:
+        _kept.popitem()[1].close()

@@ -1,0 +1,146 @@
+"""Workers that are machines of a Ray cluster, as the batch sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from agentcli.batch.cluster.errand import Cluster, environment
+from agentcli.batch.local_workers import start_program
+from agentcli.batch.task import Order
+from agentcli.batch.workers import Report, report_of
+from agentcli.errors import ConfigError, SessionError
+from agentcli.interrupts import shield
+
+_ANSWER_S = 5.0
+_JOIN_LIMIT_S = 60.0
+_LOOK_LIMIT_S = 150.0
+"""For all machines to say whether they are fit, of which the driver gives them 120."""
+_PAUSE_S = 0.5
+_PATIENCE_S = 40.0
+"""For machines to stop what they are at. Nobody waits for more; what is recorded is whole."""
+
+
+def require_reachable(cluster: Cluster) -> None:
+    """What can be told at once of a cluster that can't be used. Raises ConfigError."""
+    if find_spec("ray") is None:
+        raise ConfigError("Ray is not installed here", hint="pip install 'agentcli[ray]'")
+    if cluster.address == "auto":
+        return
+    host, colon, port = cluster.address.rpartition(":")
+    if "://" in cluster.address or not colon or not port.isdecimal():
+        raise ConfigError(
+            f"--ray {cluster.address}: it is HOST:PORT of the cluster's head, or auto",
+            hint="ray start --head tells it; ray:// addresses are not for this",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"no Ray cluster answers at {cluster.address}: {error}",
+            hint="ray status tells where one is; its head is started with ray start --head",
+        ) from error
+
+
+class RayWorkers:
+    """Machines of `cluster`, for the batch in the folder `out`. What Ray has to say is in the file
+    `log`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        environ: Mapping[str, str],
+        out: Path,
+        log: Path,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Joins the cluster, which takes some seconds. Raises ConfigError."""
+        self._most = cluster.most
+        self._places = 0
+        self._log = log
+        self._heard = bytearray()
+        tell(f"joining the Ray cluster at {cluster.address}")
+        with shield():
+            self._program = start_program(
+                f"from agentcli.batch.cluster.driver import main; "
+                f"main({cluster.address!r}, {str(out)!r})",
+                {**environ, **environment(environ), "RAY_USAGE_STATS_ENABLED": "0"},
+                log,
+                # Ray has modules looked for where its program is started.
+                folder="/",
+            )
+        self._until = time.monotonic() + _JOIN_LIMIT_S
+        try:
+            while not self._places:
+                self._hear(_PAUSE_S)
+                if time.monotonic() > self._until:
+                    raise ConfigError(
+                        f"the Ray cluster at {cluster.address} does not answer; see {log}",
+                        hint="ray status tells how it is",
+                    )
+        except BaseException:
+            self.close()
+            raise
+        tell(f"places for {self.count} tasks at once; what Ray says is in {log}")
+
+    @property
+    def count(self) -> int:
+        return max(1, self._places) if self._most is None else self._most
+
+    def begin(self, order: Order) -> None:
+        assert self._program.stdin is not None
+        with shield(), suppress(BrokenPipeError):
+            self._program.stdin.write(order.model_dump_json().encode() + b"\n")
+            self._program.stdin.flush()
+
+    def reports(self, seconds: float) -> Sequence[Report]:
+        """Raises SessionError when the cluster is lost."""
+        return self._hear(seconds)
+
+    def close(self) -> None:
+        """Its stdin ends, and with it what machines are at."""
+        with shield():
+            assert self._program.stdin is not None
+            with suppress(OSError):
+                self._program.stdin.close()
+            try:
+                # Who is still joining has nothing to account for.
+                self._program.wait(_PATIENCE_S if self._places else _PAUSE_S)
+            except subprocess.TimeoutExpired:
+                self._program.kill()
+                self._program.wait()
+
+    def _hear(self, seconds: float) -> list[Report]:
+        assert self._program.stdout is not None
+        ready, _, _ = select.select([self._program.stdout], [], [], seconds)
+        if not ready:
+            return []
+        with shield():
+            data = os.read(self._program.stdout.fileno(), 1 << 20)
+            if not data:
+                raise SessionError(
+                    f"the Ray cluster is lost; what it said is in {self._log}",
+                    hint="the same command goes on with what is left, once the cluster is back",
+                )
+            self._heard += data
+            *lines, self._heard = self._heard.split(b"\n")
+            return [report for line in lines for report in self._told(json.loads(line))]
+
+    def _told(self, told: Mapping[str, Any]) -> Iterator[Report]:
+        if refused := told.get("refused"):
+            raise ConfigError(refused["message"], hint=refused["hint"])
+        if "joined" in told:
+            self._until = time.monotonic() + _LOOK_LIMIT_S
+        elif "places" in told:
+            self._places = told["places"]
+        else:
+            yield report_of(told)

@@ -1,0 +1,93 @@
+"""The results, on disk as they come: each task has one at most."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentcli.batch.task import Result
+from agentcli.errors import SessionError, os_error_text
+from agentcli.files.private import replace_durably, sync_names
+
+
+class Ledger:
+    """Of one batch, whose lock the caller holds. `results` are those of all starts, by task."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises SessionError for a file that was damaged, by its line."""
+        self._path = path
+        self.results: dict[str, Result] = {}
+        self._read()
+
+    def add(self, result: Result) -> None:
+        """On disk when this returns. Raises SessionError."""
+        if result.id in self.results:
+            return
+        line = json.dumps(result.model_dump(mode="json")).encode() + b"\n"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            is_new = not self._path.exists()
+            with open(os.open(self._path, flags, 0o600), "ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                sync_names(self._path.parent)
+        except OSError as error:
+            told = f"{self._path} can't be written: {os_error_text(error)}"
+            raise SessionError(told, hint="then the same command goes on") from error
+        self.results[result.id] = result
+
+    def forget(self, task_ids: Iterable[str]) -> None:
+        """These are to be done again. Raises SessionError."""
+        gone = set(task_ids) & self.results.keys()
+        if gone:
+            kept = {name: each for name, each in self.results.items() if name not in gone}
+            lines = [json.dumps(each.model_dump(mode="json")) + "\n" for each in kept.values()]
+            try:
+                replace_durably(self._path, "".join(lines).encode())
+            except OSError as error:
+                raise SessionError(os_error_text(error)) from error
+            self.results = kept
+
+    def _read(self) -> None:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise SessionError(f"{self._path} can't be read: {os_error_text(error)}") from error
+        *lines, torn = data.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                result = Result.model_validate(json.loads(line))
+            except (ValueError, ValidationError) as error:
+                raise SessionError(
+                    f"{self._path}:{number}: it is no result", hint="take that line out"
+                ) from error
+            self.results.setdefault(result.id, result)
+        if torn:
+            # A process was killed while it wrote it; the task is carried out to its end again.
+            os.truncate(self._path, len(data) - len(torn))
+
+
+def write_predictions(path: Path, results: Iterable[Result]) -> None:
+    """What SWE-bench judges: one line a task. Raises SessionError."""
+    lines = [
+        json.dumps(
+            {
+                "instance_id": result.id,
+                "model_name_or_path": result.model or "agent",
+                "model_patch": result.patch,
+            }
+        )
+        for result in results
+    ]
+    try:
+        replace_durably(path, "".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise SessionError(f"{path} can't be written: {os_error_text(error)}") from error

@@ -1,0 +1,100 @@
+"""The folder of a batch, for one start at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agentcli.batch.folders import BatchFolders
+from agentcli.errors import SessionError, UsageError, os_error_text
+
+_PATIENCE_S = 20.0
+"""For workers of a start that was killed to account for what they were at."""
+_PAUSE_S = 0.05
+_PATIENCE_FOR_A_TASK_S = 600.0
+"""For a machine that is gone while it held a task: its file server lets go of what it had locked
+when its lease is over, 90 seconds with Linux's NFS."""
+_WORTH_TELLING_S = 1.0
+
+
+@contextmanager
+def locked(folders: BatchFolders) -> Iterator[int]:
+    """The folder, made if it is not there; gives the descriptor of its lock. Raises UsageError for
+    one that another start is at work in, that has something else in it or can't be made."""
+    out, path = folders.out, folders.lock
+    try:
+        if out.exists() and not path.parent.is_dir() and any(out.iterdir()):
+            raise UsageError(f"{out} has other things in it", hint="name a new folder with --out")
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise UsageError(f"--out {out} can't be used: {os_error_text(error)}") from error
+    try:
+        _take(lock, folders)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps({"pid": os.getpid()}).encode(), 0)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """The lock `path` of a task: who has it is alone with its files and its session. The kernel
+    lets go of it with the process, and the file server with the machine; so nobody has to judge
+    whether one elsewhere is dead. Raises SessionError when it does not come free."""
+    began = time.monotonic()
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            waited = time.monotonic() - began
+            if waited > _PATIENCE_FOR_A_TASK_S:
+                raise SessionError(f"{path} is still locked by a process that had the task before")
+            if waited > _WORTH_TELLING_S:
+                tell("waits for the process that had it to end")
+            time.sleep(_PAUSE_S if waited < _WORTH_TELLING_S else 10 * _PAUSE_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folders: BatchFolders) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        holder = _holder(lock)
+        if (holder is not None and _is_alive(holder)) or time.monotonic() > until:
+            who = f"process {holder}" if holder is not None else "another process"
+            raise UsageError(
+                f"{folders.out} is in use by {who}", hint="wait for it, or name another --out"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _holder(lock: int) -> int | None:
+    try:
+        return int(json.loads(os.pread(lock, 4096, 0))["pid"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,160 @@
+"""The place of one task: its files, what they were, and which session works on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentcli.batch.folders import BatchFolders
+from agentcli.batch.locking import held
+from agentcli.batch.task import Order
+from agentcli.errors import ConfigError, SessionError
+from agentcli.files.git_layout import GIT
+from agentcli.files.private import read_private, remove_tree, replace_durably
+from agentcli.git.cloning import CloneFailed
+from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
+from agentcli.sessions.search.finder import new_folder
+from agentcli.system.programs import find_program
+
+_MOST_PATCH_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is on record of a task before anything of it is done: the session that carries it out,
+    what the files were, and `worked_s`, the time at work of earlier processes."""
+
+    digest: str
+    session: str
+    base: str
+    worked_s: float = 0.0
+
+
+def begun(folders: BatchFolders, task_id: str) -> Begun | None:
+    """Of a task that was begun and may have come to its end."""
+    data = read_private(folders.task(task_id) / "begun.json")
+    if data is None:
+        return None
+    try:
+        values: dict[str, Any] = json.loads(data)
+        return Begun(**values)
+    except (ValueError, TypeError) as error:
+        raise SessionError(f"{folders.task(task_id) / 'begun.json'} is damaged: {error}") from error
+
+
+class Place:
+    """Of the task of `order`. What is there is taken up where it was left, after a kill too."""
+
+    def __init__(self, order: Order) -> None:
+        folders = BatchFolders(Path(order.out))
+        self._order = order
+        self._folders = folders
+        self._own = folders.task(order.task.id)
+        self._git = find_git()
+        self.workspace = folders.workspace(order.task.id)
+        self._watched = WatchedTree(self._git, self._own / "git", self.workspace)
+
+    @property
+    def own(self) -> Path:
+        """A private folder, for whatever is run beside the session."""
+        return self._own
+
+    @contextmanager
+    def held(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """For this process alone, on whatever machine others are; `tell` is told what is waited
+        for. Raises SessionError when another keeps it."""
+        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with held(self._own / "lock", tell):
+            yield
+
+    def prepare(self, home: Path) -> Begun:
+        """The files, and on record who works on them. Raises ConfigError where they can't be
+        copied."""
+        known = begun(self._folders, self._order.task.id)
+        if known is not None:
+            return known
+        try:
+            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fill()
+            base = self._watch()
+        except (CloneFailed, shutil.Error, OSError) as error:
+            raise ConfigError(f"its files can't be copied: {_why(error)}") from error
+        # Many may begin in one second, on several machines.
+        session = f"{new_folder(home).name}-{secrets.token_hex(4)}"
+        made = Begun(self._order.task.digest, session, base)
+        self._record(made)
+        return made
+
+    def add_time(self, known: Begun, seconds: float) -> None:
+        """`seconds` at work came to no result."""
+        self._record(Begun(**{**asdict(known), "worked_s": known.worked_s + seconds}))
+
+    def patch(self, base: str) -> str:
+        """From what the files were to what they are now. Raises ConfigError where that can't be
+        told."""
+        try:
+            made = self._watched.patch(base, self._watched.tree())
+        except (CloneFailed, OSError) as error:
+            raise ConfigError(f"its patch can't be made: {_why(error)}") from error
+        if len(made) > _MOST_PATCH_BYTES:
+            told = f"its patch is larger than {_MOST_PATCH_BYTES // 1_000_000} MB"
+            raise ConfigError(told, hint=f"the files are in {self.workspace}")
+        return made.decode("utf-8", "surrogateescape")
+
+    def _record(self, known: Begun) -> None:
+        replace_durably(self._own / "begun.json", json.dumps(asdict(known)).encode())
+
+    def _fill(self) -> None:
+        """Nothing is on record yet, so what is there is the rest of an attempt."""
+        for left in (self.workspace, self._own / "git"):
+            if os.path.lexists(left):
+                remove_tree(left)
+        self.workspace.parent.mkdir(mode=0o700, exist_ok=True)
+        if self._order.mirror:
+            check_out(self._git, Path(self._order.mirror), self._order.commit, self.workspace)
+            return
+        source = Path(self._order.task.workspace or "")
+        shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
+        if not (self.workspace / GIT).exists():
+            # Without one of its own it would be a part of whatever repository the batch is in.
+            begin_repository(self._git, self.workspace)
+
+    def _left_out(self, folder: str, names: Iterable[str]) -> list[str]:
+        """Sockets, pipes and devices, which no copy can have, and the batch itself."""
+        found = []
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - one for each file
+            mode = os.lstat(path).st_mode
+            regular = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+            if not regular or path == str(self._folders.out):
+                found.append(name)
+        return found
+
+    def _watch(self) -> str:
+        if self._order.mirror:
+            self._watched.begin(Path(self._order.mirror), self._order.commit)
+            return self._order.commit
+        self._watched.begin()
+        return self._watched.tree()
+
+
+def find_git() -> str:
+    """Raises ConfigError."""
+    git = find_program("git")
+    if git is None:
+        raise ConfigError("a batch needs git, which is not installed")
+    return git
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return str(error)

@@ -1,0 +1,176 @@
+"""How a batch went: a table for people, numbers for programs, a plot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from agentcli.batch.task import Result
+
+OUTCOMES = ("passed", "finished", "check failed", "failed", "limit", "error")
+"""From what is wanted to what is not."""
+_COLORS = {
+    "passed": "#2e7d32",
+    "finished": "#558b2f",
+    "check failed": "#c62828",
+    "failed": "#ad1457",
+    "limit": "#ef6c00",
+    "error": "#6d4c41",
+}
+_WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 760, 64, 150, 30, 56
+_DOT = 4
+_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of `results`; `left` are the tasks without one."""
+
+    results: Sequence[Result]
+    left: Sequence[str] = ()
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How many there are of each that there is, in the order of OUTCOMES."""
+        found = Counter(result.outcome for result in self.results)
+        return {name: found[name] for name in OUTCOMES if found[name]}
+
+    @property
+    def succeeded(self) -> int:
+        return sum(result.succeeded for result in self.results)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None when the price of a model is not known."""
+        costs = [result.cost_usd for result in self.results if result.session_id]
+        return None if None in costs else sum(cost or 0.0 for cost in costs)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "tasks": len(self.results) + len(self.left),
+            "succeeded": self.succeeded,
+            "outcomes": dict(self.outcomes),
+            "left": list(self.left),
+            "cost_usd": self.cost_usd,
+            "prompt_tokens": sum(result.prompt_tokens for result in self.results),
+            "completion_tokens": sum(result.completion_tokens for result in self.results),
+            "duration_s": round(sum(result.duration_s for result in self.results), 3),
+        }
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A head, a row for each outcome, and one for all."""
+        head = ("outcome", "tasks", "cost", "each", "steps", "tokens", "time")
+        found = [
+            self._row(name, [each for each in self.results if each.outcome == name])
+            for name in self.outcomes
+        ]
+        return [head, *found, self._row("all", self.results)]
+
+    def _row(self, name: str, results: Sequence[Result]) -> tuple[str, ...]:
+        count = len(results)
+        cost = Summary(results).cost_usd
+        seconds = sum(result.duration_s for result in results)
+        tokens = sum(each.prompt_tokens + each.completion_tokens for each in results)
+        return (
+            name,
+            f"{count:,}",
+            "unknown" if cost is None else f"${cost:.2f}",
+            "" if cost is None or not count else f"${cost / count:.4f}",
+            f"{sum(result.steps for result in results):,}",
+            f"{tokens:,}",
+            f"{seconds:,.1f} s",
+        )
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        first, *numbers = (cell for cell in row)
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def markdown(summary: Summary) -> str:
+    """The table, and one with a row for each task."""
+    each = [("task", "outcome", "steps", "cost", "time", "session")]
+    for result in summary.results:
+        cost = "unknown" if result.cost_usd is None else f"${result.cost_usd:.4f}"
+        time = f"{result.duration_s:.1f} s"
+        row = (result.id, result.outcome, str(result.steps), cost, time, result.session_id)
+        each.append(row)
+    each += [(task_id, "no result yet", "", "", "", "") for task_id in summary.left]
+    return f"# Outcomes\n\n{_piped(summary.rows())}\n# Tasks\n\n{_piped(each)}"
+
+
+def _piped(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def plot(summary: Summary) -> str:
+    """An SVG: a row for each outcome, a dot for each task at what it cost (at its tokens where a
+    price is not known), a line at the mean of the row."""
+    priced = summary.cost_usd is not None
+    amounts = {result.id: _amount(result, priced=priced) for result in summary.results}
+    most = max(amounts.values(), default=0.0) or 1.0
+    height = _TOP + _ROW * max(1, len(summary.outcomes)) + 56
+    unit = "USD" if priced else "tokens"
+    done = f"{summary.succeeded} of {len(summary.results) + len(summary.left)} tasks succeeded"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="13">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="{_LEFT}" y="28" font-size="16">{done}: {unit} of each, by outcome</text>',
+        *_axis(most, height, priced=priced),
+    ]
+    for number, name in enumerate(summary.outcomes):
+        of_name = [result for result in summary.results if result.outcome == name]
+        parts += _outcome_row(name, of_name, amounts, most, _TOP + _ROW * number)
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _amount(result: Result, *, priced: bool) -> float:
+    if priced:
+        return result.cost_usd or 0.0
+    return float(result.prompt_tokens + result.completion_tokens)
+
+
+def _x(amount: float, most: float) -> float:
+    return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * amount / most, 1)
+
+
+def _axis(most: float, height: int, *, priced: bool) -> Iterable[str]:
+    bottom = height - 44
+    for number in range(_TICKS + 1):
+        amount = most * number / _TICKS
+        x = _x(amount, most)
+        told = f"${amount:.3g}" if priced else f"{amount:,.0f}"
+        yield f'<path d="M{x} {_TOP}V{bottom}" stroke="#dddddd"/>'
+        yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle" fill="#555555">{told}</text>'
+
+
+def _outcome_row(
+    name: str, results: Sequence[Result], amounts: Mapping[str, float], most: float, top: int
+) -> Iterable[str]:
+    middle, color = top + _ROW / 2, _COLORS[name]
+    told = f"{name} ({len(results)})"
+    yield f'<text x="{_LEFT - 16}" y="{middle + 4}" text-anchor="end" fill="{color}">{told}</text>'
+    mean = sum(amounts[result.id] for result in results) / len(results)
+    x = _x(mean, most)
+    yield f'<path d="M{x} {top + 6}V{top + _ROW - 6}" stroke="{color}" stroke-width="2"/>'
+    for number, result in enumerate(results):
+        # Side by side in height, so that equal ones can be told apart.
+        y = round(top + 12 + (_ROW - 24) * (number * 0.618 % 1), 1)
+        title = escape(f"{result.id}: {amounts[result.id]:,.4g}, {result.steps} steps")
+        yield (
+            f'<circle cx="{_x(amounts[result.id], most)}" cy="{y}" r="{_DOT}" fill="{color}" '
+            f'fill-opacity="0.55"><title>{title}</title></circle>'
+        )

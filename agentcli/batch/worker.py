@@ -1,0 +1,86 @@
+"""A process that carries out tasks, one after the other: orders come as lines of JSON on stdin, and
+what becomes of them goes to stdout so. It ends with stdin."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NoReturn, TextIO
+
+from agentcli import interrupts
+from agentcli.batch.carry_out import Doing, NeedsMoney, carry_out, failed
+from agentcli.batch.task import Order
+from agentcli.errors import AgentError, TurnInterrupted
+from agentcli.system import programs
+
+
+def main(lock: int | None) -> NoReturn:
+    """The file `lock` stays locked as long as this process is there, and none of its own."""
+    if lock is not None:
+        os.set_inheritable(lock, False)
+    programs.enter()
+    interrupts.install()
+    # What a library prints must not be taken for a report.
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    code = 0
+    try:
+        _serve(reports)
+        interrupts.end()
+    except TurnInterrupted as interrupt:
+        code = interrupt.exit_code
+    except BrokenPipeError:
+        code = 1
+    # Nothing is left to be done that the interpreter's own end would do.
+    os._exit(code)
+
+
+def _serve(reports: TextIO) -> None:
+    """Raises TurnInterrupted when whoever gives the orders is gone while one is carried out."""
+    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    at_work, alone = threading.Event(), threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            orders.put(line)
+        alone.set()
+        orders.put("")
+        if at_work.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while line := orders.get():
+        at_work.set()
+        if alone.is_set():
+            return
+        _carry_out(Order.model_validate_json(line), reports)
+        at_work.clear()
+
+
+def _carry_out(order: Order, reports: TextIO) -> None:
+    def tell(doing: Doing) -> None:
+        _report(reports, order, {"doing": asdict(doing)})
+
+    try:
+        result = carry_out(order, tell)
+    except NeedsMoney as need:
+        _report(reports, order, {"needs_money": need.spent_usd})
+        return
+    except Exception as error:
+        # A bug ends this task and not the batch; its traceback is in the log.
+        traceback.print_exc()
+        result = failed(order, AgentError(f"internal error: {type(error).__name__}: {error}"))
+    with interrupts.shield():
+        _report(reports, order, {"result": result.model_dump(mode="json")})
+
+
+def _report(reports: TextIO, order: Order, what: Mapping[str, Any]) -> None:
+    reports.write(json.dumps({"id": order.task.id, **what}) + "\n")
+    reports.flush()

@@ -1,0 +1,125 @@
+"""A batch as it goes: a line for each task, those at work below at a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+from agentcli.batch.carry_out import Doing
+from agentcli.batch.ledger import Ledger
+from agentcli.batch.task import Order, Result
+from agentcli.ui.live import LiveRegion
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import SPINNER, Screen
+from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.summary import count, duration, money
+
+_MOST_ROWS = 16
+_REDRAW_S = 0.1
+_STYLES: dict[str, Style] = {"passed": "green", "finished": "green", "limit": "yellow"}
+
+
+class BatchProgress:
+    """A `Watcher`. Nothing is shown when `quiet`."""
+
+    def __init__(
+        self, stream: TextIO, orders: Sequence[Order], ledger: Ledger, *, quiet: bool
+    ) -> None:
+        rows = LiveRegion(stream, most_rows=_MOST_ROWS)
+        self._screen = Screen(stream, region=rows, live=not quiet)
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._drawn_at = 0.0
+        self._all = len(orders)
+        self._ids = {order.task.id for order in orders}
+        self._width = min(max((len(name) for name in self._ids), default=0), 30)
+        self._ledger = ledger
+        self._at_work: dict[str, tuple[float, Doing]] = {}
+        self._tell_earlier()
+
+    def _tell_earlier(self) -> None:
+        if earlier := len(self._ids & self._ledger.results.keys()):
+            self._line([Span(f"{earlier} of {count(self._all, 'task')} done before", "dim")])
+
+    # --- what happens
+
+    def begun(self, task_id: str) -> None:
+        self._at_work[task_id] = (time.monotonic(), Doing("begins"))
+
+    def doing(self, task_id: str, doing: Doing) -> None:
+        if task_id in self._at_work:
+            self._at_work[task_id] = (self._at_work[task_id][0], doing)
+            self.tick()
+
+    def set_aside(self, task_id: str, why: str) -> None:
+        self._at_work.pop(task_id, None)
+        self._line([Span(f"… {task_id.ljust(self._width)}  "), Span(printable(why), "dim")])
+
+    def done(self, result: Result) -> None:
+        self._at_work.pop(result.id, None)
+        style: Style = _STYLES.get(result.outcome, "red")
+        facts = [count(result.steps, "step"), money(result.cost_usd), duration(result.duration_s)]
+        if result.outcome == "error" and result.error:
+            facts = [printable(result.error, multiline=False)]
+        mark = "✓" if result.succeeded else "✗"
+        self._line(
+            [
+                Span(f"{mark} {result.id.ljust(self._width)}  "),
+                Span(result.outcome.ljust(12), style),
+                Span(f"  {' · '.join(facts)}", "dim"),
+            ]
+        )
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if self._screen.live and now - self._drawn_at >= _REDRAW_S:
+            self._drawn_at = now
+            self._screen.flush(self._rows(now))
+
+    def stopping(self, at_work: int) -> None:
+        if self._screen.live and at_work:
+            told = f"stopping: {count(at_work, 'task')} at work will go on where it is now"
+            self._screen.flush([self._screen.row([Span(told, "dim")])])
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if not self._quiet:
+            self._screen.flush()
+
+    def suspend(self) -> None:
+        """For a signal handler: the program is about to stop."""
+        self._screen.suspend()
+
+    def resume(self) -> None:
+        """The program goes on after it had stopped."""
+        self._screen.resume()
+
+    # --- how it is shown
+
+    def _line(self, line: Line) -> None:
+        if self._quiet:
+            return
+        self._screen.put("call", [line], whole=False)
+        self._screen.flush(self._rows(time.monotonic()) if self._screen.live else ())
+
+    def _rows(self, now: float) -> list[str]:
+        spinner = SPINNER[int(now * 10) % len(SPINNER)]
+        rows = []
+        for task_id, (since, doing) in self._at_work.items():
+            facts = [duration(now - since)]
+            if doing.steps:
+                facts += [count(doing.steps, "step"), money(doing.cost_usd)]
+            told = printable(doing.text, multiline=False)
+            head = f"{spinner} {task_id.ljust(self._width)}  "
+            rows.append([Span(head), Span(f"{' · '.join(facts)}  ", "dim"), Span(told)])
+        return [self._screen.row(row) for row in [*rows[: _MOST_ROWS - 1], self._totals(now)]]
+
+    def _totals(self, now: float) -> Line:
+        results = [self._ledger.results[i] for i in self._ids & self._ledger.results.keys()]
+        good = sum(result.succeeded for result in results)
+        facts = [f"{len(results)} of {count(self._all, 'task')}", f"{good} succeeded"]
+        costs = [result.cost_usd for result in results if result.session_id]
+        if costs and None not in costs:
+            facts.append(money(sum(cost or 0.0 for cost in costs)))
+        return [Span(" · ".join([*facts, duration(now - self._began)]), "dim")]

@@ -1,0 +1,70 @@
+"""A batch from the command line: shown as it goes, and told in the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from agentcli import interrupts
+from agentcli.app.config import parse_assignment
+from agentcli.batch.ledger import Ledger
+from agentcli.batch.start import Wanted, run_batch
+from agentcli.batch.summary import table
+from agentcli.batch.task import Order
+from agentcli.cli.batch_progress import BatchProgress
+from agentcli.cli.flags import Flags
+from agentcli.errors import TurnInterrupted
+from agentcli.ui.sanitize import printable
+from agentcli.ui.summary import count
+
+_UNFINISHED = 6
+
+
+def run(
+    flags: Flags,
+    tasks: Path,
+    out: Path,
+    workers: int | None,
+    *,
+    budget_usd: float | None,
+    predictions: Path | None,
+    retry: bool,
+    ray: str | None,
+    as_json: bool,
+) -> int:
+    """The exit code: 0 when all tasks succeeded, 1 when not, 6 when the money ended before."""
+    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    values = {**assigned, **flags.settings()}
+    wanted = Wanted(tasks, out, workers, values, budget_usd, predictions, retry, ray)
+    quiet = flags.quiet
+    with ExitStack() as ending:
+
+        def watch(orders: Sequence[Order], ledger: Ledger) -> BatchProgress:
+            progress = BatchProgress(sys.stderr, orders, ledger, quiet=quiet)
+            ending.callback(progress.close)
+            ending.enter_context(interrupts.around_stop(progress.suspend, progress.resume))
+            return progress
+
+        def tell(what: str) -> None:
+            if not quiet:
+                print(f"agent: {printable(what, multiline=False)}", file=sys.stderr)
+
+        try:
+            summary = run_batch(wanted, watch, tell)
+        except TurnInterrupted:
+            ending.close()
+            print("agent: the same command goes on with what is left", file=sys.stderr)
+            raise
+    if as_json:
+        print(json.dumps(summary.as_dict(), indent=2))
+    else:
+        print(table(summary.rows()))
+    if summary.left:
+        left = count(len(summary.left), "task")
+        print(f"agent: {left} without a result: the money is not enough", file=sys.stderr)
+        print("  to go on: the same command with a higher --max-budget-usd", file=sys.stderr)
+        return _UNFINISHED
+    return 0 if summary.succeeded == len(summary.results) else 1

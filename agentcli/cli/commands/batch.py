@@ -1,0 +1,84 @@
+"""Do many tasks, each in a copy of its own.
+
+TASKS has one a line as JSON, or a list as YAML: id, prompt, and workspace (a folder) or repo and
+ref (a git repository); model, limits and check if wanted. Results go to DIR/results.jsonl as they
+come. Started again, tasks with a result are skipped, and what was interrupted goes on where it was.
+
+Examples:
+  agent batch tasks.jsonl --out results --workers 4
+  agent batch tasks.yaml --out results --max-budget-usd 20 -m sonnet
+  agent batch swe.jsonl --out results --swe-bench predictions.jsonl
+  agent batch swe.jsonl --out /shared/results --ray auto
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.flags import Flags, with_flags
+
+_FLAGS = (
+    *("model", "effort", "approval", "yolo", "allow", "deny", "no_sandbox", "share_tmp"),
+    *("max_turns", "max_time", "no_summary", "assignments", "quiet"),
+)
+"""Those that are for each task, too."""
+
+
+def batch(
+    flags: Flags,
+    tasks: Annotated[Path, typer.Argument(help="File of the tasks.", metavar="TASKS")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for results and copies.")
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=100_000,
+            help="Tasks at once; 1 here, on a cluster as many as it has CPUs.",
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="HOST:PORT", help="Do them on this Ray cluster; or auto."),
+    ] = None,
+    max_budget_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-budget-usd",
+            metavar="USD",
+            min=0.0001,
+            help="Most that all of them may cost together; then exit 6.",
+        ),
+    ] = None,
+    swe_bench: Annotated[
+        Path | None,
+        typer.Option("--swe-bench", metavar="FILE", help="Write predictions for SWE-bench."),
+    ] = None,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Go on with tasks that came to an error.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary for programs.")] = False,
+) -> int:
+    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    from agentcli.cli.batch_run import run
+
+    return run(
+        flags,
+        tasks,
+        out,
+        workers,
+        budget_usd=max_budget_usd,
+        predictions=swe_bench,
+        retry=retry_errors,
+        ray=ray,
+        as_json=as_json,
+    )
+
+
+COMMAND = with_flags(batch, _FLAGS)
