@@ -14,6 +14,7 @@ from types import FrameType
 from agentcli.errors import TurnInterrupted
 
 _EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
+_CHECK_EVERY_S = 0.2
 _shield_depth = 0
 _waiting: TurnInterrupted | None = None
 _ending = False
@@ -24,6 +25,8 @@ _before_end: list[Callable[[], None]] = []
 
 
 _told_to_stop: dict[threading.Thread, TurnInterrupted] = {}
+_shields_of_threads: dict[threading.Thread, int] = {}
+"""How many are up in each thread but the main one."""
 
 
 class OutOfTime(TurnInterrupted):
@@ -48,6 +51,22 @@ def end() -> None:
     """The outcome is decided: a signal changes nothing any more, a second one ends at once."""
     global _ending
     _ending = True
+
+
+@contextmanager
+def hearing_ctrl_c() -> Iterator[bool]:
+    """In a program that leaves Ctrl-C to Python: within it Ctrl-C raises TurnInterrupted, as after
+    `install`. Gives whether that is so: nothing changes on another thread than the main one, or
+    where the program hears signals itself."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield False
+        return
+    signal.signal(signal.SIGINT, _on_signal)
+    try:
+        yield True
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
@@ -100,19 +119,59 @@ def stop_thread(thread: threading.Thread, reason: TurnInterrupted) -> None:
     _told_to_stop[thread] = reason
 
 
+def take_back(thread: threading.Thread) -> None:
+    """Forget a `stop_thread` that came too late for what it was meant for."""
+    _told_to_stop.pop(thread, None)
+
+
+@contextmanager
+def stoppable_thread() -> Iterator[threading.Thread]:
+    """This one; a wish to stop it that comes too late for the block is forgotten."""
+    thread = threading.current_thread()
+    try:
+        yield thread
+    finally:
+        take_back(thread)
+
+
 def check() -> None:
-    """Called by what waits or goes round: raises what stops this thread, if it was told to. The
-    main thread is interrupted wherever it is."""
-    if _told_to_stop and (reason := _told_to_stop.pop(threading.current_thread(), None)):
+    """Called by what waits or goes round: raises what stops this thread, if it was told to and no
+    shield is up in it. The main thread is interrupted wherever it is."""
+    if not _told_to_stop:
+        return
+    thread = threading.current_thread()
+    if thread not in _shields_of_threads and (reason := _told_to_stop.pop(thread, None)):
         raise reason
+
+
+def longest_wait_s() -> float | None:
+    """How long this thread may wait before it calls `check` again; None: as long as it likes."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return None if is_main else _CHECK_EVERY_S
+
+
+@contextmanager
+def _shield_of_thread(thread: threading.Thread) -> Iterator[None]:
+    """What comes meanwhile is raised by the next `check` after it."""
+    depth = _shields_of_threads.get(thread, 0)
+    _shields_of_threads[thread] = depth + 1
+    try:
+        yield
+    finally:
+        if depth:
+            _shields_of_threads[thread] = depth
+        else:
+            del _shields_of_threads[thread]
 
 
 @contextmanager
 def shield() -> Iterator[None]:
     """Put interrupts off while what is on disk and what is in memory must change together."""
     global _shield_depth, _waiting
-    if threading.current_thread() is not threading.main_thread():
-        yield
+    thread = threading.current_thread()
+    if thread is not threading.main_thread():
+        with _shield_of_thread(thread):
+            yield
         return
     _shield_depth += 1
     try:
@@ -191,11 +250,12 @@ class Countdown:
 
     @contextmanager
     def interrupting(self, reserve_s: float = 0.0) -> Iterator[None]:
-        """Within it OutOfTime is raised, as for a signal, when only `reserve_s` seconds are left.
-        On another thread than the main one nothing is raised."""
+        """Within it OutOfTime is raised, as for a signal, when only `reserve_s` seconds are left;
+        on another thread than the main one by `check`."""
         global _countdown
         if threading.current_thread() is not threading.main_thread():
-            yield
+            with self._stopping_thread(reserve_s):
+                yield
             return
         self._reserve_s = reserve_s
         before = signal.signal(signal.SIGALRM, _on_alarm)
@@ -207,6 +267,20 @@ class Countdown:
             self.disarm()
             _forget_out_of_time()
             signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+
+    @contextmanager
+    def _stopping_thread(self, reserve_s: float) -> Iterator[None]:
+        thread = threading.current_thread()
+        seconds = max(self.left_s - reserve_s, 0.0)
+        timer = threading.Timer(seconds, stop_thread, (thread, OutOfTime()))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if isinstance(_told_to_stop.get(thread), OutOfTime):
+                del _told_to_stop[thread]
 
     def disarm(self) -> None:
         """Interrupt no more."""

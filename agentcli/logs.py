@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 
-def log_to(path: Path, redact: Callable[[Any], Any]) -> None:
-    """Send the log of this process to the session's own file; it is made when first needed."""
+class _ByThread(logging.Handler):
+    """See `log_to`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: dict[threading.Thread, logging.Handler] = {}
+        self._newest: logging.Handler | None = None
+
+    def use(self, file: logging.Handler) -> None:
+        """For this thread, from now on."""
+        for thread in [thread for thread in self._files if not thread.is_alive()]:
+            self._files.pop(thread).close()
+        self._files[threading.current_thread()] = self._newest = file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        at_hand = (threading.current_thread(), threading.main_thread())
+        file = next(filter(None, map(self._files.get, at_hand)), self._newest)
+        if file is not None:
+            file.handle(record)
+
+
+_by_thread = _ByThread()
+
+
+def log_to(path: Path, redact: Callable[[Any], Any], *, whole: bool) -> None:
+    """Send the log of this thread (not `whole`: what this package adds to it) to the session's own
+    file, which is made when first needed. That of threads without a file goes to the one of the
+    main thread, or else to the newest."""
 
     class Masked(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
@@ -24,8 +51,11 @@ def log_to(path: Path, redact: Callable[[Any], Any]) -> None:
 
     handler = Unfailing(path, encoding="utf-8", delay=True)
     handler.setFormatter(Masked("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    # A log that can't be written must not write to the screen instead.
-    logging.raiseExceptions = False
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+    _by_thread.use(handler)
+    logger = logging.getLogger(None if whole else "agentcli")
+    if whole:
+        # A log that can't be written must not write to the screen instead.
+        logging.raiseExceptions = False
+    logger.handlers[:] = [_by_thread]
+    logger.setLevel(logging.WARNING)
+    logger.propagate = whole

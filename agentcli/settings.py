@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class _Section(BaseModel):
@@ -193,6 +193,19 @@ class HooksSettings(_Section):
         return self
 
 
+class RunSettings(_Section):
+    """What `agent run` and `agent resume` must come to before they exit with 0."""
+
+    check: str = Field("", description="command that must pass at the end; see docs/records.md")
+    check_retries: int = Field(
+        3, ge=0, description="how often a failure of it goes back to the model"
+    )
+    check_timeout_s: float = Field(600.0, gt=0, description="limit on one run of it")
+    require_evidence: Literal["", "tests"] = Field(
+        "", description="tests: they must have passed after the last change"
+    )
+
+
 class MemorySettings(_Section):
     high_water: float = Field(0.75, gt=0, le=1, description="share of the window that slides it")
     low_water: float = Field(0.5, gt=0, le=1, description="share of the window it slides to")
@@ -306,6 +319,29 @@ class DelegationSettings(_Section):
     max_level: int = Field(2, ge=0, le=2, description="how deep children may delegate; 0: not")
 
 
+class ReplaySettings(_Section):
+    normalisers: list[str] = Field(
+        [], description="regular expressions: what differs by itself when a session is verified"
+    )
+
+    @field_validator("normalisers")
+    @classmethod
+    def _are_expressions(cls, values: list[str]) -> list[str]:
+        for value in values:
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise ValueError(f"{value!r}: {error}") from error
+        return values
+
+
+class SessionsSettings(_Section):
+    store: str = Field(
+        "files",
+        description="files, sqlite:///PATH or postgresql://USER@HOST/NAME; docs/sessions.md",
+    )
+
+
 class InputSettings(_Section):
     stdin_notice_s: float = Field(1.0, ge=0, description="silence of a pipe before it is mentioned")
     stdin_limit_s: float = Field(10.0, ge=0, description="silence of a pipe before it is left out")
@@ -334,10 +370,13 @@ class Settings(_Section):
     security: SecuritySettings = SecuritySettings()
     sandbox: SandboxSettings = SandboxSettings()
     hooks: HooksSettings = HooksSettings()
+    run: RunSettings = RunSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolsSettings = ToolsSettings()
     delegation: DelegationSettings = DelegationSettings()
+    replay: ReplaySettings = ReplaySettings()
     mcp_servers: dict[str, ServerSettings] = {}
+    sessions: SessionsSettings = SessionsSettings()
     input: InputSettings = InputSettings()
     ui: UISettings = UISettings()
 

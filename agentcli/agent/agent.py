@@ -120,6 +120,20 @@ class Hooks(Protocol):
         would be condensed. Not called when condensing is unavoidable."""
 
 
+class Requirements(Protocol):
+    """What the work must come to before it counts as done; see docs/records.md."""
+
+    def apply(self, session: Session, ending: Ending) -> bool:
+        """Whether there are any for a turn that ends so."""
+
+    def judge(self, session: Session, ending: Ending) -> Ending | None:
+        """How the turn ends; None when it goes on, as the model was told what is missing. Raises
+        TurnInterrupted."""
+
+    def answer(self, session: Session, ending: Ending, words: str) -> str:
+        """What the person is given of the last `words` of the agent."""
+
+
 @dataclass(frozen=True)
 class Agent:
     """Everything a turn needs. Without an approver, whatever would be asked is denied; without a
@@ -136,6 +150,7 @@ class Agent:
     checkpointer: Checkpointer | None = None
     git: GitWatch | None = None
     hooks: Hooks | None = None
+    requirements: Requirements | None = None
     children: Children | None = None
     """None: nothing can be delegated."""
     recall: Callable[[Session], None] = lambda session: None

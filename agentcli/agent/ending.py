@@ -19,6 +19,8 @@ class Ending:
     content: str = ""
     exit_code: int = 0
     hint: str = ""
+    answer: str | None = None
+    """What the person is given in place of the agent's last words; None: those."""
 
     @property
     def at_limit(self) -> bool:
@@ -37,6 +39,8 @@ class TurnResult:
 
     ending: Ending
     answer: str
+    session_id: str = ""
+    """Empty where there is no session to go on with."""
 
     @property
     def exit_code(self) -> int:

@@ -12,7 +12,7 @@ import os
 import re
 from functools import lru_cache
 
-from agentcli.events import Action, Observation
+from agentcli.events import Action, Observation, volatile
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -29,24 +29,10 @@ _MOST_BYTES = 4_000_000
 _EXPLAINING_ARGUMENTS = frozenset({"thought", "reason", "security_risk", "risk"})
 """Arguments that say why something is done, not what."""
 
-_TEMPORARY = re.compile(
-    r"\btmp[._-]?[A-Za-z0-9_]{6,}\b|\bpytest-\d+\b"
-    r"|\b(?:bash|python)-[0-9a-f]{4,}-(?:job-)?\d+\.(?:txt|log)\b"
-)
-_CLOCK = re.compile(
-    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
-    r"|\b\d\d?:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\b"
-    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +(?:\w{3} +\d{1,2}|\d{1,2} \w{3})\b"
-    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d\b"
-    r"|\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
-)
+_TEMPORARY = re.compile(volatile.TEMPORARY)
+_CLOCK = re.compile(f"{volatile.DATES}|{volatile.CLOCKS}|{volatile.SECONDS}")
 _VOLATILE = re.compile(
-    r"\b\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
-    r"|\b\d+m\d+(?:\.\d+)?s\b"
-    r"|\b0x[0-9a-fA-F]{6,}\b"
-    r"|(?<=pid )\d+|(?<=pid=)\d+|(?<=pid: )\d+|(?<=PID )\d+|(?<=PID: )\d+|(?<=process )\d+"
-    r"|(?m:^\[\d+\] \d+$)"
-    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+    "|".join((volatile.DURATIONS, volatile.ADDRESSES, volatile.PIDS, volatile.IDS))
 )
 _LOOKS_AT_A_LOG = re.compile(r"\btail\b|\.log\b|\blogs?\b|\bjournalctl\b|\bdmesg\b")
 _WAITS = re.compile(

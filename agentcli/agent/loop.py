@@ -21,28 +21,32 @@ from agentcli.agent.stuck import check_progress
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
-from agentcli.sessions.state import AgentState
+from agentcli.sessions.state import TRANSITIONS, AgentState
 
 
 def run_turn(agent: Agent, session: Session) -> TurnResult:
     """Work on what the newest messages of the session ask for. Raises SessionError only: failures
     of the model and of tools are in the result and in the session."""
     countdown = agent.limits.countdown()
-    session.change_state(AgentState.RUNNING)
-    agent.llm.begin_turn()
     has_summary = False
     try:
+        session.change_state(AgentState.RUNNING)
+        agent.llm.begin_turn()
         ending = work(agent, session, countdown)
         # What is still delegated goes on where it stopped; until then there is nothing to sum up.
         summing_up = ending.at_limit and not session.pending_actions()
         has_summary = summing_up and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
+        if AgentState.PAUSED not in TRANSITIONS[session.state.agent_state]:
+            raise  # before anything was begun
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
     with shield():
         checkpoint_after_turn(agent, session)
         session.change_state(ending.agent_state, ending.reason, ending.content, ending.exit_code)
     answer = last_answer(session.events) if ending.is_over or has_summary else ""
-    return TurnResult(ending, answer)
+    if agent.requirements is not None:
+        answer = agent.requirements.answer(session, ending, answer)
+    return TurnResult(ending, answer, session.id)
 
 
 def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
@@ -85,7 +89,15 @@ def ended_by_model(agent: Agent, session: Session) -> Ending | None:
         return None
     if agent.hooks is not None and agent.hooks.stopping(session, ending):
         return None
-    return explain_denied_approval(session.events, ending)
+    return meet_requirements(agent, session, explain_denied_approval(session.events, ending))
+
+
+def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending | None:
+    """`ending` where the work is what it must come to; None when the model has more to do."""
+    if agent.requirements is None or not agent.requirements.apply(session, ending):
+        return ending
+    checkpoint_after_turn(agent, session)
+    return agent.requirements.judge(session, ending)
 
 
 def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:

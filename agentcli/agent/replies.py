@@ -147,7 +147,7 @@ def last_answer(events: Sequence[Event]) -> str:
         if isinstance(event, MessageAction):
             if event.source is Source.USER:
                 return ""
-            if event.content.strip():
+            if event.source is Source.AGENT and event.content.strip():
                 return event.content
     return ""
 

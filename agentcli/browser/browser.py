@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentcli import interrupts
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.errors import ToolError
 from agentcli.files.beneath import Beneath
-from agentcli.files.private import remove_tree, reserve
+from agentcli.files.output_folder import OutputFolder
+from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.start_script import start_script
@@ -64,7 +66,7 @@ class BrowserSettings:
     of the session have one; `open_ports`: of the machine, what pages may reach."""
 
     folder: Path
-    outputs: Path
+    outputs: OutputFolder
     environ: Mapping[str, str]
     sandbox: Callable[[Path], Sandbox | None]
     program: str = ""
@@ -84,7 +86,6 @@ class Browser:
     _driver: subprocess.Popen[bytes] | None = None
     _identity: str = ""
     _rest: bytes = b""
-    _kept: int = 0
     _notes: list[str] = field(default_factory=list)
 
     @property
@@ -219,8 +220,13 @@ class Browser:
         with selectors.DefaultSelector() as selector:
             selector.register(handle, selectors.EVENT_READ)
             while b"\n" not in pieces[-1]:
-                if not selector.select(deadline - time.monotonic()):
-                    raise TimeoutError
+                interrupts.check()
+                left = deadline - time.monotonic()
+                wait = interrupts.longest_wait_s()
+                if not selector.select(left if wait is None else min(left, wait)):
+                    if time.monotonic() >= deadline:
+                        raise TimeoutError
+                    continue
                 pieces.append(os.read(handle, _CHUNK))
                 if not pieces[-1] or sum(map(len, pieces)) > _LARGEST_ANSWER:
                     raise _Ended(self._last_words())
@@ -262,20 +268,10 @@ class Browser:
                 data = source.read(MAX_FILE_BYTES + 1)
             if len(data) > MAX_FILE_BYTES:
                 raise OSError(f"it is larger than {MAX_FILE_BYTES // 1_000_000} MB")
-            return self.keep(f"download-{{}}-{_plain(name)}", data)
+            return self.settings.outputs.add(f"download-{{}}-{_plain(name)}", data)
         except OSError as error:
             notes.append(f"The download {_plain(name)} was not kept: {error}.")
             return None
-
-    def keep(self, name: str, data: bytes) -> Path:
-        """`data` as a new file of the session's outputs, a number in the place of `{}`. Raises
-        OSError."""
-        while True:
-            self._kept += 1
-            with suppress(FileExistsError):
-                path = reserve(self.settings.outputs / name.format(self._kept))
-                path.write_bytes(data)
-                return path
 
 
 def _plain(name: str) -> str:

@@ -24,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from agentcli import __version__
+from agentcli.app.configured_store import use_configured_store
 from agentcli.cli.quoting import quoted
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
@@ -149,6 +150,7 @@ def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
 
 def dispatch(arguments: list[str]) -> int:
     """The exit code of `agent ARGUMENTS`. Raises UsageError for wrong ones."""
+    use_configured_store()
     try:
         result = _group(_PACKAGE, _options)(arguments, prog_name="agent", standalone_mode=False)
     except typer.Exit as stop:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.trust import load_with_trust
+from agentcli.app.builders import builder_in
 from agentcli.cli.complaints import print_error
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError
@@ -16,19 +17,14 @@ from agentcli.system.programs import person_environ
 
 
 def builder_for(
-    workspace: Path, on_fault: Callable[[ConfigError], None] | None = None
+    workspace: Path,
+    on_fault: Callable[[ConfigError], None] | None = None,
+    flags: Mapping[str, Any] | None = None,
 ) -> AgentBuilder:
-    """Under the settings in force there; nobody is asked whether the folder is trusted. Raises
-    ConfigError for wrong settings, unless `on_fault` is told of them."""
-    environ = person_environ()
-    loaded = load_with_trust(environ, workspace, on_fault=on_fault)
-    return AgentBuilder(
-        loaded.settings.values,
-        environ,
-        workspace,
-        project_hooks=loaded.project_hooks,
-        project_agents=loaded.project_agents,
-    )
+    """Under the settings in force there and those of `flags`, by dotted key; nobody is asked
+    whether the folder is trusted. Raises ConfigError for wrong settings, unless `on_fault` is told
+    of them."""
+    return builder_in(workspace, flags, on_fault=on_fault)[0]
 
 
 def tell_fault(fault: ConfigError) -> None:

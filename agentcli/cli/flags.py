@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -16,9 +16,30 @@ from agentcli.errors import UsageError
 
 _FORMATS = ("text", "json", "stream-json")
 _EFFORTS = ("none", "low", "medium", "high")
+_EVIDENCE = ("tests",)
 _MODES = ("ask", "auto-edit", "plan", "yolo")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+TryCount = Annotated[
+    int | None,
+    typer.Option(
+        "--tries",
+        metavar="N",
+        min=1,
+        max=16,
+        help="Try N times side by side, in copies; the best that passes --check is brought in.",
+    ),
+]
+TryModels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--try-model",
+        metavar="MODEL",
+        help="For the tries in turn, one each where --tries is left out.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -85,6 +106,39 @@ class Flags:
     no_summary: Annotated[
         bool, typer.Option("--no-summary", help="At a limit, end without a last summary.")
     ] = False
+    check: Annotated[
+        str | None,
+        typer.Option(
+            "--check",
+            metavar="COMMAND",
+            help='Must pass at the end, as "make test"; a failure goes back to the model.',
+        ),
+    ] = None
+    check_retries: Annotated[
+        int | None,
+        typer.Option(
+            "--check-retries",
+            metavar="N",
+            min=0,
+            help="How often it does, 3 by default; then exit 1.",
+        ),
+    ] = None
+    require_evidence: Annotated[
+        str | None,
+        typer.Option(
+            "--require-evidence",
+            metavar="|".join(_EVIDENCE),
+            help="Unless tests have passed after the last change: exit 1.",
+        ),
+    ] = None
+    output_schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--output-schema",
+            metavar="FILE",
+            help="JSON Schema that the answer must fit; else exit 7.",
+        ),
+    ] = None
     output_format: Annotated[
         str,
         typer.Option(
@@ -133,27 +187,45 @@ class Flags:
         _require("--output-format", self.output_format, _FORMATS)
         _require("--effort", self.effort, _EFFORTS)
         _require("--approval", self.approval, _MODES)
+        _require("--require-evidence", self.require_evidence, _EVIDENCE)
+        if self.check is not None:
+            require_check(self.check)
         if self.yolo and self.approval not in (None, "yolo"):
             raise UsageError(f"--yolo and --approval {self.approval} contradict each other")
         if self.max_time is not None:
-            _seconds(self.max_time)
+            seconds("--max-time", self.max_time)
 
     @property
     def format(self) -> str:
         return "stream-json" if self.json else self.output_format
 
+    @property
+    def requires(self) -> str:
+        """The first flag that says what the work must come to; "" for none."""
+        given = {
+            "--check": self.check,
+            "--check-retries": self.check_retries,
+            "--require-evidence": self.require_evidence,
+            "--output-schema": self.output_schema,
+        }
+        return next((flag for flag, value in given.items() if value is not None), "")
+
     def settings(self) -> dict[str, Any]:
         """The settings that are given as flags, by dotted key."""
+        max_time = self.max_time
         given = {
             "model.name": self.model,
             "model.effort": self.effort,
             "agent.max_turns": self.max_turns,
             "agent.max_budget_usd": self.max_budget_usd,
-            "agent.max_time_s": None if self.max_time is None else _seconds(self.max_time),
+            "agent.max_time_s": None if max_time is None else seconds("--max-time", max_time),
             "agent.summary_at_limit": False if self.no_summary else None,
             "agent.approval": "yolo" if self.yolo else self.approval,
             "security.allow": self.allow,
             "security.deny": self.deny,
+            "run.check": self.check,
+            "run.check_retries": self.check_retries,
+            "run.require_evidence": self.require_evidence,
             "sandbox.layer": "none" if self.no_sandbox else None,
             "sandbox.writable": self.add_dir,
             "sandbox.share_tmp": True if self.share_tmp else None,
@@ -161,10 +233,12 @@ class Flags:
         return {key: value for key, value in given.items() if value is not None}
 
 
-def with_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` with an option for each field of Flags; its parameter `flags` gets them all."""
+def with_flags(command: Callable[..., int], only: Collection[str] = ()) -> Callable[..., int]:
+    """`command` with an option for each field of Flags, or only for these; its parameter `flags`
+    gets them all."""
     own = inspect.signature(command, eval_str=True)
     hints = get_type_hints(Flags, include_extras=True)
+    chosen = [field for field in fields(Flags) if not only or field.name in only]
     shared = [
         inspect.Parameter(
             field.name,
@@ -172,12 +246,12 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
             default=field.default,
             annotation=hints[field.name],
         )
-        for field in fields(Flags)
+        for field in chosen
     ]
 
     @wraps(command)
     def with_shared(**values: Any) -> int:
-        given = {field.name: values.pop(field.name) for field in fields(Flags)}
+        given = {field.name: values.pop(field.name) for field in chosen}
         return command(**values, flags=Flags(**given))
 
     parameters = [each for each in own.parameters.values() if each.name != "flags"] + shared
@@ -191,8 +265,15 @@ def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
         raise UsageError(f"{flag} {value}: it is one of {', '.join(values)}")
 
 
-def _seconds(text: str) -> float:
+def require_check(command: str) -> None:
+    """Raises UsageError for one that would always pass."""
+    if not command.strip():
+        raise UsageError("--check is empty", hint='it takes a command, as in --check "make test"')
+
+
+def seconds(flag: str, text: str) -> float:
+    """Of a time such as 90, 10m or 1h, the value of `flag`. Raises UsageError."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
-        raise UsageError(f"--max-time {text}: it is a time such as 90, 10m or 1h")
+        raise UsageError(f"{flag} {text}: it is a time such as 90, 10m or 1h")
     return float(found[1]) * _SECONDS[found[2]]

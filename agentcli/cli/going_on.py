@@ -1,4 +1,4 @@
-"""Going on in a session with a message that was typed where the session was chosen."""
+"""Going on in a session with a message that was typed where it was chosen, or another model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from agentcli.cli.stored_session import StoredSession
 from agentcli.cli.work import work
 
 
-def go_on(folder: Path, message: str) -> int:
-    """Let the agent work on `message` in the session in `folder`. The exit code of that."""
-    flags = Flags()
+def go_on(folder: Path, message: str | None, model: str | None = None) -> int:
+    """Let the agent, or another `model`, work on `message` in the session in `folder`, or on what
+    is left to do there. The exit code of that."""
+    flags = Flags(model=model)
     return work(flags, StoredSession(SessionSelector(folder.name), message, flags))

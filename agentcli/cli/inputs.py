@@ -1,33 +1,40 @@
-"""What a person gives to a run beside its flags: words, piped text, images."""
+"""What a person says to a run: words of the command line and piped text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
+from agentcli.app.required import Required
 from agentcli.cli import stdin
-from agentcli.errors import UsageError
-from agentcli.files.images import ImageFault, file_url
-from agentcli.files.names import display_path
 
 
-def attached(images: Sequence[Path]) -> tuple[str, ...]:
-    """The images of -i as data URLs, of any size. Raises UsageError for one that no model would
-    take."""
-    urls = []
-    for path in images:
-        try:
-            urls.append(file_url(path))
-        except ImageFault as fault:
-            raise UsageError(f"{display_path(path)} {fault}") from fault
-        except OSError as error:
-            raise UsageError(f"{display_path(path)} can't be read: {error.strerror}") from error
-    return tuple(urls)
+@dataclass(frozen=True)
+class Said:
+    """What a person says to a session: words of the command line (None: stdin is all of it) with
+    what was piped (None: nothing is said, it just goes on) and images as data URLs."""
+
+    message: str | None = None
+    piped: stdin.Piped | None = None
+    image_urls: tuple[str, ...] = ()
+
+    def record(self, builder: AgentBuilder, opened: OpenSession, required: Required | None) -> None:
+        """In the session, which is closed where that fails; `required`: what the work must come
+        to."""
+        with opened.closed_on_failure():
+            if self.piped is None:
+                opened.require(required)
+                return
+            text = _message_text(builder, opened, self.message, self.piped)
+            opened.say(text, self.image_urls, self.message or "", required)
+
+    def copied(self) -> Said:
+        """For another process: files are read from where the last one stopped."""
+        return replace(self, piped=self.piped and self.piped.copied())
 
 
-def message_text(
+def _message_text(
     builder: AgentBuilder, opened: OpenSession, message: str | None, piped: stdin.Piped
 ) -> str:
     """What the person says by arguments and stdin; without `message` stdin is all of it."""

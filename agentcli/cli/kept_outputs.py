@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from agentcli.files.output_folder import DISK_BYTES
 from agentcli.files.private import read_private
-from agentcli.shell.output_folder import DISK_BYTES
+from agentcli.ui.sanitize import say
 
 
 def kept_outputs(folder: Path) -> Callable[[str], str | None]:
-    """What reads the whole of an output that the session in `folder` keeps, its secrets masked."""
+    """What reads the whole of an output that the session in `folder` keeps, its secrets masked. One
+    that is not there is told on stderr: the session may have worked on another machine."""
 
     def read(name: str) -> str | None:
         from agentcli.cli.builders import redactor  # 300 ms, and few outputs are that long
 
         data = read_private(folder / "outputs" / Path(name).name, DISK_BYTES)
-        return None if data is None else redactor()(data.decode("utf-8", "replace"))
+        if data is None:
+            say(f"agent: {folder / 'outputs' / name} is not here; its ends are shown", sys.stderr)
+            return None
+        masked: str = redactor()(data.decode("utf-8", "replace"))
+        return masked
 
     return read

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.attachments import attached
 from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
+from agentcli.app.required import required_of
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import attached, message_text, piped_beside
+from agentcli.cli.inputs import Said, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.naming import checked_name, require_free
@@ -18,11 +21,20 @@ from agentcli.sessions.manage.naming import checked_name, require_free
 class NewSession:
     """A new session for a task from the arguments, from stdin, or from both."""
 
-    def __init__(self, task: str | None, flags: Flags, name: str | None) -> None:
+    def __init__(
+        self,
+        task: str | None,
+        flags: Flags,
+        name: str | None,
+        begun: Callable[[AgentBuilder, OpenSession], None] = lambda builder, opened: None,
+    ) -> None:
+        """`begun` is called before anything is done in the session."""
         self._task = task
+        self._begun = begun
         self._no_stdin = flags.no_stdin
         self._name = name
         self._images = flags.images or ()
+        self._schema = flags.output_schema
 
     def workspace(self, folder: str | None) -> Path:
         return resolve_workspace(folder)
@@ -35,20 +47,35 @@ class NewSession:
         return name
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        task = self._task
-        all_piped = task == "-" or (task is None and stdin.is_piped() and not self._no_stdin)
-        if not all_piped and not (task or "").strip():
-            raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
-        image_urls = attached(self._images)
+        image_urls = self._checked_images()
+        required = required_of(builder.settings.run, self._schema, builder.environ)
         name = self._checked_name(builder)
         # What can be known to be wrong is told before anyone waits for the end of a pipe.
         ready = builder.prepare()
-        if all_piped:
-            task, piped = None, stdin.read_task()
-        else:
-            piped = piped_beside(builder, self._no_stdin)
-        with stdin.kept_on_failure(piped):
+        said = self._read(builder, image_urls)
+        with stdin.kept_on_failure(said.piped):
             opened = builder.create(outcome.subscribers, name, ready)
             with opened.closed_on_failure():
-                opened.say(message_text(builder, opened, task, piped), image_urls, task or "")
+                self._begun(builder, opened)
+            said.record(builder, opened, required)
         return opened
+
+    def read(self, builder: AgentBuilder) -> Said:
+        """The task, for who opens the session. Raises UsageError."""
+        return self._read(builder, self._checked_images())
+
+    @property
+    def _all_piped(self) -> bool:
+        piped = self._task is None and stdin.is_piped() and not self._no_stdin
+        return self._task == "-" or piped
+
+    def _checked_images(self) -> tuple[str, ...]:
+        """Raises UsageError, where there is no task to go with them too."""
+        if not self._all_piped and not (self._task or "").strip():
+            raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
+        return attached(self._images)
+
+    def _read(self, builder: AgentBuilder, image_urls: tuple[str, ...]) -> Said:
+        if self._all_piped:
+            return Said(None, stdin.read_task(), image_urls)
+        return Said(self._task, piped_beside(builder, self._no_stdin), image_urls)

@@ -7,6 +7,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
+from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotalsCounter
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import UISettings
@@ -35,6 +37,7 @@ class OutcomeReporter:
         self._flags = flags
         self._started = time.monotonic()
         self._counter = SessionTotalsCounter()
+        self._evidence = LateEvidence()
         self._exit_code: int | None = None
         self._is_working = False
         self._unheard: BrokenPipeError | OutputError | None = None
@@ -53,6 +56,7 @@ class OutcomeReporter:
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
+        self._evidence = LateEvidence(session.events)
         self.renderer.expect(session.pending_actions())
         self._json = self._writer(session.id)
         told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]
@@ -62,7 +66,7 @@ class OutcomeReporter:
         if self._notifies is not None:
             self._notifier = notifier_of(session, self._notifies)
             told.append(self._notifier)
-        return [*told, self._counter]
+        return [*told, self._counter, self._evidence]
 
     def count_time(self) -> None:
         """From now on: what a person took to choose a session or to trust a folder is no work."""
@@ -87,13 +91,33 @@ class OutcomeReporter:
             self._exit_code = self._tell(result, error)
         return self._exit_code
 
+    def finish_as(self, summary: RunSummary) -> int:
+        """The same for what was more than one turn of one session."""
+        if self._exit_code is None:
+            interrupts.end()
+            try:
+                self._keep_answer(summary)
+            except SessionError as problem:
+                code = summary.exit_code or problem.exit_code
+                summary = replace(summary, error=problem.message, exit_code=code)
+            self._exit_code = self._tell_summary(summary)
+        return self._exit_code
+
     def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
         summary = self._summary(result, error)
-        if self._flags.answer_file is not None and result is not None:
+        if result is not None:
             try:
-                _write_answer(self._flags.answer_file, summary.answer)
+                self._keep_answer(summary)
             except SessionError as problem:
                 summary = self._summary(result, problem)
+        return self._tell_summary(summary)
+
+    def _keep_answer(self, summary: RunSummary) -> None:
+        """Raises SessionError."""
+        if self._flags.answer_file is not None:
+            _write_answer(self._flags.answer_file, summary.answer)
+
+    def _tell_summary(self, summary: RunSummary) -> int:
         gone = not summary.session_id
         if gone and self._delayed is not None:
             with suppress(OSError):
@@ -105,7 +129,9 @@ class OutcomeReporter:
             # Without a reader of stderr the answer still has one.
             with suppress(OSError):
                 self.renderer.closing_line(summary)
-        writer = self._writer("") if gone else self._json
+        if self.session is None:
+            self.tell_lines(summary.session_id)
+        writer = self._writer("") if gone and self.session else self._json
         if writer is not None:
             writer.write_result(summary)
         elif summary.answer and not self._answer_is_on_screen():
@@ -115,6 +141,14 @@ class OutcomeReporter:
             except (BrokenPipeError, OutputError) as failure:
                 self._unheard = failure
         return summary.exit_code or self._tell_unheard()
+
+    def tell_lines(self, session_id: str = "") -> JsonLinesWriter | None:
+        """What programs are told of work that is not one session's, from now on as that of
+        `session_id`; None for people."""
+        self._json = self._json or self._writer(session_id)
+        if self._json is not None:
+            self._json.session_id = session_id
+        return self._json
 
     def _writer(self, session_id: str) -> JsonLinesWriter | None:
         if self._flags.format == "text":
@@ -159,6 +193,7 @@ class OutcomeReporter:
         return summarise_run(
             self.session,
             self._counter.totals,
+            self._evidence.evidence,
             result,
             error,
             duration_s=time.monotonic() - self._started,

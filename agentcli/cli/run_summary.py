@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.agent.ending import TurnResult
@@ -12,6 +13,7 @@ from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import AgentError
 from agentcli.events.live import newest_first
 from agentcli.events.observations import SessionStartedObservation
+from agentcli.evidence.values import Evidence
 from agentcli.files.access_scope import TMP
 from agentcli.sandbox.choosing import BUBBLEWRAP
 from agentcli.sessions.own_tmp import left_in_tmp
@@ -24,6 +26,7 @@ from agentcli.ui.summary import RunSummary
 def summarise_run(
     session: Session | None,
     done: SessionTotals,
+    evidence: Evidence,
     result: TurnResult | None,
     error: AgentError | None,
     *,
@@ -35,6 +38,7 @@ def summarise_run(
     redact = session.redact if session else NoSecrets()
     failed = ending is not None and ending.exit_code != 0
     tmp = session.folder / TMP_FOLDER if session else Path()
+    changed = _files_changed(session, done)
     tmp_files = _tmp_files(session, tmp, time.time() - duration_s) if session else ()
     return RunSummary(
         status="error" if error else ending.agent_state if ending else "",
@@ -45,7 +49,9 @@ def summarise_run(
         steps=done.steps,
         usage=done.usage,
         cost_usd=done.cost_usd,
-        files_changed=_files_changed(session, done),
+        files_changed=changed,
+        evidence=evidence,
+        evidence_told=evidence.told if _is_news(evidence, changed, done) else "",
         tmp_files=tmp_files,
         tmp_folder=str(tmp) if tmp_files else "",
         resume_command=resume_command(session),
@@ -55,6 +61,12 @@ def summarise_run(
         ),
         hint=redact(error.hint if error else ending.hint if ending else ""),
     )
+
+
+def _is_news(evidence: Evidence, changed: Sequence[str], done: SessionTotals) -> bool:
+    """Whether this work has changed or tested something: what was so before was told then."""
+    newest = -1 if evidence.newest is None else evidence.newest.event_id
+    return bool(changed) or (done.first_id is not None and newest >= done.first_id)
 
 
 def resume_command(session: Session | None) -> str:

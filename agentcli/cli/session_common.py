@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,18 +113,22 @@ def row(session_id: str, state: State) -> dict[str, Any]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say `what` is being done on a terminal, once it takes longer than a moment."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Say `what` is being done on a terminal, once it takes longer than a moment. Yields what says
+    something else from then on, in one row."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda told: None
         return
     from rich.console import Console  # 40 ms, and most commands are done before it is needed
+    from rich.text import Text
 
     status = Console(stderr=True).status(what)
     timer = Timer(_A_MOMENT_S, status.start)
     timer.start()
     try:
-        yield
+        yield lambda told: status.update(
+            Text(printable(told, multiline=False), no_wrap=True, overflow="ellipsis")
+        )
     finally:
         timer.cancel()
         status.stop()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.cli.session_common import age
+from agentcli.cli.session_common import age, home
+from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import FoundSession, in_use_by
+from agentcli.sessions.search.finder import FoundSession
+from agentcli.sessions.store import Holder
 from agentcli.system.programs import person_environ
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
@@ -18,7 +20,12 @@ _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
 
 def when_and_how(found: Sequence[FoundSession], *, with_id: bool = False) -> list[Line]:
     """When each was used last, how it ended, and what it used; `with_id` its id before that."""
-    rows = [([Span(each.folder.name, "bold")] if with_id else []) + _facts(each) for each in found]
+    users = library_of(home()).holders([each.folder.name for each in found])
+    rows = [
+        ([Span(each.folder.name, "bold")] if with_id else [])
+        + _facts(each, users.get(each.folder.name))
+        for each in found
+    ]
     return aligned(rows, right=(1, 3, 4) if with_id else (0, 2, 3))
 
 
@@ -45,13 +52,12 @@ def place(found: FoundSession) -> str:
     return folder
 
 
-def _facts(found: FoundSession) -> list[Span]:
+def _facts(found: FoundSession, user: Holder | None) -> list[Span]:
     state = found.state
-    pid = in_use_by(found.folder)
     ended = how_it_ended(state.agent_state, state.exit_code)
     return [
         Span(age(updated_at(found.folder, state)), "dim"),
-        Span(f"in use by {pid}", "yellow") if pid else Span(ended, _STYLES.get(ended, "")),
+        Span(f"in use by {user.pid}", "yellow") if user else Span(ended, _STYLES.get(ended, "")),
         Span(count(state.iteration, "step"), "dim"),
         Span("" if state.cost_usd is None else money(state.cost_usd), "dim"),
     ]

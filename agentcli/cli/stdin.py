@@ -45,6 +45,12 @@ class Piped:
         piped.add(data)
         return piped
 
+    def copied(self) -> Piped:
+        copy = Piped(self.whole)
+        for data in self._chunks():
+            copy.add(data)
+        return copy
+
     def add(self, data: bytes) -> None:
         """Only before anything of it is read."""
         self._file.write(data)

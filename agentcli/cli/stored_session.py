@@ -10,22 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.attachments import attached
 from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
+from agentcli.app.required import required_of
+from agentcli.app.resume import workspace_of
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import attached, message_text, piped_beside
+from agentcli.cli.inputs import Said, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import tell_cut_off
 from agentcli.cli.session_selector import Chosen, SessionSelector
-from agentcli.errors import ConfigError, UsageError
+from agentcli.errors import UsageError
 from agentcli.sessions import inbox
-from agentcli.sessions.search.finder import state_of
-from agentcli.sessions.session import Session, Subscriber
-from agentcli.sessions.state import ELSEWHERE
+from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
 from agentcli.ui.resume_summary import one_line, show_summary, summarise
 
 _LONGEST_QUOTED = 60
+_FLAGS = {"check": "--check", "tests": "--require-evidence", "answer_schema": "--output-schema"}
+"""By what makes them hold in a session's state."""
 
 
 class StoredSession:
@@ -44,33 +47,49 @@ class StoredSession:
         return resolve_workspace(folder) if folder else workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        assert self._folder is not None
-        message: str | None = self._message or self._typed
-        piped = None
-        if self._images and not message:
-            raise UsageError(
-                "nothing is said of the image",
-                hint=f'e.g. agent resume {self._folder.name} "what is wrong here?" -i FILE',
-            )
+        said = self.read(builder)
+        required = required_of(builder.settings.run, self._flags.output_schema, builder.environ)
 
         def subscribers(session: Session) -> Sequence[Subscriber]:
             self._tell_summary(session)
+            if said.piped is not None and required is None:
+                self._tell_dropped(session)
             return outcome.subscribers(session)
 
+        with stdin.kept_on_failure(said.piped):
+            opened = builder.reopen(
+                self.folder,
+                subscribers,
+                self._flags.model,
+                has_message=said.piped is not None,
+                required=required,
+            )
+            said.record(builder, opened, required)
+        return opened
+
+    @property
+    def folder(self) -> Path:
+        """Of the session; `workspace` has found it."""
+        assert self._folder is not None
+        return self._folder
+
+    def record(self) -> SessionRecord:
+        return read_session(self.folder)
+
+    def read(self, builder: AgentBuilder) -> Said:
+        """What is said to it. Raises UsageError."""
+        message: str | None = self._message or self._typed
+        if self._images and not message:
+            raise UsageError(
+                "nothing is said of the image",
+                hint=f'e.g. agent resume {self.folder.name} "what is wrong here?" -i FILE',
+            )
+        piped = None
         if self._message == "-":
             message, piped = None, stdin.read_task()
         elif message:
             piped = piped_beside(builder, self._flags.no_stdin)
-        image_urls = attached(self._images)
-        with stdin.kept_on_failure(piped):
-            opened = builder.reopen(
-                self._folder, subscribers, self._flags.model, has_message=piped is not None
-            )
-            if piped is not None:
-                with opened.closed_on_failure():
-                    said = message_text(builder, opened, message, piped)
-                    opened.say(said, image_urls, message or "")
-        return opened
+        return Said(message, piped, attached(self._images))
 
     def _tell_summary(self, session: Session) -> None:
         with suppress(OSError):
@@ -87,6 +106,19 @@ class StoredSession:
             else:
                 print(one_line(summary), file=sys.stderr)
 
+    def _tell_dropped(self, session: Session) -> None:
+        """Of what the work had to come to and did not: what is said now is new work."""
+        if self._flags.quiet or not session.state.required or session.state.exit_code == 0:
+            return
+        required = session.state.required
+        flags = [flag for key, flag in _FLAGS.items() if required[key] not in (None, False, "")]
+        with suppress(OSError):
+            print(
+                f"agent: {' and '.join(flags)}: for the work before, not for what is said now; "
+                "give that again if it is to hold",
+                file=sys.stderr,
+            )
+
 
 def _found(which: SessionSelector, folder: str | None) -> Chosen:
     try:
@@ -101,15 +133,3 @@ def _found(which: SessionSelector, folder: str | None) -> Chosen:
 def _as_message(text: str) -> str:
     quoted = shlex.quote(text)
     return f"agent resume --last {quoted if len(quoted) <= _LONGEST_QUOTED else '…'}"
-
-
-def workspace_of(folder: Path) -> Path:
-    """Where a session worked. Raises ConfigError when that is no longer there."""
-    state = state_of(folder)
-    if state.place is None:
-        gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
-        raise ConfigError(
-            f"session {folder.name} worked in {state.workspace}{gone}",
-            hint=f"say where it is to go on: agent resume {folder.name} -C DIR",
-        )
-    return resolve_workspace(str(state.place))

@@ -11,11 +11,13 @@ from typing import Protocol
 
 from agentcli import interrupts
 from agentcli.agent.ending import Ending, TurnResult
-from agentcli.agent.loop import run_turn
+from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.child_parent import AskPerson
 from agentcli.app.config import parse_assignment
+from agentcli.app.configured_store import use_configured_store
 from agentcli.app.open_session import OpenSession
-from agentcli.app.trust import load_with_trust
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.complaints import internal_error
@@ -27,7 +29,7 @@ from agentcli.cli.typed_ahead import TypedAhead, is_typed_at
 from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
-from agentcli.system.programs import person_environ
+from agentcli.settings import Settings
 from agentcli.ui.approval_question import RuleOffers
 from agentcli.ui.approver import TerminalApprover
 
@@ -52,8 +54,13 @@ class Opening(Protocol):
 def work(flags: Flags, opening: Opening) -> int:
     """Open a session as `opening` does, let the agent work on what it says, tell the outcome."""
     outcome = OutcomeReporter(flags)
+    return told(outcome, lambda: _work(flags, opening, outcome))
+
+
+def told(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
+    """What `do` returns; however it fails, that is told as the outcome."""
     try:
-        return _work(flags, opening, outcome)
+        return do()
     except AgentError as error:
         return outcome.finish(None, error)
     except TurnInterrupted as interrupt:
@@ -67,37 +74,15 @@ def work(flags: Flags, opening: Opening) -> int:
 
 
 def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
+    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    use_configured_store(assigned)
     workspace = opening.workspace(flags.folder)
     asks = TerminalApprover().available()
-    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
-    loaded = load_with_trust(
-        person_environ(), workspace, {**assigned, **flags.settings()}, ask_trust if asks else None
-    )
-    settings = loaded.settings.values
+    person = _person(flags, outcome) if asks else NOBODY
+    builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
     outcome.count_time()
-    outcome.notify_by(settings.ui)
-
-    def ask_person(
-        offers: RuleOffers, current_text: Callable[[str], str | None]
-    ) -> TerminalApprover:
-        return TerminalApprover(
-            before_asking=outcome.renderer.pause,
-            offers=offers,
-            current_text=current_text,
-            timeout_s=settings.agent.approval_timeout_s,
-            folds=flags.quiet > 0,
-        )
-
-    builder = AgentBuilder(
-        settings,
-        person_environ(),
-        workspace,
-        ask_person if asks else None,
-        loaded.project_hooks,
-        name_folders=ask_folders if asks else None,
-        project_agents=loaded.project_agents,
-    )
-    for notice in loaded.settings.notices:
+    outcome.notify_by(builder.settings.ui)
+    for notice in notices:
         outcome.renderer.on_progress(Notice(notice))
     finish_interrupted_work()
     try:
@@ -106,24 +91,48 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
         if not asks or not sys.stdin.isatty() or not _set_up(builder, missing):
             raise
         return _work(flags, opening, outcome)
+    return one_turn(opened, flags, outcome)
+
+
+def _person(flags: Flags, outcome: OutcomeReporter) -> Person:
+    """Whoever sits at the terminal."""
+
+    def asks(settings: Settings) -> AskPerson:
+        def ask_person(
+            offers: RuleOffers, current_text: Callable[[str], str | None]
+        ) -> TerminalApprover:
+            return TerminalApprover(
+                before_asking=outcome.renderer.pause,
+                offers=offers,
+                current_text=current_text,
+                timeout_s=settings.agent.approval_timeout_s,
+                folds=flags.quiet > 0,
+            )
+
+        return ask_person
+
+    return Person(ask_trust, asks, ask_folders)
+
+
+def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int:
+    """Of the session, which is closed at its end; the exit code."""
     _kept_to_the_end.append(opened)
     # What is loaded by now stays: no search for cycles needs to go through it again.
     gc.freeze()
     gc.set_threshold(_OBJECTS_OF_STEPS, *gc.get_threshold()[1:])
-    how = "failed"
+    session = Session(opened)
     typed = TypedAhead(
         opened.session, lambda text: outcome.renderer.on_progress(Notice(text)), tell_on_stderr
     )
     with ExitStack() as ending:
         ending.callback(typed.end)
         ending.callback(outcome.close)
-        ending.callback(lambda: opened.close(how))
+        ending.callback(session.close)
         if not flags.no_stdin and is_typed_at():
             typed.begin()
         outcome.begin()
         with interrupts.around_stop(outcome.renderer.suspend, outcome.renderer.resume):
-            result = run_turn(opened.agent, opened.session)
-        how = result.ending.reason
+            result = session.work()
         return outcome.finish(result)
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from agentcli.interrupts import shield
+from agentcli.interrupts import check, shield
 from agentcli.sandbox.choosing import Sandbox, SpawnOptions
 from agentcli.shell.output import clean
 from agentcli.system import processes
@@ -183,6 +183,7 @@ class _Run:
         tick = time.monotonic() + _TICK_S
         # Not until all has been read: what it left in the background may hold the pipes open.
         while not _has_ended(self.process):
+            check()
             now = time.monotonic()
             if now >= self._deadline:
                 return False

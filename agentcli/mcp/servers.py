@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentcli import interrupts
 from agentcli.errors import ToolError
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.mcp.answers import Answer, Offer
@@ -150,6 +151,7 @@ class ToolServers:
         future: Future[Answer] = self._portal.start_task_soon(ask, connection)
         try:
             while not future.done():
+                interrupts.check()
                 wait([future], _TICK_S)
                 show()
             show()
@@ -209,6 +211,7 @@ class ToolServers:
         while not event.wait(min(_TICK_S, max(end - time.monotonic(), 0))):
             if time.monotonic() >= end:
                 return False
+            interrupts.check()
             self._show_waiting()
         return True
 

@@ -16,12 +16,11 @@ from agentcli.events import Action
 from agentcli.events.actions import MCPAction
 from agentcli.events.observations import MCPObservation
 from agentcli.mcp.answers import Offer, ServerTool
-from agentcli.mcp.kept import KeptAnswers
 from agentcli.mcp.plan import Launch, ServerPlan
 from agentcli.mcp.schemas import tool_schema
 from agentcli.mcp.servers import ToolServers
 from agentcli.messages import ToolSchema
-from agentcli.shell.output_folder import OutputFolder
+from agentcli.shell.output import kept_text
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 SEARCH, CALL = "mcp_search", "mcp_call"
@@ -141,13 +140,11 @@ def _score(found: Found, words: set[str], query: str) -> float:
     return sum(3 * (word in name) + (word in text) for word in words)
 
 
-def server_tools(
-    servers: ToolServers, outputs: OutputFolder, most_chars: int, most_tokens: float
-) -> list[Tool[Any]]:
-    """The tools of a session that has `servers`, whose answers are cut at `most_chars`. Their
-    schemas are told as long as they take no more than `most_tokens`, else those of a search are."""
+def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
+    """The tools of a session that has `servers`. Their schemas are told as long as they take no
+    more than `most_tokens`, else those of a search are."""
     index = ToolIndex(servers.offers())
-    caller = _Caller(servers, outputs, most_chars)
+    caller = _Caller(servers)
     searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
     tools: list[Tool[Any]] = [_named(found, caller, offered=not searched) for found in index]
     return [*tools, *_on_demand(index, caller, offered=searched)]
@@ -238,9 +235,8 @@ def _action(found: Found, arguments: Mapping[str, Any]) -> Action:
 class _Caller:
     """Calls tools; keeps of each answer what the model is to see, and the rest in a file."""
 
-    def __init__(self, servers: ToolServers, outputs: OutputFolder, most_chars: int) -> None:
+    def __init__(self, servers: ToolServers) -> None:
         self._servers = servers
-        self._kept = KeptAnswers(outputs, most_chars)
 
     def __call__(
         self, found: Found, arguments: Mapping[str, Any], context: ToolContext
@@ -249,7 +245,9 @@ class _Caller:
         answer = self._servers.call(
             found.server, found.tool.name, dict(arguments), context.live_output
         )
-        text, path = self._kept.keep(found.server, answer.text)
+        most_chars = context.max_output_chars
+        kept = kept_text(answer.text, context.outputs, f"{found.server}-{{}}.txt", most_chars)
+        text = kept.text
         if not text.strip() and not answer.images:
             text = "[it answered nothing]"
         return ToolResult(
@@ -259,8 +257,8 @@ class _Caller:
                 "server": found.server,
                 "name": found.tool.name,
                 "error": answer.error,
-                "structured": _short(answer.structured, self._kept.most_chars),
-                "full_output_path": path,
+                "structured": _short(answer.structured, most_chars),
+                "full_output_path": kept.path,
                 "duration_s": round(time.monotonic() - begun, 3),
             },
         )

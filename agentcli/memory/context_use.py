@@ -101,11 +101,11 @@ def context_use(
     """What the next request of a session with these events would hold; `window` is what the model
     takes in all, in tokens, `provider` whose rules for images count."""
     shown = visible(live(events))
-    pieces = list(_pieces(shown, provider))
-    estimator = _estimator(pieces, events)
+    found = list(pieces(shown, provider))
+    estimator = _estimator(found, events)
     parts = [
         Part(kind, name, event.id, estimator.tokens(size), about)
-        for kind, name, event, size, about in pieces
+        for kind, name, event, size, about in found
     ]
     sums: dict[tuple[Kind, str], int] = defaultdict(int)
     for part in parts:
@@ -123,7 +123,8 @@ def context_use(
 Piece = tuple[Kind, str, Event, Size, str]
 
 
-def _pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
+def pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
+    """What `shown`, the visible events of a session, are in a request."""
     torn = {event.reply_id for event in shown if isinstance(event, ReplyDiscardedObservation)}
     tool_of = {
         event.id: event.tool_call_metadata.function_name
@@ -131,21 +132,26 @@ def _pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
         if event.tool_call_metadata is not None
     }
     for event in shown:
-        if event.reply is not None:
-            if event.reply.id not in torn:
-                yield "replies", "", event, _reply_size(event), event.message
-        elif isinstance(event, SystemMessageAction):
-            yield "system", "", event, _size(event.content), "the system text"
-            yield "tools", "", event, _schemas_size(event.tools), f"{len(event.tools)} tools"
-        elif isinstance(event, CondensationAction):
-            if event.summary:
-                yield "summaries", "", event, _size(event.summary), event.message
-        elif isinstance(event, MessageAction):
-            images = sum(image_tokens(url, provider) for url in event.image_urls)
-            kind: Kind = "user" if event.source is Source.USER else "other"
-            yield kind, "", event, _size(event.content) + Size(0, images), event.message
-        elif isinstance(event, Observation) and not isinstance(event, DecisionObservation):
-            yield from _observed(event, tool_of.get(event.cause or -1), provider)
+        if event.reply is None or event.reply.id not in torn:
+            yield from pieces_of(event, tool_of.get(event.cause or -1), provider)
+
+
+def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[Piece]:
+    """Of one event; `tool` is that of the call it answers, if it answers one."""
+    if event.reply is not None:
+        yield "replies", "", event, _reply_size(event), event.message
+    elif isinstance(event, SystemMessageAction):
+        yield "system", "", event, _size(event.content), "the system text"
+        yield "tools", "", event, _schemas_size(event.tools), f"{len(event.tools)} tools"
+    elif isinstance(event, CondensationAction):
+        if event.summary:
+            yield "summaries", "", event, _size(event.summary), event.message
+    elif isinstance(event, MessageAction):
+        images = sum(image_tokens(url, provider) for url in event.image_urls)
+        kind: Kind = "user" if event.source is Source.USER else "other"
+        yield kind, "", event, _size(event.content) + Size(0, images), event.message
+    elif isinstance(event, Observation) and not isinstance(event, DecisionObservation):
+        yield from _observed(event, tool, provider)
 
 
 def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[Piece]:
@@ -164,13 +170,14 @@ def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[P
 def _recalled(event: RecallObservation, size: Size) -> Iterator[Piece]:
     """By what was recalled; the bytes are shared out as the characters were."""
     told = event.result.get("pieces")
-    pieces: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
-    chars = [int(piece.get("chars", 0)) for piece in pieces]
-    if not pieces or sum(chars) > len(event.content):
+    recalled: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
+    told_chars = (piece.get("chars") for piece in recalled)
+    chars = [number if isinstance(number, int) else 0 for number in told_chars]
+    if not recalled or sum(chars) > len(event.content):
         # One of an earlier version, or masked since.
         yield "facts", "", event, size, event.message
         return
-    for piece, count in zip(pieces, chars, strict=True):
+    for piece, count in zip(recalled, chars, strict=True):
         kind = _RECALLED.get(str(piece.get("kind")), "other")
         name = str(piece.get("name", ""))
         yield kind, name, event, Size(size.text * count // max(1, sum(chars))), name
@@ -193,10 +200,11 @@ def _size(text: str) -> Size:
 
 
 def _schemas_size(tools: Sequence[dict[str, Any]]) -> Size:
-    return tools_size(tuple(ToolSchema(**tool) for tool in tools))
+    parts = ((tool.get("name"), tool.get("description"), tool.get("parameters")) for tool in tools)
+    return tools_size(tuple(ToolSchema(str(a), str(b), c or {}) for a, b, c in parts))
 
 
-def _estimator(pieces: Sequence[Piece], events: Sequence[Event]) -> TokenEstimator:
+def _estimator(found: Sequence[Piece], events: Sequence[Event]) -> TokenEstimator:
     """Taught by the last reply, if what was sent for it is still what is shown."""
     estimator = TokenEstimator()
     for index in range(len(events) - 1, -1, -1):
@@ -205,7 +213,7 @@ def _estimator(pieces: Sequence[Piece], events: Sequence[Event]) -> TokenEstimat
             break
         if event.llm_metrics is not None and event.llm_metrics.part == _MAIN:
             sent = Size()
-            for _, _, each, size, _ in pieces:
+            for _, _, each, size, _ in found:
                 sent += size if each.id < event.id else Size()
             estimator.learn(sent, event.llm_metrics.prompt_tokens)
             break

@@ -307,14 +307,23 @@ def _hint(layer: str) -> str:
 
 
 def _fingerprint(sandbox: Sandbox) -> str:
-    """Changes with the boot, the kernel, the user and the program."""
+    """Changes with the boot, the kernel, the user, the program, and what a container allows."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         program = Path(sandbox.program).stat() if sandbox.program else None
+        allowed = _allowed_here()
     except OSError:
         return ""
     version = (program.st_mtime_ns, program.st_size) if program else ()
-    return repr((boot, os.uname().release, os.getuid(), sandbox.program, version))
+    return repr((boot, os.uname().release, os.getuid(), sandbox.program, version, allowed))
+
+
+def _allowed_here() -> tuple[str, ...]:
+    """What of a process tells one container of this machine from another: places in /proc that are
+    covered, and filters of system calls. The home may be a volume that several of them share."""
+    covered = re.findall(r"^(?:\S+ ){4}(/proc/\S+)", Path("/proc/self/mountinfo").read_text(), re.M)
+    filters = re.findall(r"^Seccomp\w*:\s*\d+", Path("/proc/self/status").read_text(), re.M)
+    return (*covered, *filters)
 
 
 def _remembered(cache: Path) -> dict[str, str]:

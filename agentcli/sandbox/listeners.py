@@ -36,7 +36,7 @@ def listening_places(scope: AccessScope, emptied: Iterable[Path]) -> list[Path]:
     found = [
         path
         for path in dict.fromkeys((*_sockets(unseen), *_pipes(scope)))
-        if not any(map(path.is_relative_to, known))
+        if not any(map(path.is_relative_to, known)) and _is_in_reach(path)
     ]
     if len(found) <= MOST_SINGLE:
         return found
@@ -57,6 +57,23 @@ def _sockets(unseen: Iterable[Path]) -> Iterator[Path]:
             path = Path(place).resolve()
             if path.is_socket():
                 yield path
+
+
+def _is_in_reach(path: Path) -> bool:
+    """Whether commands get there by the modes of the folders: root may look anywhere on the machine
+    but not from within a sandbox, and what covers places is within it too."""
+    if os.geteuid() != 0:
+        return True
+    groups = {os.getegid(), *os.getgroups()}
+    with suppress(OSError):
+        return all(_is_searchable(folder.stat(), groups) for folder in path.parents)
+    return False
+
+
+def _is_searchable(folder: os.stat_result, groups: set[int]) -> bool:
+    if folder.st_uid == 0:
+        return bool(folder.st_mode & stat.S_IXUSR)
+    return bool(folder.st_mode & (stat.S_IXGRP if folder.st_gid in groups else stat.S_IXOTH))
 
 
 def _place(line: str) -> str | None:

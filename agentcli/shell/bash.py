@@ -91,6 +91,11 @@ class Bash:
         """The pid of bash as we count; not that of a sandbox around it."""
         return self._leader.pid if self._leader else self.terminal.pid
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has ever been there to be asked something."""
+        return self._ready
+
     def await_ready(self, capture: Capture) -> None:
         """Raises NotStarted if bash ends before it answers, OSError if it does not answer."""
         if self._ready:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
+from agentcli import interrupts
 from agentcli.shell.output import Capture, LiveOutput, MarkedSection
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
@@ -130,6 +131,7 @@ class Exchange:
         deadline = time.monotonic() + seconds
         looks = _Looks(watch)
         while not self.finished:
+            interrupts.check()
             now = time.monotonic()
             if self.terminal.ended:
                 self._read_rest(live)
@@ -148,7 +150,8 @@ class Exchange:
             elif (seen := looks.look(now, self._last_activity)) is not None:
                 live.flush()
                 return seen
-            waits = (deadline - now, live.due_in(now), looks.due_in(now), self._end_patience(now))
+            looked = (live.due_in(now), looks.due_in(now), self._end_patience(now))
+            waits = (deadline - now, *looked, interrupts.longest_wait_s())
             had_report = self.report is not None
             self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
             if self.report and not had_report and self.report[0] == FALLBACK and self._ask_end:

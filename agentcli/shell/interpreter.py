@@ -13,15 +13,15 @@ from typing import ClassVar, Generic, TypeVar
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import OUTPUTS_VARIABLE
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import private_folder
 from agentcli.sandbox.choosing import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
 
-STARTS = 3
+STARTS = 5
 """How often a start is tried: places that the sandbox covers come and go."""
 LATE_CHARS = 2000
 

@@ -8,12 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from agentcli.files.output_folder import DISK_BYTES
 from agentcli.files.private import read_private, write_private
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash
 from agentcli.shell.exchange import Outcome
 from agentcli.shell.output import Capture, RenderedOutput
-from agentcli.shell.output_folder import DISK_BYTES
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.names import output_name
-from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
+from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 SLACK_CHARS = 3_000
@@ -392,3 +392,20 @@ def _whole_lines_after(text: str, size: int) -> str:
     begin = len(text) - size
     cut = text.find("\n", begin) + 1
     return text[cut if 0 < cut <= begin + size // 2 else begin :]
+
+
+def kept_text(
+    text: str,
+    outputs: OutputFolder,
+    name: str,
+    most_chars: int,
+    *,
+    head_share: float = HEAD_SHARE,
+) -> RenderedOutput:
+    """`text`, of a long one head and tail, and the whole in a new file of `outputs`, called as by
+    `OutputFolder.new_path`."""
+    capture = Capture(
+        outputs.new_path(name), keep=4 * most_chars, folder=outputs, head_share=head_share
+    )
+    capture.feed(text.encode(errors="replace"))
+    return capture.render(most_chars)

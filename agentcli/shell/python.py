@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.images import ImageFault, data_url
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import read_private, write_private
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.output import LiveOutput, clean, replace_surrogates
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle, TerminalWait

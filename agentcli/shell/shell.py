@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
 from agentcli.sandbox.choosing import Sandbox
@@ -20,7 +21,6 @@ from agentcli.shell.exchange import Outcome
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
 from agentcli.shell.output import LiveOutput
-from agentcli.shell.output_folder import DISK_BYTES, OutputFolder
 from agentcli.shell.parts import head_share, marked, parts_of
 from agentcli.shell.terminal import Terminal, typed
 from agentcli.shell.time_limit import stop_at_limit
@@ -327,7 +327,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             running.bash.stop(running.exchange)
             self._take_over(running)
             notes.append("the command that waited for input was stopped")
-        if self._bash is not None and not self._bash.alive:
+        if self._bash is not None and not self._bash.alive and self._bash.has_answered:
             notes.append(self._replace(f"the shell ended (status {self._bash.exit_code()})"))
         if self._bash is not None and not self._bash.reachable:
             notes.append(self._replace("the shell had lost its files"))

@@ -21,11 +21,11 @@ from agentcli.web.page import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
     from agentcli.browser.browser import Browser
+    from agentcli.files.output_folder import OutputFolder
     from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
     from agentcli.knowledge.notes import Notes
     from agentcli.sandbox.choosing import Sandbox
-    from agentcli.shell.output_folder import OutputFolder
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
 
@@ -76,7 +76,8 @@ class ToolContext:
     """What tools work with. `live_output` takes text for the screen as it comes."""
 
     workspace: Path
-    outputs: Path
+    outputs: OutputFolder
+    """Where whole outputs are kept."""
     files: FileTracker
     shell: Shell
     python: PythonInterpreter
@@ -85,8 +86,6 @@ class ToolContext:
     git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
-    output_folder: OutputFolder | None = None
-    """Where whole outputs are kept; as `outputs`, with a limit."""
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
     """All events of the session, the newest among them."""
@@ -96,8 +95,6 @@ class ToolContext:
     browser: Browser | None = None
     search_sessions: Callable[[str], str] | None = None
     """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
-    kept_outputs: OutputFolder | None = None
-    """What `outputs` has room for."""
     page_limits: PageLimits = field(default_factory=PageLimits)
     ask_editor: Callable[[str], str] | None = None
     """The text of a model that merges edits; raises LLMError."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from agentcli.errors import ToolError
+from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
 from agentcli.knowledge.framing import framed
@@ -21,6 +22,7 @@ from agentcli.tools.base import (
     seconds,
     with_notes,
 )
+from agentcli.web.addresses import split_url
 
 if TYPE_CHECKING:
     from agentcli.browser.browser import Visit
@@ -67,8 +69,7 @@ class Arguments(ToolArguments):
 
 def checked(url: str) -> str:
     """Raises ToolError for what is no address of a page."""
-    if not url.startswith(("http://", "https://")) or any(c.isspace() for c in url):
-        raise ToolError(f"{url} is no address of a page: it begins with http:// or https://.")
+    split_url(url)
     return url
 
 
@@ -81,15 +82,13 @@ def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolCon
     if context.browser is None:
         raise ToolError("This session has no browser.", error_id="no_browser")
     visit = context.browser.perform(steps, timeout)
-    shots = [base64.b64decode(shot) for shot in visit.screenshots]
-    kept = [context.browser.keep("screenshot-{}.png", data) for data in shots]
     return ToolResult(
         _told(visit, context),
         images=tuple(f"data:image/png;base64,{shot}" for shot in visit.screenshots),
         data={
             "url": visit.url,
             "status_code": visit.status,
-            "screenshot": str(kept[-1]) if kept else None,
+            "screenshot": _kept_screenshot(visit, context),
             "error": bool(visit.error),
         },
     )
@@ -108,16 +107,26 @@ def _told(visit: Visit, context: ToolContext) -> str:
     return with_notes(page, *notes, visit.error)
 
 
+def _kept_screenshot(visit: Visit, context: ToolContext) -> str | None:
+    """The file of the last one, for people; the model has them all."""
+    for shot in visit.screenshots[-1:]:
+        with suppress(OSError):
+            return str(context.outputs.add("screenshot-{}.png", base64.b64decode(shot)))
+    return None
+
+
 def _shortened(text: str, context: ToolContext) -> tuple[str, str]:
     """The beginning, up to a whole line, and where the rest is."""
     most = min(MAX_SHOWN_CHARS, context.max_output_chars)
     if len(text) <= most:
         return text, ""
-    assert context.browser is not None
-    file = context.browser.keep("page-{}.txt", text.encode(errors="replace"))
     shown = text[:most].rpartition("\n")[0] or text[:most]
-    lines = text.count("\n") - shown.count("\n")
-    return shown, f"{lines:,} more lines are in {file}: grep or read them there"
+    more = f"{text.count(chr(10)) - shown.count(chr(10)):,} more lines"
+    try:
+        file = context.outputs.add("page-{}.txt", text.encode(errors="replace"))
+    except OSError as error:
+        return shown, f"{more} were not kept: {os_error_text(error)}"
+    return shown, f"{more} are in {file}: grep or read them there"
 
 
 def _action(url: str | None, steps: list[Step], timeout: float) -> BrowseInteractiveAction:

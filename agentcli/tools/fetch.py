@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import mimetypes
-import os
 import re
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from agentcli.errors import ToolError
+from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseURLAction
 from agentcli.events.observations import BrowserOutputObservation
 from agentcli.files.images import ImageFault, data_url
 from agentcli.files.names import output_name, size_text
 from agentcli.knowledge.framing import framed
-from agentcli.shell.output import SOURCE_HEAD_SHARE, Capture
+from agentcli.shell.output import SOURCE_HEAD_SHARE, kept_text
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
 from agentcli.web.page import Page
@@ -73,11 +70,8 @@ def _text(page: Page, form: Any, ctx: ToolContext) -> str:
 
 def _fitting(text: str, ctx: ToolContext) -> str:
     """Head and tail of a long text, the whole in a file that is named."""
-    path = next(_free_paths(ctx.outputs, ".md"))
-    limit = ctx.max_output_chars
-    capture = Capture(path, keep=4 * limit, folder=ctx.kept_outputs, head_share=SOURCE_HEAD_SHARE)
-    capture.feed(text.encode(errors="replace"))
-    return capture.render(limit).text
+    share, most = SOURCE_HEAD_SHARE, ctx.max_output_chars
+    return kept_text(text, ctx.outputs, "page-{}.md", most, head_share=share).text
 
 
 def _image(page: Page, facts: dict[str, Any]) -> ToolResult:
@@ -95,23 +89,13 @@ def _saved(page: Page, ctx: ToolContext) -> str:
     told = f"{page.status}: {kind}, {size}"
     if page.cut:
         return f"[{told}, not kept: {page.cut}]"
-    folder = ctx.kept_outputs
-    if folder is not None and folder.take(len(page.data)) < len(page.data):
-        return f"[{told}, not kept: {folder.full}]"
     own = Path(page.url.partition("?")[0]).suffix
     suffix = own if _SUFFIX.fullmatch(own) else mimetypes.guess_extension(kind) or ".bin"
-    path = next(_free_paths(ctx.outputs, suffix))
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(page.data)
+        path = ctx.outputs.add(f"page-{{}}{suffix}", page.data)
     except OSError as error:
-        return f"[{told}, not kept: {error.strerror}]"
+        return f"[{told}, not kept: {os_error_text(error)}]"
     return f"[{told}, saved as {output_name(path)}]"
-
-
-def _free_paths(folder: Path, suffix: str) -> Iterator[Path]:
-    paths = (folder / f"page-{number}{suffix}" for number in count(1))
-    return (path for path in paths if not path.exists())
 
 
 TOOL = Tool(

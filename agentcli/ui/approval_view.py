@@ -120,14 +120,14 @@ def _edit(action: FileEditAction, current: str | None) -> list[Text]:
         return [*texts(action.path), Text(""), *_change(current, new or "")]
     if new is None and action.old_str is None:
         return head
-    after = _after(action, current, new or "")
+    after = text_after(action, current, new or "")
     if current is not None and after is not None:
         return [*head, *_change(current, after)]
     rows = change_rows(f"{action.old_str}\n" if action.old_str else "", f"{new}\n" if new else "")
     return [*head, *(Text(row.text, row.sign, row.style) for row in rows)]
 
 
-def _after(action: FileEditAction, current: str | None, new: str) -> str | None:
+def text_after(action: FileEditAction, current: str | None, new: str) -> str | None:
     """The whole file as the edit would leave it; None where that can't be told."""
     if current is None:
         return None

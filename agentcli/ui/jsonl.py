@@ -52,7 +52,7 @@ class JsonLinesWriter:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._stream = stream
-        self._session_id = session_id
+        self.session_id = session_id
         self._result_only = result_only
         self._on_failure = on_failure
         self._now = now
@@ -70,6 +70,11 @@ class JsonLinesWriter:
     def on_progress(self, progress: Progress) -> None:
         if not self._result_only:
             self._write(self._progress_line(progress), self._now())
+
+    def write_notice(self, kind: str, message: str, **data: Any) -> None:
+        """Of something that is no session's own."""
+        if not self._result_only:
+            self._write(_notice(kind, message, **data), self._now())
 
     def write_result(self, summary: RunSummary) -> None:
         """The last line. Calls after the first write nothing."""
@@ -167,12 +172,12 @@ class JsonLinesWriter:
         head = {
             "type": line["type"],
             "schema_version": SCHEMA_VERSION,
-            "session_id": self._session_id,
+            "session_id": self.session_id,
             "seq": self._seq,
             "ts": when.isoformat(),
         }
         self._seq += 1
-        data = _encode({**head, **line}) + b"\n"
+        data = encode({**head, **line}) + b"\n"
         binary = getattr(self._stream, "buffer", None)
         try:
             if binary is None:
@@ -188,7 +193,7 @@ class JsonLinesWriter:
 
 def result_line(summary: RunSummary) -> _Line:
     line = {"type": "result", **asdict(summary), "duration_s": round(summary.duration_s, 3)}
-    del line["session_id"]
+    del line["session_id"], line["evidence_told"]
     hint = line.pop("hint")
     line["error"] = {"message": summary.error, "hint": hint} if summary.error else None
     return line
@@ -213,7 +218,7 @@ def _parsed(raw_arguments: str) -> Any:
     return value if isinstance(value, dict) else raw_arguments
 
 
-def _encode(line: _Line) -> bytes:
+def encode(line: _Line) -> bytes:
     """Compact JSON in UTF-8. Lone surrogates become U+FFFD, numbers JSON does not know null."""
     try:
         text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

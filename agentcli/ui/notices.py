@@ -23,6 +23,7 @@ from agentcli.events.observations import (
     SetAsideObservation,
 )
 from agentcli.events.progress import Status
+from agentcli.events.requirements import RequirementObservation
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
@@ -63,6 +64,8 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _dim(event.message)
         case CheckpointObservation():
             return _checkpoint(event)
+        case RequirementObservation():
+            return requirement(event)
         case DecisionObservation():
             return _dim(decision(event)) if verbose else None
         case RecallObservation() | CondensationAction() | PrefixChangedObservation() if verbose:
@@ -89,6 +92,19 @@ def _checkpoint(event: CheckpointObservation) -> Line | None:
         return _dim(f"no undo: {event.content}")
     left_out = ", ".join(event.left_out)
     return _dim(f"undo can't bring back: {left_out}") if left_out else None
+
+
+def requirement(event: RequirementObservation) -> Line:
+    """What was required, and whether it is so."""
+    facts = [f"check $ {event.command}" if event.command else f"required: {event.requirement}"]
+    if event.requirement == "check":
+        code = event.exit_code
+        facts += ["out of time" if code is None else f"exit {code}", duration(event.duration_s)]
+    said = [line for line in event.content.splitlines() if line.strip()]
+    if said and not event.met:
+        facts.append((said[-1] if event.requirement == "check" else said[0])[:_LONGEST_SAID])
+    told = printable(" · ".join(facts), multiline=False)
+    return _dim(f"✓ {told}") if event.met else [Span(f"✗ {told}", "yellow")]
 
 
 def hook(event: HookObservation) -> str:

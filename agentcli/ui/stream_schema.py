@@ -96,6 +96,64 @@ class ErrorData(_Strict):
     hint: str
 
 
+class TestRunData(_Strict):
+    """A command that looks like tests, or the check that was asked for; `session_id`: of the child
+    that ran it, else empty."""
+
+    event_id: int
+    command: str
+    runner: str
+    outcome: Literal["passed", "failed", "unknown"]
+    why: Annotated[str, Field(description="of an unknown outcome")]
+    session_id: str
+
+
+class EvidenceData(_Strict):
+    """What the log of the session proves; see docs/records.md."""
+
+    status: Annotated[
+        Literal["none", "not_run", "passed", "failed", "outdated", "unknown"],
+        Field(description="of tests, for the files as they were left"),
+    ]
+    tests: list[TestRunData]
+    files_changed: list[str]
+    changed_at: Annotated[int | None, Field(description="event of the last change of a file")]
+    passed_at: Annotated[int | None, Field(description="event of the last run that passed")]
+    never_run: Annotated[list[str], Field(description="test files that changed and were not run")]
+    not_run_again: Annotated[list[str], Field(description="commands that failed, not mended since")]
+
+
+class CheckData(_Strict):
+    """`exit_code` is null where it was stopped at its time limit; `tail` is the end of what it
+    printed."""
+
+    command: str
+    exit_code: int | None
+    duration_s: float
+    tail: str
+    passed: bool
+
+
+class TryData(_Strict):
+    """One of several tries at a task; `check` is null where it was not run. `chosen`: its changes
+    are in the workspace now."""
+
+    number: int
+    session_id: str
+    model: str
+    status: str
+    exit_code: int
+    check: CheckData | None
+    files: NonNegativeInt
+    added: NonNegativeInt
+    removed: NonNegativeInt
+    cost_usd: float | None
+    duration_s: float
+    answer: str
+    error: str
+    chosen: bool
+
+
 class ResultLine(_Base):
     """Always the last line; `cost_usd` is null when a price is not known."""
 
@@ -111,7 +169,8 @@ class ResultLine(_Base):
     files_changed: list[str]
     tmp_files: list[str]
     tmp_folder: str
-    evidence: list[str]
+    evidence: EvidenceData
+    tries: list[TryData]
     resume_command: str
     error: ErrorData | None
 

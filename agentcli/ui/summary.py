@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from agentcli.evidence.values import NOTHING, Evidence
 from agentcli.messages import Usage
 
 
@@ -14,7 +16,8 @@ class RunSummary:
 
     `cost_usd` is None when the price of a model used is not known. `error` and `hint` are for
     people. `tmp_files` are what was left in the session's own /tmp, which lies in `tmp_folder`.
-    `evidence` are facts from the log that speak for the result, one a line.
+    `evidence` is of the whole session, `files_changed` of this run; `evidence_told` is for people.
+    `tries`, where there were several, are what each came to.
     """
 
     status: str
@@ -29,7 +32,9 @@ class RunSummary:
     files_changed: tuple[str, ...] = ()
     tmp_files: tuple[str, ...] = ()
     tmp_folder: str = ""
-    evidence: tuple[str, ...] = ()
+    evidence: Evidence = NOTHING
+    evidence_told: str = ""
+    tries: tuple[dict[str, Any], ...] = ()
     resume_command: str = ""
     error: str = ""
     hint: str = ""
@@ -62,8 +67,12 @@ def closing_facts(summary: RunSummary) -> list[str]:
         facts.append(count(summary.steps, "step"))
         facts.append(tokens_used(summary.usage))
         facts.append(money(summary.cost_usd))
+    if len(summary.tries) > 1 and summary.exit_code == 0:
+        facts.append(f"the best of {len(summary.tries)} tries")
     if summary.files_changed:
         facts.append(f"{count(len(summary.files_changed), 'file')} changed")
+    if summary.evidence_told:
+        facts.append(summary.evidence_told)
     return facts
 
 

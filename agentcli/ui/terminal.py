@@ -58,6 +58,7 @@ class TerminalRenderer:
         verbose: int = 0,
         show_text: bool | None = None,
         static: bool = False,
+        echoes: bool = False,
         sums_up: bool = False,
         folding: Folding | None = None,
         region: Region | None = None,
@@ -69,7 +70,7 @@ class TerminalRenderer:
         self._quiet = quiet
         self._verbose = verbose
         self._show_text = stream.isatty() if show_text is None else show_text
-        self._static = static
+        self._echoes = echoes or static
         self._sums_up = sums_up
         self._clock = clock
         self._reply = StreamedReply(self._screen)
@@ -218,7 +219,7 @@ class TerminalRenderer:
                 # What the run prints at its end is the answer to this message, not that one.
                 self._reply.show(self._unshown, "")
                 self._unshown = ""
-            if self._static or message.delivery is not None:
+            if self._echoes or message.delivery is not None:
                 said = "> " + printable(message.content.strip()).replace("\n", "\n  ")
                 self._screen.put("user", [[Span(row, "bold")] for row in said.split("\n")])
         elif self._verbose:

@@ -2,6 +2,6 @@
 
 ORDER = (
     *("chat", "run", "resume", "tell", "compact", "context", "undo", "rewind", "fork", "diff"),
-    *("open", "demo", "setup", "init", "models", "notes", "doctor", "trust", "schema"),
+    *("batch", "open", "demo", "setup", "init", "models", "notes", "doctor", "trust", "schema"),
     *("sessions", "skills", "mcp", "config", "policy"),
 )

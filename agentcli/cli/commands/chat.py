@@ -48,6 +48,11 @@ def chat(
         )
     if flags.format != "text":
         raise UsageError("a conversation has no output for programs", hint="agent run --json")
+    if flags.requires:
+        raise UsageError(
+            f"{flags.requires} is for work that comes to its end by itself",
+            hint=f"agent run {flags.requires} …",
+        )
     from agentcli.cli.conversation.front_door import converse
 
     find = None

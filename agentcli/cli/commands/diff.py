@@ -43,13 +43,14 @@ def diff(
         print(json.dumps(list(map(change_as_dict, changes)), indent=2))
     elif span is not None:
         with paged(no_pager):
-            _print_patch(kept.diff(*span))
+            print_patch(kept.diff(*span))
         for change in changes:
             if change.told:
                 print(change_line(change), file=sys.stderr)
 
 
-def _print_patch(patch: str) -> None:
+def print_patch(patch: str) -> None:
+    """For people at a terminal, as it is to programs."""
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
         return

@@ -29,13 +29,15 @@ from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
 from agentcli.cli.session_common import Json, here
-from agentcli.errors import ConfigError, os_error_text
+from agentcli.errors import AgentError, ConfigError, os_error_text
+from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog
 from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probes import ATTACKS, probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
-from agentcli.shell.output_folder import OutputFolder
+from agentcli.sessions.chosen import FILES, chosen_store
+from agentcli.sessions.library import library_of
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
@@ -98,6 +100,7 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
     yield from _keys(builder)
     storage = _storage(builder.home)
     yield storage
+    yield from _sessions(builder.home)
     # Where the home takes nothing the rest is worth knowing all the same.
     place = builder.home if storage.status == "ok" else None
     yield from _tried("sandbox", lambda: _sandbox(builder, place))
@@ -242,6 +245,15 @@ def _keys(builder: AgentBuilder) -> Iterator[Check]:
         yield Check("keys", "failed", kept.fault)
     elif kept.values:
         yield Check("keys", "ok", f"{', '.join(kept.values)} in {keys_file(builder.environ)}")
+
+
+def _sessions(home: Path) -> Iterator[Check]:
+    """Whether the database can be used, if they are kept in one."""
+    try:
+        if chosen_store(home) != FILES:
+            yield Check("sessions", "ok", library_of(home).shown)
+    except AgentError as error:
+        yield Check("sessions", "failed", error.message, error.hint)
 
 
 def _storage(home: Path) -> Check:

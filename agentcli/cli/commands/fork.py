@@ -19,9 +19,9 @@ from typing import Annotated
 import typer
 
 from agentcli.app.fork import fork as fork_session
+from agentcli.cli.named_place import named_folder
 from agentcli.cli.session_common import Json, at_terminal, home, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.errors import UsageError
 from agentcli.sessions.session import read_session
 from agentcli.ui.sanitize import printable
 
@@ -38,10 +38,7 @@ def fork(
     session: SessionOption = None,
     as_json: Json = False,
 ) -> int:
-    try:
-        target = folder and folder.expanduser().absolute()
-    except RuntimeError as error:
-        raise UsageError(f"--dir {folder}: {error}") from error
+    target = folder and named_folder(folder, "--dir")
     original = selected(named, session)
     message = ""
     if at is None and not as_json and at_terminal():

@@ -7,8 +7,8 @@ Examples:
 
 from __future__ import annotations
 
+from agentcli.app.init_task import INIT_TASK
 from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.init_task import INIT_TASK
 
 
 @with_flags

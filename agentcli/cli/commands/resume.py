@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
 
 
 @with_flags
@@ -35,7 +35,10 @@ def resume(
     everywhere: Annotated[
         bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
     ] = False,
+    tries: TryCount = None,
+    try_models: TryModels = None,
 ) -> int:
+    models = try_models or []
     # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector
     from agentcli.cli.stored_session import StoredSession
@@ -44,7 +47,13 @@ def resume(
     if last and message is None:
         session, message = None, session
     which = SessionSelector(session, newest=last, everywhere=everywhere)
-    return work(flags, StoredSession(which, message, flags))
+    stored = StoredSession(which, message, flags)
+    if tries is not None or models:
+        from agentcli.cli.tries import TriesWanted, run_tries
+
+        wanted = TriesWanted(tries or len(models), models)
+        return run_tries(flags, stored, wanted, stored.record)
+    return work(flags, stored)
 
 
 COMMAND = resume

@@ -5,15 +5,19 @@ Examples:
   git diff | agent run "review this" > review.txt
   agent run -m sonnet --approval plan "how would you split this module?"
   agent run --json --max-time 10m "fix the bug" < /dev/null
+  agent run --check "python3 -m unittest" "fix the failing test"
+  agent run --output-schema answer.schema.json "which functions have no tests?"
+  agent run --tries 3 --check "make test" "fix the race in the queue"
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
 from agentcli.errors import UsageError
 
 
@@ -32,22 +36,53 @@ def run_once(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Write a recording: see agent replay --verify."
+        ),
+    ] = None,
+    tries: TryCount = None,
+    try_models: TryModels = None,
 ) -> int:
+    models = try_models or []
     # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
     from agentcli.cli.work import work
 
     if session is None and not continue_newest:
         from agentcli.cli.new_session import NewSession
 
-        return work(flags, NewSession(task, flags, name))
+        if tries is not None or models:
+            from agentcli.cli.tries import TriesWanted, run_tries
+
+            if record is not None:
+                raise UsageError("--record is for one session, not for several tries")
+            wanted = TriesWanted(tries or len(models), models, name)
+            return run_tries(flags, NewSession(task, flags, None), wanted)
+        if record is None:
+            return work(flags, NewSession(task, flags, name))
+        from agentcli.cli.run_recorder import RunRecorder
+
+        recorder = RunRecorder(record, flags)
+        return recorder.finish(work(flags, NewSession(task, flags, name, recorder.begin)))
     if name is not None:
         raise UsageError(
             "--name is for a new session", hint="agent sessions rename gives an old one a name"
         )
+    if record is not None:
+        raise UsageError(
+            "--record is for a new session", hint="agent replay --save FILE records an old one"
+        )
     from agentcli.cli.session_selector import SessionSelector
     from agentcli.cli.stored_session import StoredSession
 
-    return work(flags, StoredSession(SessionSelector(session, newest=continue_newest), task, flags))
+    stored = StoredSession(SessionSelector(session, newest=continue_newest), task, flags)
+    if tries is not None or models:
+        from agentcli.cli.tries import TriesWanted, run_tries
+
+        wanted = TriesWanted(tries or len(models), models)
+        return run_tries(flags, stored, wanted, stored.record)
+    return work(flags, stored)
 
 
 COMMAND = with_flags(run_once)

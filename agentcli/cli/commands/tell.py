@@ -19,8 +19,9 @@ from agentcli.cli.session_common import Json, home
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
-from agentcli.sessions.manage.ownership import require_own
-from agentcli.sessions.search.finder import in_use_by, session_states
+from agentcli.sessions.file_store import FileStore
+from agentcli.sessions.library import store_of
+from agentcli.sessions.search.finder import session_states
 
 
 def tell(
@@ -41,7 +42,14 @@ def tell(
     if text is None:
         raise UsageError("there is nothing to tell", hint='e.g. agent tell "run the tests too"')
     folder = selected(named, session)
-    require_own(folder)
+    store = store_of(folder)
+    store.check()
+    holder = store.holder()
+    if holder and not holder.is_here:
+        raise UsageError(
+            f"session {folder.name} is at work on {holder.host}, and is told things there",
+            hint=f"agent tell {folder.name} on that machine",
+        )
     message = text
     if text == "-":
         piped = stdin.read_task()
@@ -52,8 +60,10 @@ def tell(
     if as_json:
         print(json.dumps({"session_id": folder.name, "message_id": message_id}))
         return
-    if in_use_by(folder) is None:
-        when = f"when it is resumed: agent resume {folder.name}"
+    if holder is None:
+        # What is told waits in a file.
+        here = "" if isinstance(store, FileStore) else " on this machine"
+        when = f"when it is resumed{here}: agent resume {folder.name}"
     else:
         when = "at its next step" if steer else "when it has done what it is at"
     print(f"{folder.name} gets this {when}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agentcli.app.configured_store import use_configured_store
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 
@@ -39,6 +40,7 @@ def _sessions() -> Iterator[tuple[str, str]]:
     """Of this folder, the one used last first; by name where they have one."""
     from agentcli.sessions.search.finder import offered
 
+    use_configured_store()
     home = state_home(person_environ())
     for found in islice(offered(home, Path.cwd().resolve()), _MOST_SESSIONS):
         state = found.state

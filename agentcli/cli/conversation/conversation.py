@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.agent.ending import Ending, TurnResult
-from agentcli.agent.loop import run_turn
+from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
+from agentcli.app.attachments import attached
 from agentcli.app.config import MANAGED_FILE
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
@@ -19,7 +20,6 @@ from agentcli.cli.conversation.mailbox import SessionMailbox
 from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.conversation.status import ConversationStatus
-from agentcli.cli.inputs import attached
 from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
 from agentcli.errors import (
@@ -32,6 +32,7 @@ from agentcli.errors import (
     os_error_text,
 )
 from agentcli.events import Event, Progress
+from agentcli.evidence.late import LateEvidence
 from agentcli.interrupts import shield, unshielded
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
@@ -76,6 +77,7 @@ class Conversation:
         """Of the session that is begun next."""
         self._ready: Prepared | None = ready
         self._counter = SessionTotalsCounter()
+        self._evidence = LateEvidence()
         self._notifier: TerminalNotifier | None = None
         self._stale = False
         """What is on disk may be ahead of the open session."""
@@ -334,6 +336,7 @@ class Conversation:
     def _subscribers(self, session: Session) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
         self._notifier = notifier_of(session, self.settings.ui)
+        self._evidence = LateEvidence(session.events)
         return [self._renderer, self.status, self, self._notifier]
 
     # --- turns
@@ -348,7 +351,7 @@ class Conversation:
         self.control.begin_work()
         try:
             with unshielded():
-                result = run_turn(opened.agent, opened.session)
+                result = DrivenSession(opened).work()
         except TurnInterrupted as interrupt:
             ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
             result = TurnResult(ending, "")
@@ -360,7 +363,12 @@ class Conversation:
             self.control.end_work()
         took = time.monotonic() - began
         summary = summarise_run(
-            opened.session, self._counter.totals, result, error, duration_s=took
+            opened.session,
+            self._counter.totals,
+            self._evidence.evidence,
+            result,
+            error,
+            duration_s=took,
         )
         with suppress(OSError):
             self._renderer.closing_line(replace(summary, resume_command=""))
@@ -387,6 +395,7 @@ class Conversation:
     def on_event(self, event: Event) -> None:
         """Of the session: what a turn did is counted."""
         self._counter.on_event(event)
+        self._evidence.on_event(event)
 
     def on_progress(self, progress: Progress) -> None:
         """Nothing that passes counts."""

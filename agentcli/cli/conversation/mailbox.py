@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentcli.app.attachments import attached
 from agentcli.app.open_session import with_images
 from agentcli.cli.conversation.mentions import with_mentioned
-from agentcli.cli.inputs import attached
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
 from agentcli.ui.prompt.control import Submission

@@ -14,9 +14,13 @@ from typing import Any
 
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
+from agentcli.app.builders import Person, builder_in
+from agentcli.app.child_parent import AskPerson
 from agentcli.app.config import parse_assignment, resolve_workspace
+from agentcli.app.configured_store import use_configured_store
+from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
-from agentcli.app.trust import Answer, load_with_trust
+from agentcli.app.trust import Answer
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl
@@ -37,13 +41,13 @@ from agentcli.cli.slash_command import (
     run_at_once,
     slash_commands,
 )
-from agentcli.cli.stored_session import workspace_of
 from agentcli.errors import SetupNeeded
 from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.files.walking import walk
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import offered
+from agentcli.settings import Settings
 from agentcli.system.programs import person_environ
 from agentcli.ui.approval_question import Approval, RuleOffers
 from agentcli.ui.approver import TerminalApprover
@@ -78,6 +82,7 @@ def open_conversation(
             folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
         )
     )
+    use_configured_store(_assigned(flags))
     folder = None
     if find is not None:
         with prompt.suspended():
@@ -129,50 +134,46 @@ def _prepared(
                 raise
 
 
+def _assigned(flags: Flags) -> dict[str, Any]:
+    """What --set says, by dotted key. Raises ConfigError."""
+    return dict(parse_assignment(text) for text in flags.assignments or ())
+
+
 def _builder(
     flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
     """Under the settings in force in `workspace`; the person is asked at the terminal what is to be
     known."""
-    environ = person_environ()
 
     def trusts(found: Fingerprint, state: TrustState) -> Answer:
         with prompt.suspended():
             return ask_trust(found, state)
-
-    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
-    loaded = load_with_trust(environ, workspace, {**assigned, **flags.settings()}, trusts)
-    settings = loaded.settings.values
 
     @cache
     def name_folders(folder: Path, home: Path) -> Sequence[str]:
         with prompt.suspended():
             return ask_folders(folder, home)
 
-    def ask_person(
-        offers: RuleOffers, current_text: Callable[[str], str | None]
-    ) -> _SuspendingApprover:
-        approver = TerminalApprover(
-            before_asking=renderer.pause,
-            offers=offers,
-            current_text=current_text,
-            timeout_s=settings.agent.approval_timeout_s,
-        )
-        return _SuspendingApprover(approver, prompt)
+    def asks(settings: Settings) -> AskPerson:
+        def ask_person(
+            offers: RuleOffers, current_text: Callable[[str], str | None]
+        ) -> _SuspendingApprover:
+            approver = TerminalApprover(
+                before_asking=renderer.pause,
+                offers=offers,
+                current_text=current_text,
+                timeout_s=settings.agent.approval_timeout_s,
+            )
+            return _SuspendingApprover(approver, prompt)
 
-    for notice in loaded.settings.notices:
+        return ask_person
+
+    person = Person(trusts, asks, name_folders)
+    values = {**_assigned(flags), **flags.settings()}
+    builder, notices = builder_in(workspace, values, person, interactive=True)
+    for notice in notices:
         renderer.on_progress(Notice(notice))
-    return AgentBuilder(
-        settings,
-        environ,
-        workspace,
-        ask_person,
-        loaded.project_hooks,
-        interactive=True,
-        name_folders=name_folders,
-        project_agents=loaded.project_agents,
-        origins=loaded.settings.origins,
-    )
+    return builder
 
 
 class _SuspendingApprover:

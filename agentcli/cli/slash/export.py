@@ -1,8 +1,8 @@
 """Write this session to a file, secrets masked: as Markdown, or in another format.
 
-`/export talk.md` writes Markdown; `.json` and `.jsonl` write those. Any format can be named in
-front: `/export json talk.txt`, `/export json`. Without a file it is named after the session, and
-replaces what was so named before; no other file that is there is replaced.
+`/export talk.md` writes Markdown; `.html`, `.json` and `.jsonl` write those. Any format can be
+named in front: `/export json talk.txt`, `/export json`. Without a file it is named after the
+session, and replaces what was so named before; no other file that is there is replaced.
 """
 
 from __future__ import annotations

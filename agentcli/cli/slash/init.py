@@ -5,8 +5,8 @@ What follows the name is said besides: `/init in German`.
 
 from __future__ import annotations
 
+from agentcli.app.init_task import INIT_TASK
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.init_task import INIT_TASK
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.ui.prompt.control import Submission
 

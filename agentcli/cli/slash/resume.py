@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
+from agentcli.app.resume import workspace_of
 from agentcli.cli.choose_session import choose_session
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import SlashCommand, beginning
-from agentcli.cli.stored_session import workspace_of
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.search.finder import find, offered

@@ -1,10 +1,10 @@
 """A model that plays recorded replies: for the demo, tests and bug reports.
 
-`scripted/FILE` names a file with one reply a line, each as a provider sent it: a Chat Completions
-`chat.completion`, a Responses `response` or an Anthropic `message` object. Reply number n answers
-the request that has n replies before it, so a resumed session goes on at its place. `scripted/demo`
-is the recording of `agent demo`. With `extra_body = { words_per_second = 6 }` a reply comes as
-slowly as it would be read.
+`scripted/FILE` names a recording, as `agent run --record` writes it, or a file with one reply a
+line, each as a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an
+Anthropic `message` object. Reply number n answers the request that has n replies before it, so a
+resumed session goes on at its place. `scripted/demo` is the recording of `agent demo`. With
+`extra_body = { words_per_second = 6 }` a reply comes as slowly as it would be read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+from agentcli.events import event_from_dict
 from agentcli.events.progress import TextDelta, ToolCallStarted
+from agentcli.events.recorded_replies import RECORDING, is_newer, recorded_replies
 from agentcli.llm.protocols import anthropic_messages, chat_completions, responses
 from agentcli.llm.wire_protocol import Endpoint, StreamItem, parsing_reply, unknown_failure
 from agentcli.messages import Reply, Request, Role
@@ -42,14 +44,13 @@ class Scripted:
         self._words_per_second = float(endpoint.extra_body.get("words_per_second", 0))
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
-            self._replies = [json.loads(line) for line in lines if line.strip()]
+            self._replies = _replies([json.loads(line) for line in lines if line.strip()])
         except OSError as error:
             raise ConfigError(f"script {self._path} can't be read: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ConfigError(f"script {self._path} is not JSON lines: {error}") from error
-        for number, reply in enumerate(self._replies, 1):
-            if _kind(reply) not in _PARSERS:
-                raise ConfigError(f"script {self._path}, reply {number}: no provider's reply form")
+        except ConfigError as error:
+            raise ConfigError(f"script {self._path}{error.message}", hint=error.hint) from error
 
     def connect(self) -> None:
         """Nothing to connect to."""
@@ -63,9 +64,12 @@ class Scripted:
                 f"would be number {number + 1}",
                 hint="for a model that goes on: agent setup",
             )
-        raw = self._replies[number]
-        with parsing_reply():
-            reply: Reply = _PARSERS[_kind(raw)](raw, "scripted")
+        recorded = self._replies[number]
+        if isinstance(recorded, Reply):
+            reply = recorded
+        else:
+            with parsing_reply():
+                reply = _PARSERS[_kind(recorded)](recorded, "scripted")
         for piece in self._paced(reply.text):
             yield TextDelta(piece)
         for call in reply.tool_calls:
@@ -93,6 +97,22 @@ class Scripted:
 
     def abort(self) -> None:
         """Nothing to drop."""
+
+
+def _replies(lines: Sequence[Any]) -> Sequence[Reply | Mapping[str, Any]]:
+    """What the lines of a script play: replies, those of a recording taken from its events. Raises
+    ConfigError, and ValueError for an event that is damaged."""
+    if lines and isinstance(lines[0], Mapping) and RECORDING in lines[0]:
+        if is_newer(lines[0]):
+            told = f" was recorded by a newer version of agent (format {lines[0][RECORDING]})"
+            raise ConfigError(told, hint="upgrade agent to use it")
+        return recorded_replies(
+            [event_from_dict(line["event"]) for line in lines if "event" in line]
+        )
+    for number, reply in enumerate(lines, 1):
+        if _kind(reply) not in _PARSERS:
+            raise ConfigError(f", reply {number}: no provider's reply form")
+    return lines
 
 
 def _kind(reply: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ _MOST_PIPES = 2_000
 """At the end of so many it does not look up for 0.1 s, and ever longer for each further one."""
 _DEEPEST = 500
 """Brackets within brackets, quoted ones too: what reads the tree gives up at some 300."""
+_MOST_THREADS = 16
+"""Whose parsers are kept."""
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NESTS = {"(": 1, "[": 1, "{": 1}
 _STAND_INS = "".join(map(chr, (*range(1, 9), *range(14, 32))))
@@ -42,7 +45,7 @@ def read(text: str, source: bytes, time_limit: TimeLimit) -> Node:
     if max(accumulate(steps), default=0) > _DEEPEST:
         raise Unreadable("it is nested too deeply")
     data = memoryview(_in_ascii(text, source))
-    parser = _parser()
+    parser = _parser(threading.get_ident())
     try:
         tree = parser.parse(
             lambda start, _: data[start:],
@@ -70,8 +73,9 @@ def _check_last_lines(root: Node, source: bytes) -> None:
         waiting += node.children
 
 
-@functools.cache
-def _parser() -> Parser:
+@functools.lru_cache(_MOST_THREADS)
+def _parser(thread: int) -> Parser:
+    """One for each thread: others run while it reads, and it holds what it has read so far."""
     from tree_sitter import Language, Parser
     from tree_sitter_bash import language
 

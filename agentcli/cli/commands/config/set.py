@@ -14,8 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import PROJECT_FILE, beyond_tightening, parse_assignment, user_file
+from agentcli.app.config import (
+    PROJECT_FILE,
+    STORE,
+    beyond_tightening,
+    parse_assignment,
+    user_file,
+)
 from agentcli.app.policy_rules import settings_rules
+from agentcli.app.session_store import without_password
 from agentcli.app.settings_file import set_in_file
 from agentcli.app.trust import inside_session, load_with_trust
 from agentcli.cli.builders import builder_for
@@ -42,10 +49,13 @@ def set_(
     if inside_session(environ):
         raise UsageError("no session may change settings", hint="run it in a shell of your own")
     name, parsed = parse_assignment(f"{key}={value}")
+    if project and name == STORE:
+        raise UsageError(f"{STORE} is not for a project to set", hint="leave out --project")
     parsed = _checked(name, parsed)
     path = here() / PROJECT_FILE if project else user_file(environ)
     set_in_file(path, name, parsed)
-    say(f"{name} = {json.dumps(parsed, ensure_ascii=False)}  # {path}")
+    shown = without_password(parsed) if name == STORE and isinstance(parsed, str) else parsed
+    say(f"{name} = {json.dumps(shown, ensure_ascii=False)}  # {path}")
     _tell_what_differs(name, parsed, path, project)
     return 0
 

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.config import resolve_workspace
+from agentcli.app.config import STORE, resolve_workspace
+from agentcli.app.session_store import without_password
 from agentcli.app.trust import load_with_trust
 from agentcli.cli.builders import tell_fault
 from agentcli.cli.session_common import Json
@@ -33,6 +34,7 @@ def show(
         person_environ(), resolve_workspace(None), on_fault=faults.append
     ).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
+    values[STORE] = without_password(values[STORE])
     if as_json:
         rows = {
             key: {"value": value, "origin": loaded.origins.get(key, "default")}

@@ -1,3 +1,3 @@
-"""Sessions: list, show, search, rename, remove, export, import."""
+"""Sessions: list, show, search, rename, remove, export, import, copy."""
 
-ORDER = ("list", "show", "search", "rename", "rm", "prune", "export", "import", "repair")
+ORDER = ("list", "show", "search", "rename", "rm", "prune", "export", "import", "copy", "repair")

@@ -5,18 +5,21 @@ Exits 1 when the session is damaged; what is intact is written all the same.
 Examples:
   agent sessions export parser --format markdown -o parser.md
   agent sessions export parser > parser.json
+  agent sessions export parser --format html -o parser.html
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentcli.cli.builders import redactor
+from agentcli.cli.session_common import working
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.cli.whole_file import write_whole
 from agentcli.sessions.session import read_session
@@ -28,7 +31,7 @@ from agentcli.ui.sanitize import printable
 def export(
     named: Named = None,
     form: Annotated[
-        str, typer.Option("--format", "-f", help="json, jsonl or markdown.", metavar="FORMAT")
+        str, typer.Option("--format", "-f", help="json, jsonl, markdown or html.", metavar="FORMAT")
     ] = "json",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Instead of stdout.", metavar="FILE")
@@ -38,12 +41,15 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    record = read_session(selected(named, session, last=last))
-    pieces = write(trajectory_of(record, redactor()))
-    if output is None:
-        _write_to_stdout(pieces)
-    else:
-        write_whole(output, pieces)
+    folder = selected(named, session, last=last)
+    seen = output is None and sys.stdout.isatty()
+    with nullcontext() if seen else working(f"writing {folder.name} as {form}"):
+        record = read_session(folder)
+        pieces = write(trajectory_of(record, redactor()))
+        if output is None:
+            _write_to_stdout(pieces)
+        else:
+            write_whole(output, pieces)
     if record.log.fault:
         print(
             f"agent: exported up to event {record.state.end_id}, what follows is damaged:"

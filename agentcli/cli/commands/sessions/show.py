@@ -1,4 +1,4 @@
-"""The conversation of a session as it looked, its cost and state.
+"""The conversation of a session as it looked, its cost and state, what its log proves.
 
 Long outputs, code and changes are folded; the number that stands there shows all of a call with
 --event. --full folds nothing. At a terminal what is longer than the screen goes through $PAGER.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -25,8 +25,10 @@ from agentcli.cli.session_costs import show_cost
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
+from agentcli.evidence.fold import evidence_of
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.ui.evidence_lines import evidence_lines
 from agentcli.ui.folding import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.sanitize import say
@@ -59,7 +61,8 @@ def show(
             _show_event(record, event, as_json)
     elif as_json:
         events = [event_to_dict(event) for event in record.events]
-        print(json.dumps({**row(folder.name, record.state), "events": events}, indent=2))
+        told = {**row(folder.name, record.state), "evidence": asdict(evidence_of(record.events))}
+        print(json.dumps({**told, "events": events}, indent=2))
     else:
         with paged(no_pager, at_end=True):
             _show_conversation(record, full)
@@ -78,6 +81,8 @@ def _show_conversation(record: SessionRecord, full: bool) -> None:
         tokens_used(done.usage),
     ]
     print(" · ".join([*closing, money(done.cost_usd), f"agent resume {record.folder.name}"]))
+    for line in evidence_lines(evidence_of(record.events)):
+        print(line)
 
 
 def _show_event(record: SessionRecord, number: int, as_json: bool) -> None:

@@ -1,0 +1,90 @@
+"""Another model goes on from an event of a session, in a copy of it and of its files; or does the
+task of a recording from the start."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from agentcli.agent.replies import ending_of_reply
+from agentcli.app.fork import fork
+from agentcli.cli.flags import Flags
+from agentcli.cli.going_on import go_on
+from agentcli.cli.named_place import named_folder
+from agentcli.cli.new_session import NewSession
+from agentcli.cli.session_common import home
+from agentcli.cli.work import work
+from agentcli.errors import SessionError, UsageError
+from agentcli.events import Event
+from agentcli.files.git_layout import is_control
+from agentcli.files.names import display_path
+from agentcli.replay.plan import user_messages
+from agentcli.replay.recorded_file import put_below
+from agentcli.replay.recording import Recording
+from agentcli.sessions.history import cut_at
+from agentcli.sessions.session import SessionRecord
+from agentcli.ui.sanitize import say
+
+
+def let_answer(
+    model: str, source: SessionRecord | Recording, event_id: int | None, folder: Path | None
+) -> int:
+    """Have `model` go on from that event, with the files in a new `folder`; the exit code."""
+    if not isinstance(source, Recording):
+        return _go_on(source, model, event_id, folder)
+    if event_id is not None:
+        raise UsageError("--from is for sessions: the task of a recording is done from the start")
+    return _begin(source, model, folder)
+
+
+def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Path | None) -> int:
+    """A fork at that event, or once the task was given, in which `model` answers. The exit code of
+    its work."""
+    events = session.events
+    at = _task_given(events) if event_id is None else event_id
+    if at >= len(events):
+        raise UsageError(f"there is no event {at}: the newest is {len(events) - 1}")
+    cut = cut_at(events, at)
+    if ending_of_reply(events[: cut + 1], interactive=False) is not None:
+        raise UsageError(
+            f"at event {cut} nothing was left to do", hint="name an earlier one with --from"
+        )
+    forked = fork(home(), session.folder, cut, folder and named_folder(folder, "--dir"))
+    where = display_path(forked.workspace)
+    for note in (f"from event {cut} on in session {forked.session_id}, in {where}", *forked.notes):
+        say(f"agent: {note}", sys.stderr)
+    return go_on(home() / "sessions" / forked.session_id, None, model)
+
+
+def _begin(recording: Recording, model: str, folder: Path | None) -> int:
+    """A new session in which `model` does the task of the recording, with the files that it begins
+    with in the new `folder`. The exit code of its work."""
+    task = recording.header.task
+    if folder is None:
+        raise UsageError("a recording has no folder", hint="say where its files go: --dir DIR")
+    if task.strip() in ("", "-"):
+        raise UsageError("there is no task in the recording")
+    top = named_folder(folder, "--dir")
+    try:
+        top.mkdir(parents=True, exist_ok=True)
+        if any(top.iterdir()):
+            raise UsageError(f"{folder} is there already", hint="name another with --dir")
+        # Who recorded it must not say what git runs here.
+        files = (f for f in recording.files if not is_control(PurePosixPath(f.path).parts))
+        put_below(top, files)
+        workspace = recording.header.workspace_in(top)
+        workspace.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SessionError(f"its files can't be written: {error}") from error
+    flags = Flags(model=model, folder=str(workspace), no_stdin=True)
+    return work(flags, NewSession(task, flags, None))
+
+
+def _task_given(events: Sequence[Event]) -> int:
+    """The last event before the model first answered."""
+    task = next((message.id for message in user_messages(events)), None)
+    if task is None:
+        raise UsageError("the session ended before it was given its task")
+    reply = next((event.id for event in events[task:] if event.reply is not None), len(events))
+    return reply - 1

@@ -1,0 +1,84 @@
+"""Copy sessions to another store: files, or a database.
+
+With the children that they have delegated to. Each is copied as a whole or not at all, then read
+again and compared; doing it again copies what is new. Nothing is removed. Exits 1 when one can't
+be copied.
+
+Examples:
+  agent sessions copy --all --to postgresql://me@db.example.org/agent
+  agent sessions copy parser --from sqlite:///~/sessions.db --to files
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.session_common import Json, home, working
+from agentcli.errors import AgentError, UsageError
+from agentcli.sessions.chosen import choose_store
+from agentcli.sessions.library import library_at, library_of
+from agentcli.sessions.search.finder import Family, find, session_states
+from agentcli.sessions.transfer.copying import Copied, copy_session
+from agentcli.ui.sanitize import say
+from agentcli.ui.summary import count
+
+_STORE = "files, sqlite:///PATH or postgresql://USER@HOST/NAME"
+
+
+def copy(
+    to: Annotated[str, typer.Option("--to", metavar="STORE", help=f"{_STORE}.")],
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION"),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Every session.")] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STORE", help="Not the store that the settings name."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    if bool(sessions) == everything:
+        raise UsageError("which sessions?", hint="name some, or all of them: --all")
+    if source is not None:
+        choose_store(lambda home: source)
+    theirs, ours = library_of(home()), library_at(home(), to)
+    if theirs.shown == ours.shown:
+        raise UsageError(f"the sessions are in {ours.shown} already")
+    copied: list[Copied] = []
+    failures = 0
+    with working("copying"):
+        for session_id in _wanted(sessions):
+            try:
+                copied.append(copy_session(home(), session_id, theirs, ours))
+            except AgentError as error:
+                failures += 1
+                say(f"agent: session {session_id}: {error.message}", sys.stderr)
+    if as_json:
+        rows = [asdict(each) for each in copied]
+        print(json.dumps({"to": ours.shown, "sessions": rows, "failed": failures}, indent=2))
+    else:
+        for each in copied:
+            new = "is there already" if not each.new else f"{count(each.new, 'new event')}"
+            print(f"{each.session_id}  {new}")
+        print(f"{count(sum(bool(each.new) for each in copied), 'session')} copied to {ours.shown}")
+    return 1 if failures else 0
+
+
+def _wanted(sessions: list[str] | None) -> list[str]:
+    """The ids of those named, or of all, with their children."""
+    every = list(session_states(home()))
+    if not sessions:
+        return [folder.name for folder, _ in every]
+    family = Family(every)
+    named = [find(home(), session).name for session in sessions]
+    below = (folder.name for each in named for folder, _ in family.below(each))
+    return list(dict.fromkeys([*named, *below]))
+
+
+COMMAND = copy

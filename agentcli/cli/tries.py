@@ -1,0 +1,327 @@
+"""`agent run --tries N`: several tries at a task side by side, each a process of its own."""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from agentcli import interrupts
+from agentcli.agent.run_limits import MAX_BUDGET
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.config import parse_assignment
+from agentcli.app.required import required_of
+from agentcli.app.tries import Tries, TryCopy, tries_of
+from agentcli.checkpoints.snapshots import Change
+from agentcli.cli.ask_trust import ask_trust
+from agentcli.cli.flags import Flags
+from agentcli.cli.inputs import Said
+from agentcli.cli.outcome import OutcomeReporter
+from agentcli.cli.session_common import finish_interrupted_work, working
+from agentcli.cli.stdin import kept_on_failure
+from agentcli.cli.tries_view import TriesView, TryProgress, best_of
+from agentcli.cli.try_process import Attempt, Listener
+from agentcli.cli.work import told
+from agentcli.errors import TurnInterrupted, UsageError
+from agentcli.events.progress import Notice
+from agentcli.evidence.fold import EvidenceFold
+from agentcli.files.names import display_path
+from agentcli.interrupts import shield
+from agentcli.messages import Usage
+from agentcli.sessions.library import let_go
+from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.system.forked import Forked, fork
+from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.summary import RunSummary
+
+_TICK_S = 0.1
+_PATIENCE_S = 15.0
+"""For tries to account for an interrupt; what is recorded is whole."""
+_MOST_NAMED = 5
+
+
+class Beginning(Protocol):
+    """What every try begins with."""
+
+    def workspace(self, folder: str | None) -> Path:
+        """The folder to work in, `folder` being what -C says."""
+
+    def read(self, builder: AgentBuilder) -> Said:
+        """What is said first."""
+
+
+@dataclass(frozen=True)
+class TriesWanted:
+    """`models` are asked in turn, where any are named; `name` is for the session of the best."""
+
+    count: int
+    models: Sequence[str] = ()
+    name: str | None = None
+
+    def require_name(self, home: Path) -> None:
+        """Raises UsageError where that is none, or another session's."""
+        if self.name is not None:
+            require_free(home, checked_name(self.name))
+
+    def model(self, number: int) -> str:
+        """Of try `number`, from 1; "" where it is that of all."""
+        return self.models[(number - 1) % len(self.models)] if self.models else ""
+
+
+def run_tries(
+    flags: Flags,
+    beginning: Beginning,
+    wanted: TriesWanted,
+    original: Callable[[], SessionRecord | None] = lambda: None,
+) -> int:
+    """Have the tries made, bring in the best, tell the outcome; the exit code. `original` reads the
+    session that is gone on with, once `beginning` has found it."""
+    outcome = OutcomeReporter(flags)
+
+    def run() -> int:
+        workspace = beginning.workspace(flags.folder)
+        assigned = dict(map(parse_assignment, flags.assignments or ()))
+        person = Person(ask_trust) if TerminalApprover().available() else NOBODY
+        builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
+        for notice in notices:
+            outcome.renderer.on_progress(Notice(notice))
+        finish_interrupted_work()
+        _require_check(builder, flags)
+        wanted.require_name(builder.home)
+        said = beginning.read(builder)
+        outcome.count_time()
+        with ExitStack() as stack:
+            with kept_on_failure(said.piped), working("copying the workspace"):
+                made = stack.enter_context(tries_of(builder, original(), wanted.count))
+            tries, copies = made
+            race = _Race(flags, builder, wanted, tries, outcome)
+            race.run(copies, said)
+            return outcome.finish_as(race.finish())
+
+    return told(outcome, run)
+
+
+def _require_check(builder: AgentBuilder, flags: Flags) -> None:
+    """Raises UsageError where there is none that could be run, or a schema is none."""
+    if not builder.settings.run.check:
+        raise UsageError(
+            "tries need a check to be judged by",
+            hint='e.g. agent run --tries 3 --check "make test" "…"',
+        )
+    required_of(builder.settings.run, flags.output_schema, builder.environ)
+
+
+class _Race:
+    """The tries at work, until the best is brought in."""
+
+    def __init__(
+        self,
+        flags: Flags,
+        builder: AgentBuilder,
+        wanted: TriesWanted,
+        tries: Tries,
+        outcome: OutcomeReporter,
+    ) -> None:
+        self._flags = flags
+        self._builder = builder
+        self._wanted = wanted
+        self._tries = tries
+        self._outcome = outcome
+        self._started = time.monotonic()
+        self._all = [TryProgress(n, wanted.model(n)) for n in range(1, wanted.count + 1)]
+        self._view = TriesView(self._all, quiet=flags.quiet)
+
+    # --- at work --------------------------------------------------------------------------------
+
+    def run(self, copies: Sequence[TryCopy], said: Said) -> None:
+        """Until all have ended; an interrupt ends all."""
+        for note in dict.fromkeys(note for copy in copies for note in copy.notes):
+            self._notice(note)
+        share = self._tries.share_usd(self._wanted.count)
+        self._side_by_side(
+            [
+                (each, partial(self._work, copy, said.copied(), share))
+                for copy, each in zip(copies, self._all, strict=True)
+            ]
+        )
+        self._spend_rest(copies)
+
+    def _spend_rest(self, copies: Sequence[TryCopy]) -> None:
+        """What some left of their money is for those that came to the end of theirs, unless one is
+        good already."""
+        poor = [each for each in self._all if each.reason == MAX_BUDGET and each.session_id]
+        if not poor or best_of(self._all) is not None:
+            return
+        if not (left := self._tries.left_usd(self._folders())):
+            return
+        again = []
+        for each in poor:
+            each.begin_again()
+            copy = replace(copies[each.number - 1], session=self._folder(each))
+            again.append((each, partial(self._work, copy, Said(), left / len(poor))))
+        self._side_by_side(again)
+
+    def _side_by_side(self, work: Sequence[tuple[TryProgress, Callable[[], int]]]) -> None:
+        running: dict[Forked, Listener] = {}
+        let_go()
+        try:
+            for each, body in work:
+                with shield():
+                    running[fork(body)] = Listener(each, self._tries.state)
+            with interrupts.around_stop(self._view.screen.suspend, self._view.screen.resume):
+                self._follow(running)
+        except TurnInterrupted as interrupt:
+            with shield():
+                _interrupt(running, interrupt)
+                self._view.close()
+                self._view.table()
+            raise
+        finally:
+            with shield():
+                self._view.close()
+                _kill(running)
+
+    def _work(self, copy: TryCopy, said: Said, usd: float | None) -> int:
+        """In a process of its own, which may spend so much more."""
+        model = self._wanted.model(copy.number)
+        mends = self._flags.check_retries is not None
+        settings = self._tries.settings(model, usd, copy.session, mends=mends)
+        builder = replace(self._builder, settings=settings, workspace=copy.workspace)
+        flags = replace(self._flags, model=model or self._flags.model)
+        with interrupts.unshielded():
+            return Attempt(builder, copy, said, flags, self._builder.settings.run).run()
+
+    def _folder(self, each: TryProgress) -> Path:
+        return self._builder.home / "sessions" / each.session_id
+
+    def _folders(self) -> list[Path]:
+        """Of the sessions that there are."""
+        return [self._folder(each) for each in self._all if each.session_id]
+
+    def _follow(self, running: dict[Forked, Listener]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for process in running:
+                selector.register(process.output, selectors.EVENT_READ)
+            while busy := [p for p in running if not running[p].progress.is_over]:
+                selector.select(_TICK_S)
+                for process in busy:
+                    ended = process.poll() is not None
+                    running[process].read(process.output)
+                    if ended:
+                        selector.unregister(process.output)
+                        running[process].end(process.exit_code)
+                        self._tell_end(running[process].progress)
+                self._view.draw()
+
+    def _tell_end(self, each: TryProgress) -> None:
+        if (writer := self._outcome.tell_lines()) is not None:
+            writer.write_notice("try", f"try {each.number} has ended", **each.as_dict())
+
+    def _notice(self, text: str) -> None:
+        self._outcome.renderer.on_progress(Notice(text))
+        self._outcome.renderer.pause()
+
+    # --- the outcome ----------------------------------------------------------------------------
+
+    def finish(self) -> RunSummary:
+        """The table is shown, then the best is brought in."""
+        best = best_of(self._all)
+        changed = self._tries.changed_since() if best is not None else []
+        if best is not None:
+            best.is_chosen = not changed
+        self._view.table()
+        if best is None:
+            return self._none()
+        if changed:
+            return self._changed_meanwhile(best, changed)
+        assert best.judged is not None
+        if not best.judged.files:
+            self._notice(f"try {best.number} changed nothing: the check passes as it is")
+        with working("bringing in the best"):
+            folder = self._folder(best)
+            self._tries.bring_in(folder, best.judged, self._folders(), self._wanted.name)
+        evidence = EvidenceFold.of(read_session(folder).events).evidence
+        return replace(
+            self._summary(best),
+            resume_command=f"agent resume {best.session_id}",
+            files_changed=best.files_changed,
+            evidence=evidence,
+            evidence_told=evidence.told,
+        )
+
+    def _summary(self, each: TryProgress | None) -> RunSummary:
+        """With the costs of all tries; `each` is the one that it tells of."""
+        costs = [one.cost_usd for one in self._all]
+        return RunSummary(
+            status=each.status if each else "error",
+            session_id=each.session_id if each else "",
+            reason=each.reason if each else "",
+            answer=each.answer if each else "",
+            usage=sum((one.usage for one in self._all), Usage()),
+            cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+            duration_s=time.monotonic() - self._started,
+            steps=sum(one.steps for one in self._all),
+            tries=tuple(one.as_dict() for one in self._all),
+        )
+
+    def _none(self) -> RunSummary:
+        """The exit code is that of the tries where all failed in one way, else 1."""
+        codes = {each.exit_code for each in self._all}
+        same = max(codes) if len(codes) == 1 else 1
+        first = next((each for each in self._all if each.error), None)
+        if first is not None and same > 1:
+            return replace(self._summary(None), exit_code=same, error=first.error, hint=first.hint)
+        why = f" (try {first.number}: {first.error})" if first else ""
+        kept = next((each.session_id for each in self._all if each.session_id), "")
+        return replace(
+            self._summary(None),
+            exit_code=1,
+            reason="no_try_passed",
+            error=f"no try passed the check; the workspace is as it was{why}",
+            hint=f"what one did: agent diff {kept}; its files: agent fork {kept} --dir DIR"
+            if kept
+            else "",
+        )
+
+    def _changed_meanwhile(self, best: TryProgress, changed: Sequence[Change]) -> RunSummary:
+        named = ", ".join(display_path(each.told or each.path) for each in changed[:_MOST_NAMED])
+        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+        return replace(
+            self._summary(None),
+            exit_code=1,
+            reason="workspace_changed",
+            error=f"the workspace was changed meanwhile ({named}{more}), so nothing is brought in",
+            hint=f"what try {best.number} changed, the best: agent diff {best.session_id} "
+            f"| git apply; its files: agent fork {best.session_id} --dir DIR",
+        )
+
+
+def _interrupt(running: dict[Forked, Listener], why: TurnInterrupted) -> None:
+    """Each gets some time to account for what it did."""
+    number = signal.SIGTERM if why.exit_code == 143 else signal.SIGINT
+    for process in running:
+        process.send(number)
+    until = time.monotonic() + _PATIENCE_S
+    while any(process.poll() is None for process in running) and time.monotonic() < until:
+        for process, listener in running.items():
+            # Who can't write to us does not come to its end.
+            listener.read(process.output)
+        time.sleep(_TICK_S)
+    for process, listener in running.items():
+        listener.read(process.output)
+        listener.end(process.poll())
+
+
+def _kill(running: Iterable[Forked]) -> None:
+    for process in running:
+        process.send(signal.SIGKILL)
+        process.reap()
+        process.close()

@@ -1,0 +1,209 @@
+"""What people see of several tries: a line each while they are at work, and a table at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcli.app.check import CheckResult
+from agentcli.app.tries import Judgement
+from agentcli.messages import Usage
+from agentcli.ui.live import LiveRegion
+from agentcli.ui.sanitize import printable
+from agentcli.ui.screen import SPINNER, Screen
+from agentcli.ui.style import Line, Span, Style, cells
+from agentcli.ui.summary import count, duration, money
+
+_HEADINGS = ("try", "session", "ended", "check", "changes", "cost", "time", "model")
+_FACTS = slice(3, 7)
+"""Of these, what a line tells of a try that has ended."""
+
+
+@dataclass
+class TryProgress:
+    """How a try stands. `is_over` only once all that can be known of it is; costs are its own, not
+    those of the conversation before."""
+
+    number: int
+    model: str = ""
+    started: float = field(default_factory=time.monotonic)
+    doing: str = "begins"
+    steps: int = 0
+    cost_usd: float | None = 0.0
+    session_id: str = ""
+    status: str = ""
+    reason: str = ""
+    exit_code: int = 1
+    answer: str = ""
+    error: str = ""
+    hint: str = ""
+    usage: Usage = field(default_factory=Usage)
+    files_changed: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    judged: Judgement | None = None
+    has_result: bool = False
+    is_over: bool = False
+    is_chosen: bool = False
+
+    earlier: tuple[int, Usage, float | None] = (0, Usage(), 0.0)
+    """Steps, tokens and cost of runs before this one."""
+
+    def begin_again(self) -> None:
+        self.earlier = self.steps, self.usage, self.cost_usd
+        self.has_result = self.is_over = False
+        self.doing = "goes on"
+
+    def take_result(self, line: Mapping[str, Any]) -> None:
+        """The line that ends a run, as `ui.jsonl` writes it."""
+        steps, usage, cost = self.earlier
+        self.has_result = True
+        error = line["error"] or {}
+        self.session_id, self.status = line["session_id"], line["status"]
+        self.reason, self.exit_code = line["reason"], line["exit_code"]
+        self.answer, self.steps = line["answer"], steps + line["steps"]
+        self.error, self.hint = error.get("message", ""), error.get("hint", "")
+        self.usage = usage + Usage(**line["usage"])
+        known = cost is not None and line["cost_usd"] is not None
+        self.cost_usd = cost + line["cost_usd"] if known else None
+        self.files_changed = tuple(line["files_changed"])
+        self.doing = "is checked"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it came to its end, and the check passed."""
+        check = self.judged.check if self.judged else None
+        return self.exit_code == 0 and check is not None and check.passed
+
+    @property
+    def why_bad(self) -> str:
+        """In a sentence, if more is known of it than that the check failed."""
+        check = self.judged.check if self.judged else None
+        last_line = check.tail.strip().rpartition("\n")[2] if check and not check.passed else ""
+        return self.error or last_line
+
+    def as_dict(self) -> dict[str, Any]:
+        judged = self.judged
+        check = judged.check if judged else None
+        return {
+            "number": self.number,
+            "session_id": self.session_id,
+            "model": self.model,
+            "status": self.status,
+            "exit_code": self.exit_code,
+            "check": check.as_dict() if check else None,
+            "files": judged.files if judged else 0,
+            "added": judged.added if judged else 0,
+            "removed": judged.removed if judged else 0,
+            "cost_usd": self.cost_usd,
+            "duration_s": round(self.duration_s, 3),
+            "answer": self.answer,
+            "error": self.error,
+            "chosen": self.is_chosen,
+        }
+
+
+def best_of(tries: Sequence[TryProgress]) -> TryProgress | None:
+    """Of those that are good the one with the smallest diff, of such the cheapest; None where none
+    is. Where a price is not known, tokens stand for it."""
+    unpriced = any(each.cost_usd is None for each in tries)
+
+    def rank(each: TryProgress) -> tuple[float, ...]:
+        assert each.judged is not None
+        tokens = each.usage.prompt_tokens + each.usage.completion_tokens
+        return each.judged.lines, tokens if unpriced else each.cost_usd or 0.0, each.number
+
+    return min((each for each in tries if each.is_good), key=rank, default=None)
+
+
+class TriesView:
+    """On stderr; nothing when it is `quiet`."""
+
+    def __init__(self, tries: Sequence[TryProgress], *, quiet: bool) -> None:
+        self._tries = tries
+        self._quiet = quiet
+        self.screen = Screen(sys.stderr, region=LiveRegion(sys.stderr, most_rows=len(tries)))
+        self._told: set[int] = set()
+
+    def draw(self) -> None:
+        """As it is now: rows that change on a terminal, else a line for each that has ended."""
+        if self._quiet:
+            return
+        if self.screen.live:
+            now = time.monotonic()
+            self.screen.flush([self.screen.row(_row(each, now)) for each in self._tries])
+            return
+        for each in self._tries:
+            if each.is_over and each.number not in self._told:
+                self._told.add(each.number)
+                self.screen.put("note", [_row(each, time.monotonic())])
+        self.screen.flush()
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self.screen.flush()
+
+    def table(self) -> None:
+        if self._quiet:
+            return
+        columns = len(_HEADINGS) - (not any(each.model for each in self._tries))
+        rows = [row[:columns] for row in (_HEADINGS, *map(_cells, self._tries))]
+        widths = [max(cells(row[column]) for row in rows) for column in range(columns)]
+        for index, row in enumerate(rows):
+            text = "  ".join(
+                cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+            each = self._tries[index - 1] if index else None
+            style: Style = "dim" if each is None else "bold" if each.is_chosen else ""
+            mark = "→ " if each is not None and each.is_chosen else "  "
+            self.screen.put("note", [[Span(f"{mark}{text}", style)]], whole=False)
+        self.screen.flush()
+
+
+def _row(each: TryProgress, now: float) -> Line:
+    name = f"try {each.number}" + (f" ({printable(each.model)})" if each.model else "")
+    if each.is_over:
+        style: Style = "green" if each.is_good else "red"
+        check, *others = _cells(each)[_FACTS]
+        facts = [_ending(each), *filter(None, (check and f"check: {check}", *others))]
+        sign = "✓" if each.is_good else "✗"
+        return [Span(f"{sign} ", style), Span(f"{name}  ", ""), Span(" · ".join(facts), "dim")]
+    doing = printable(each.doing, multiline=False)
+    facts = [count(each.steps, "step"), money(each.cost_usd), doing]
+    spinner = SPINNER[int(now * 10) % len(SPINNER)]
+    return [Span(f"{spinner} ", "cyan"), Span(f"{name}  "), Span(" · ".join(facts), "dim")]
+
+
+def _cells(each: TryProgress) -> tuple[str, ...]:
+    judged = each.judged
+    check = judged.check if judged else None
+    changes = ""
+    if judged is not None:
+        lines = f" +{judged.added} -{judged.removed}" if judged.lines else ""
+        changes = f"{count(judged.files, 'file')}{lines}"
+    return (
+        str(each.number),
+        each.session_id,
+        _ending(each),
+        _outcome(check) if check else "",
+        changes,
+        "$?" if each.cost_usd is None else money(each.cost_usd),
+        duration(each.duration_s),
+        printable(each.model, multiline=False),
+    )
+
+
+def _outcome(check: CheckResult) -> str:
+    if check.passed:
+        return "passed"
+    return "too long" if check.exit_code is None else f"exit {check.exit_code}"
+
+
+def _ending(each: TryProgress) -> str:
+    """In a word or two."""
+    if each.exit_code == 0:
+        return "done"
+    why = each.reason or each.status or "failed"
+    return printable(why.replace("_", " "), multiline=False)

@@ -1,0 +1,151 @@
+"""One of several tries: the process that works on it, and what it tells the one that started it, a
+JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from agentcli import interrupts
+from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.check import CheckResult
+from agentcli.app.child_run import Follower
+from agentcli.app.open_session import OpenSession
+from agentcli.app.required import required_of
+from agentcli.app.tries import Judgement, TryCopy, judge
+from agentcli.cli.builders import redactor
+from agentcli.cli.flags import Flags
+from agentcli.cli.inputs import Said
+from agentcli.cli.outcome import OutcomeReporter
+from agentcli.cli.tries_view import TryProgress
+from agentcli.cli.work import one_turn, told
+from agentcli.errors import AgentError, TurnInterrupted
+from agentcli.events import Progress
+from agentcli.events.progress import ChildProgress
+from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.state import State
+from agentcli.settings import RunSettings
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """In the process of the try: what is `said` is worked on in `copy` and judged as `judging`
+    says."""
+
+    builder: AgentBuilder
+    copy: TryCopy
+    said: Said
+    flags: Flags
+    judging: RunSettings
+
+    def run(self) -> int:
+        quiet = replace(
+            self.flags,
+            output_format="json",
+            json=False,
+            quiet=True,
+            verbose=False,
+            no_stdin=True,
+            answer_file=None,
+        )
+        outcome = OutcomeReporter(quiet)
+        code = told(outcome, lambda: one_turn(self._open(outcome), quiet, outcome))
+        if outcome.session is None or not outcome.session.state.title:
+            return code
+        try:
+            with interrupts.heard_again():
+                self._judge(outcome.session, code)
+        except AgentError as error:
+            _tell({"type": "not_judged", "error": error.message})
+        except TurnInterrupted as interrupt:
+            return interrupt.exit_code
+        return code
+
+    def _open(self, outcome: OutcomeReporter) -> OpenSession:
+        def subscribers(session: Session) -> Sequence[Subscriber]:
+            return [*outcome.subscribers(session), Follower(session, 0, _tell_progress)]
+
+        builder = self.builder
+        required = required_of(builder.settings.run, self.flags.output_schema, builder.environ)
+        if self.copy.session is None:
+            opened = builder.create(subscribers)
+        else:
+            opened = builder.reopen(
+                self.copy.session,
+                subscribers,
+                self.flags.model,
+                has_message=self.said.piped is not None,
+                required=required,
+            )
+        self.said.record(builder, opened, required)
+        return opened
+
+    def _judge(self, session: Session, code: int) -> None:
+        """A try that did not come to its end is not checked."""
+        check = self.judging.check if code == 0 else None
+        limit_s = self.judging.check_timeout_s
+        judged = judge(self.builder, self.copy, session.folder, check, limit_s, redactor())
+        _tell({"type": "judged", **asdict(judged)})
+
+
+def _tell_progress(progress: Progress) -> None:
+    if isinstance(progress, ChildProgress):
+        _tell({"type": "progress", **asdict(progress)})
+
+
+def _tell(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+class Listener:
+    """Where the process was started: notes in `progress` what it tells. `before` is the state of
+    the conversation that it goes on with."""
+
+    def __init__(self, progress: TryProgress, before: State) -> None:
+        self.progress = progress
+        self._before = before
+        self._rest = b""
+
+    def read(self, output: int) -> None:
+        """What has come by now."""
+        with suppress(BlockingIOError):
+            while data := os.read(output, _CHUNK):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._take(json.loads(line))
+
+    def end(self, exit_code: int | None) -> None:
+        """The process has ended."""
+        progress = self.progress
+        progress.is_over = True
+        progress.duration_s = time.monotonic() - progress.started
+        if not progress.has_result:
+            progress.error = f"its process ended with {exit_code}"
+
+    def _take(self, line: dict[str, Any]) -> None:
+        progress = self.progress
+        match line["type"]:
+            case "progress":
+                progress.doing = line["doing"]
+                progress.steps = line["steps"] - self._before.iteration
+                cost, before = line["cost_usd"], self._before.cost_usd
+                progress.cost_usd = None if None in (cost, before) else cost - before
+            case "result":
+                progress.take_result(line)
+            case "judged":
+                progress.judged = _judgement(line)
+            case "not_judged":
+                progress.error = line["error"]
+
+
+def _judgement(line: dict[str, Any]) -> Judgement:
+    check = line["check"] and CheckResult(**line["check"])
+    facts = {name: line[name] for name in ("base", "tree", "files", "added", "removed")}
+    return Judgement(**facts, check=check)
