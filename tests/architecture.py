@@ -31,8 +31,16 @@ def imports(path: Path) -> frozenset[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(parsed(path)):
+    for node in _statements(parsed(path)):
         yield from _imported(node, path)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All below `node`; expressions, most of a file, hold none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from _statements(child)
 
 
 def _imported(node: ast.AST, path: Path) -> Iterator[str]:
@@ -49,9 +57,9 @@ def _imported(node: ast.AST, path: Path) -> Iterator[str]:
 
 def imports_inside_functions(path: Path) -> Iterator[str]:
     """Modules that are loaded when a function is called."""
-    for function in ast.walk(parsed(path)):
+    for function in _statements(parsed(path)):
         if isinstance(function, ast.FunctionDef):
-            for node in ast.walk(function):
+            for node in _statements(function):
                 yield from _imported(node, path)
 
 

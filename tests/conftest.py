@@ -15,6 +15,9 @@ import pexpect
 import pytest
 from hypothesis import settings
 
+from agentcli.sessions.chosen import choose_store
+from agentcli.sessions.library import let_go
+from tests.databases import KINDS, PostgreSQL, postgresql_programs, postgresql_server
 from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
 from tests.server import ModelServer
 
@@ -32,9 +35,10 @@ settings.register_profile(
 settings.register_profile("campaign", deadline=None, derandomize=True)
 settings.load_profile("every day")
 
-# A launcher that works in the background may have SIGINT ignored, which programs would inherit.
+# A launcher that works in the background may have signals ignored, which programs would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 LIMIT_S = 60
 """A hang is a failure; nothing is expected to come near it."""
@@ -60,9 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("campaign")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: half of the time tests wait for what they have started."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two for each core, as half of the time tests wait for what they have started; campaigns work
+    more, some with processes of their own."""
+    cores = os.cpu_count() or 1
+    return cores + 1 if config.option.markexpr == "campaign" else 2 * cores
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -204,6 +210,31 @@ def serve() -> Iterator[Callable[..., ModelServer]]:
     for server, sessions in servers:
         assert server.violations == []
         assert len(server.prefix_breaks()) < sessions
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A server of this worker's own."""
+    programs = postgresql_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    with postgresql_server(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def kept_in(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Sessions of this process are kept in what the test asks for: see `in_every_store`."""
+    kind = request.param
+    place = {"files": "files", "sqlite": "sqlite:///sessions.db"}.get(kind)
+    place = place or request.getfixturevalue("postgresql").database()
+    choose_store(lambda home: place)
+    yield kind
+    let_go()
+    choose_store(lambda home: "files")
+
+
+in_every_store = pytest.mark.parametrize("kept_in", KINDS, indirect=True)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from itertools import product
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -33,7 +33,10 @@ _SPEAKING = (
     *("security", "shell", "tools", "web", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
+    "app/answer_schema.py",
     "app/policy.py",
+    "app/required.py",
+    "app/requirements.py",
     "app/resume.py",
     "app/agent_builder.py",
     "app/tool_servers.py",
@@ -131,7 +134,7 @@ def _results() -> str:
         common = {"env": env, "outputs": OutputFolder(place / "outputs")}
         context = ToolContext(
             workspace=work,
-            outputs=place / "outputs",
+            outputs=common["outputs"],
             files=FileTracker(work, outputs=place / "outputs"),
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
             python=PythonInterpreter(workspace=work, scratch=place / "python", **common),

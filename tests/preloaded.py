@@ -185,7 +185,8 @@ def _load() -> None:
     import agentcli
 
     for module in pkgutil.walk_packages(agentcli.__path__, "agentcli."):
-        if not module.name.endswith("__main__") and "demo.repository" not in module.name:
+        left_out = ("demo.repository", "batch.cluster.")
+        if not module.name.endswith("__main__") and not any(x in module.name for x in left_out):
             importlib.import_module(module.name)
     for name in _LIBRARIES:
         importlib.import_module(name)

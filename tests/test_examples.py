@@ -21,7 +21,9 @@ from tests.server import Call, ModelServer, Reply
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "agentcli" / "cli" / "commands"
-FENCE = re.compile(r"^```(?:sh|console)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LANGUAGES = ("", "sh", "console")
+"""Of a block whose lines are examples. One in `bash` is a script, with a test of its own."""
 IS_EXAMPLE = re.compile(r"(?:^|[|(;]\s*|do )agent(?:\s|$|\))")
 
 AT_TERMINAL = {
@@ -41,17 +43,29 @@ EXIT_CODES = {
     "agent skills add": (0, 2),
     "agent trust": (0, 2, 3),
     "agent open": (1,),
+    "agent run --require-evidence": (1,),
+    "agent run --check": (1,),
+    "agent run --output-schema": (0, 7),
+    "agent resume --last --check": (1,),
     "agent mcp test": (2,),
+    "agent run -m scripted/fix": (4,),
     "agent mcp remove": (2,),
+    "agent bisect": (0, 1, 2),
+    "agent run --tries": (1,),
+    "agent resume parser --tries": (1,),
 }
 """Where 0 is not all, by how the example begins: no such model, something missing, a skill
-that is there, nothing to trust, no session that is open, no tool server."""
+that is there, nothing to trust, no session that is open, no tool server, no further reply, no
+evidence, a check that fails or isn't there, an answer that is no JSON."""
 AN_EVENT = re.compile(r"(?<=--(?:at|to) )\d+|(?<=--event )\d+")
 AN_ID = re.compile(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b")
 LEFT_OUT = {
     "agent run -m ollama": "a local server of that name",
     "agent skills add https": "from the network",
     "agent skills add git@": "from the network",
+    "agent batch swe.jsonl --out /shared": "on a cluster; tried in tests/batch/test_ray.py",
+    "agent sessions copy --all --": "another machine's database; tried in tests/sessions",
+    "agent sessions copy parser --from": "a database with that session; tried in tests/sessions",
     "agent completion --install": "tried in tests/cli/test_completion.py, with each shell",
 }
 
@@ -75,8 +89,9 @@ def examples() -> Iterator[Example]:
             yield Example(f"help of {path.relative_to(COMMANDS)}", line.strip())
     docs = (path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "screens.md")
     for path in (ROOT / "README.md", *docs):
-        for block in FENCE.findall(path.read_text()):
-            for line in block.replace("\\\n", " ").splitlines():
+        blocks = FENCE.findall(path.read_text())
+        for text in (text for language, text in blocks if language in LANGUAGES):
+            for line in text.replace("\\\n", " ").splitlines():
                 if IS_EXAMPLE.search(line.strip()) and "<!--" not in line:
                     yield Example(path.name, line.strip())
 
@@ -123,7 +138,15 @@ def world(tmp_path_factory) -> Iterator[tuple[Agent, Path]]:
         program.chmod(0o755)
         agent.env |= {"PATH": f"{bin_folder}:{os.environ['PATH']}", "EDITOR": "true"}
         agent("sessions", "export", "parser", "-o", "parser.json")
+        agent("replay", "parser", "--save", "parser.jsonl")
+        shutil.copy(workspace / "parser.jsonl", workspace / "fix.jsonl")
         (workspace / "files.txt").write_text("tally.py\n")
+        tasks = '{"id": "one", "prompt": "Look.", "repo": "."}\n'
+        for name in ("tasks.jsonl", "swe.jsonl"):
+            (workspace / name).write_text(tasks)
+        (workspace / "tasks.yaml").write_text("- {id: one, prompt: Look., workspace: .}\n")
+        (workspace / "rules.toml").write_text('[security]\nallow = ["bash(make:*)"]\n')
+        (workspace / "answer.schema.json").write_text('{"type": "object"}')
         (base / "in" / "common").mkdir()
         for place in (home / "src/releasing", home / ".config/agent/skills/releasing"):
             place.mkdir(parents=True)
@@ -133,6 +156,7 @@ def world(tmp_path_factory) -> Iterator[tuple[Agent, Path]]:
 
 
 def _model() -> ModelServer:
+    """What it says is no JSON."""
     return ModelServer([Reply("Done.")], loop=True, strict=False)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.agent.replies import ending_of_reply
+from agentcli.agent.replies import ending_of_reply, last_answer
 from agentcli.agent.replies import events_of as reply_events
 from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.projection import project
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from agentcli.sessions.state import AgentState
 from agentcli.tools.collection import TOOLS, ToolCollection
+from tests.agent.histories import History
 
 
 def events_of(text="", finish=FinishReason.STOP, calls=()):
@@ -44,3 +45,8 @@ def test_a_text_that_was_cut_off_is_no_answer_even_when_its_note_is_lost(finish)
     torn = [events[0], ReplyDiscardedObservation(id=1, reply_id=first.id)]
     assert ending_of_reply(torn, interactive=False) is None
     assert project(torn) == []
+
+
+def test_what_the_model_was_told_is_no_answer_of_it():
+    assert last_answer(History().said("Done.").told("[It is not.]").events) == "Done."
+    assert last_answer(History().said("Done.").user("And now?").events) == ""

@@ -170,6 +170,7 @@ slow = settings(
 )
 
 
+@pytest.mark.campaign
 @slow
 @given(plan=turns(FILE_COMMANDS + GIT_COMMANDS), undone=st.integers(1, 4))
 def test_any_steps_in_a_repository_are_undone(plan, undone):
@@ -184,6 +185,7 @@ def test_any_steps_elsewhere_are_undone(plan, undone):
         go_back_everywhere(walked, plan, undone)
 
 
+@pytest.mark.campaign
 @slow
 @given(
     before=st.lists(st.sampled_from(FILE_COMMANDS + GIT_COMMANDS), max_size=2),
@@ -214,6 +216,7 @@ COPIED_COMMANDS = [c for c in FILE_COMMANDS + GIT_COMMANDS if "worktree" not in 
 """Worktrees are the original's: a copy has no part in them."""
 
 
+@pytest.mark.campaign
 @slow
 @given(plan=st.lists(st.sampled_from(COPIED_COMMANDS), min_size=1, max_size=4))
 def test_a_fork_is_as_the_workspace_was(plan):

@@ -13,6 +13,7 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.opening import open_file
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.tracking import FileTracker
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
@@ -59,7 +60,9 @@ def scope(home: Path) -> AccessScope:
 def ctx(home: Path, scope: AccessScope) -> ToolContext:
     nothing = cast(Any, None)
     work = home / "work"
-    return ToolContext(work, home, FileTracker(work, scope), shell=nothing, python=nothing)
+    return ToolContext(
+        work, OutputFolder(home), FileTracker(work, scope), shell=nothing, python=nothing
+    )
 
 
 @pytest.fixture

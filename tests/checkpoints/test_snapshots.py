@@ -266,6 +266,7 @@ def test_what_is_no_checkpoint_is_refused(checkpoints):
             checkpoints.restore(tree)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_killed_snapshot_leaves_a_usable_store(workspace, tmp_path, warm, monkeypatch):
     monkeypatch.setattr(snapshot_take, "_ONE_BY_ONE", 5)
@@ -289,6 +290,7 @@ def test_a_killed_snapshot_leaves_a_usable_store(workspace, tmp_path, warm, monk
     assert step > 8
 
 
+@pytest.mark.campaign
 def test_a_killed_restore_is_finished_by_the_next(workspace, tmp_path):
     for n in range(5):
         (workspace / f"file{n}").write_text(f"{n}\n")
@@ -349,6 +351,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+@pytest.mark.campaign
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(first=folders, then=folders, gone=st.sets(names, max_size=3))
 def test_any_tree_comes_back_from_any_other(first, then, gone):

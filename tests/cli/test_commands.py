@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
 import subprocess
 
 import pytest
@@ -29,6 +32,18 @@ def test_the_demo_turns_a_red_test_green_without_key_or_network(agent, tmp_path)
     again = agent("demo", "--dir", str(folder))
     assert again.returncode == 2
     assert "already exists" in again.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nobody else may look into another's folder")
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_what_listens_in_the_folder_of_another_user_is_no_obstacle(agent, tmp_path):
+    nobody = 65534
+    (tmp_path / "its").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "its" / "socket"))
+        listener.listen()
+        os.chown(tmp_path / "its", nobody, nobody)
+        assert "ok        sandbox tried out" in agent("doctor").stdout
 
 
 def test_a_script_of_any_providers_replies_plays(agent, tmp_path):

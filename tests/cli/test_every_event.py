@@ -45,6 +45,8 @@ ELSEWHERE = {
         "risk_judged": "cli/test_approval.py",
         "reply_discarded": "faults/test_kills.py",  # a kill between two writes
         "null": "sessions/test_importing.py",
+        "requirements": "cli/test_requirements.py",
+        "requirement": "cli/test_requirements.py",
     },
 }
 """Kinds that take something special: the file whose tests produce them."""
@@ -108,7 +110,7 @@ def work(url: str) -> list[object]:
     ]
 
 
-def test_one_run_produces_them_and_is_stored_shown_and_gone_on_with(agent, serve, repository):
+def test_one_run_produces_them_and_is_stored_shown_gone_on_with_verified(agent, serve, repository):
     settings = agent.home / ".config" / "agent" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(
@@ -138,3 +140,5 @@ def test_one_run_produces_them_and_is_stored_shown_and_gone_on_with(agent, serve
         assert text in shown.stdout
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", shown.stdout)
     assert git(repository, "log", "--oneline").count("\n") == 1
+    verified = agent("replay", "everything", "--verify")
+    assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -98,6 +98,7 @@ def test_what_is_no_html_is_told_as_what_it_is(agent, serve):
     assert "There is no such page." in none
 
 
+@pytest.mark.campaign
 def test_a_server_that_does_everything_wrong_is_told_in_a_word_and_the_run_goes_on(agent, serve):
     shut = threading.Event()
     answers = {

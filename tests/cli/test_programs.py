@@ -99,6 +99,7 @@ def test_pages_and_files_that_are_no_text(agent, run):
     assert run.sent.count(f"data:image/png;base64,{PNG[:40]}") == 2
 
 
+@pytest.mark.campaign
 @needs_vim
 def test_programs_that_wait_or_go_on(agent, run):
     (agent.workspace / "words.txt").write_text("words\n" * 60)

@@ -23,17 +23,6 @@ def last_result(server) -> str:
     return json.dumps(server.requests[-1].body["messages"][-1], ensure_ascii=False)
 
 
-def test_exported_variables_and_the_folder_survive_the_end_of_a_session(agent, serve):
-    (agent.workspace / "sub").mkdir()
-    script = [bash('export FOO="a b"; unset HOME; cd sub'), bash("FOO='é; $x'"), Reply("Set.")]
-    server = serve([*script, Reply("", [Call("bash", SHOW)]), Reply("Still set.")])
-    agent.use(server)
-    assert agent("run", "set it").returncode == 0
-    done = agent("resume", "--last", "show it")
-    assert done.returncode == 0, done.stderr
-    assert f"<é; $x> unset\\n{agent.workspace}/sub" in last_result(server)
-
-
 def test_they_survive_a_kill_in_the_middle_of_a_later_command(agent, serve):
     (agent.workspace / "sub").mkdir()
     busy = "export FOO=lost; : > ../begun; sleep 1000"

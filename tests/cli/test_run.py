@@ -145,6 +145,7 @@ def test_a_task_without_end_is_refused(agent, serve, arguments):
     assert b"stdin is longer than 50,000,000 bytes" in told
 
 
+@pytest.mark.campaign
 def test_what_is_piped_in_costs_no_memory(agent, serve):
     agent.use(serve([Reply("Done.")] * 2, sessions=2))
     peaks = []
@@ -270,21 +271,6 @@ def test_a_server_that_asks_for_too_long_a_wait_is_left_for_later(agent, serve):
     assert "resume after" in done.stderr
 
 
-def test_calls_that_cannot_be_understood_are_explained_to_the_model(agent, serve):
-    server = serve(
-        [
-            Reply("", [Call("fly", {}), Call("bash", "{broken"), Call("read", {"file": "x"})]),
-            Reply("I give up."),
-        ]
-    )
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
-    told = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
-    assert "There is no tool 'fly'" in told[0]
-    assert "not valid JSON" in told[1]
-    assert "path" in told[2]
-
-
 def test_the_model_can_say_that_it_failed(agent, serve):
     script = [Reply("", [Call("finish", {"status": "failure", "answer": "No such function."})])]
     done = agent.use(serve(script))("run", "x")
@@ -365,8 +351,9 @@ def test_json_lines_end_with_a_result_on_signals(agent, serve, number, code):
     assert result["exit_code"] == code
     again = agent("resume", "--last")
     assert again.stdout == "went on\n", again.stderr
-    told = json.dumps(server.requests[-1].body)
-    assert "interrupted" in told.lower()
+    told = json.dumps(server.requests[-1].body).lower()
+    # Stopped with its output, or in the moment before anything could have come from it.
+    assert "interrupted" in told or "cut off while this was running" in told
 
 
 def wait_for(path: Path, process: subprocess.Popen) -> None:
@@ -419,20 +406,6 @@ def test_a_server_that_repeats_the_key_does_not_get_it_shown(agent, serve):
         assert done.returncode == 3
         assert "bad key: [redacted]" in done.stderr
         assert secret not in done.stdout + done.stderr
-
-
-def test_names_that_are_not_text_are_shown_escaped_and_bash_reaches_them(agent, serve):
-    (agent.workspace / os.fsdecode(b"caf\xe9.txt")).write_text("coffee")
-    server = serve(
-        [
-            Reply("", [Call("glob", {"pattern": "*"}), Call("bash", {"command": "cat *.txt"})]),
-            Reply("ok"),
-        ]
-    )
-    assert agent.use(server)("run", "x", "--json").returncode == 0
-    told = [m["content"] for m in server.requests[1].body["messages"] if m["role"] == "tool"]
-    assert "\\xe9" in told[0]
-    assert told[1] == "coffee"
 
 
 @pytest.mark.parametrize("api", MODELS)

@@ -227,6 +227,18 @@ def test_fork_needs_a_new_folder(agent, serve):
     assert (Path(beside) / "a").read_text() == "1\n"
 
 
+def test_a_fork_is_found_in_the_folder_that_it_was_named_for(agent, serve):
+    agent.use(serve([bash("echo 1 > a"), Reply("Done.")]))
+    agent("run", "count")
+    assert agent("fork", "--dir", "../named").returncode == 0
+    found = agent("sessions", "list", "--json", cwd=agent.workspace.parent / "named")
+    [fork] = json.loads(found.stdout)
+    assert fork["session_id"] in {path.name for path in agent.sessions}
+    for command in (["fork"], ["replay", "-m", "scripted/x"]):
+        refused = agent(*command, "--dir", "~nosuch/copy")
+        assert (refused.returncode, "~nosuch/copy" in refused.stderr) == (2, True)
+
+
 def test_diff_shows_what_a_session_changed(agent, serve, repository):
     agent.use(
         serve([bash("echo new > a; mkdir __pycache__; echo > __pycache__/x"), Reply("Done.")])

@@ -4,5 +4,5 @@ A `Trial` is the real program on a busy task against the model server; `checks` 
 after each fault and at the end; `campaigns` are many trials. By hand, with any count:
 
     python -m tests.faults kills --count 1000 --seed 7
-    python -m tests.faults boundaries --every 1
+    python -m tests.faults boundaries --every 1 --store sqlite
 """

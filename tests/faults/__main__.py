@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
+from tests.databases import KINDS, places
 from tests.faults import campaigns, workload
 from tests.faults.campaigns import APIS, KILLS, REFUSALS, SIGNALS, Findings, at_once
 from tests.faults.trial import Fault
@@ -14,26 +16,29 @@ from tests.faults.trial import Fault
 def main() -> int:
     options = _parser().parse_args()
     started = time.monotonic()
-    findings = options.campaign(options)
+    with places(options.store) as place:
+        findings = options.campaign(options, place)
     seconds = time.monotonic() - started
     print(f"{findings.trials} sessions, {findings.faults} faults, {seconds:.0f} s")
     print("\n".join(findings.problems) or "everything held")
     return 1 if findings.problems else 0
 
 
-def _kills(options: argparse.Namespace) -> Findings:
+def _kills(options: argparse.Namespace, place: Callable[[], str]) -> Findings:
     """Sessions until `count` processes were killed."""
     total = Findings()
     seed = options.seed * 1_000_000
     while total.faults < options.count:
         batch = [(api, seed + number) for number in range(10) for api in options.api]
-        total += at_once(lambda item: campaigns.kill_at_random(*item, by_clock=True), batch)
+        total += at_once(
+            lambda item: campaigns.kill_at_random(*item, by_clock=True, store=place()), batch
+        )
         print(f"{total.faults} kills, {len(total.problems)} problems", file=sys.stderr)
         seed += 10
     return total
 
 
-def _boundaries(options: argparse.Namespace) -> Findings:
+def _boundaries(options: argparse.Namespace, place: Callable[[], str]) -> Findings:
     total = Findings()
     steps = workload.BUSY if options.busy else workload.SHORT
     work = {
@@ -42,11 +47,13 @@ def _boundaries(options: argparse.Namespace) -> Findings:
         **dict.fromkeys(SIGNALS, campaigns.signal_at),
     }
     for api in options.api:
-        writes = len(campaigns.boundaries(api, steps))
+        writes = len(campaigns.boundaries(api, steps, place()))
         for kind in options.kind:
             moments = range(options.first, writes, options.every)
             faults = [Fault(kind, at, unnamed=not options.named) for at in moments]
-            found = at_once(lambda fault, api=api: work[fault.kind](api, fault, steps), faults)
+            found = at_once(
+                lambda fault, api=api: work[fault.kind](api, fault, steps, place()), faults
+            )
             print(
                 f"{api}, {kind}: {writes} writes, {found.faults} faults took effect, "
                 f"{len(found.problems)} problems",
@@ -73,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     writes.set_defaults(campaign=_boundaries)
     for command in (kills, writes):
         command.add_argument("--api", choices=APIS, nargs="+", default=APIS)
+        command.add_argument("--store", choices=KINDS, default="files", help="where sessions are")
     return parser
 
 

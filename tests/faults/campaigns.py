@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -41,16 +42,20 @@ class Findings:
         return self
 
 
-def boundaries(api: str, steps: Sequence[Reply] = workload.SHORT) -> tuple[str, ...]:
+def boundaries(
+    api: str, steps: Sequence[Reply] = workload.SHORT, store: str = "files"
+) -> tuple[str, ...]:
     """The writes of a session that nothing disturbs, in order."""
-    with tempfile.TemporaryDirectory() as folder, Trial(Path(folder) / "t", api, steps) as trial:
+    with _tried(api, steps, store) as trial:
         trial.go(Fault("none", -1))
         trial.finish()
         assert trial.problems == [], trial.problems
         return trial.runs[0].boundaries
 
 
-def kill_at_random(api: str, seed: int, *, by_clock: bool = False) -> Findings:
+def kill_at_random(
+    api: str, seed: int, *, by_clock: bool = False, store: str = "files"
+) -> Findings:
     """One busy session, killed up to five times, while it is resumed too."""
     chance = random.Random(f"{api} {seed}")
     steps = workload.BUSY
@@ -64,15 +69,19 @@ def kill_at_random(api: str, seed: int, *, by_clock: bool = False) -> Findings:
                 break
         return kills
 
-    return _trial(api, steps, work, f"kills: {api}, seed {seed}")
+    return _trial(api, steps, work, f"kills: {api}, seed {seed}", store)
 
 
-def kill_at(api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT) -> Findings:
+def kill_at(
+    api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT, store: str = "files"
+) -> Findings:
     """One session, killed at a write boundary."""
-    return _trial(api, steps, lambda trial: trial.go(fault).code == -9, f"{api}: {fault}")
+    return _trial(api, steps, lambda trial: trial.go(fault).code == -9, f"{api}: {fault}", store)
 
 
-def refuse_from(api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT) -> Findings:
+def refuse_from(
+    api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT, store: str = "files"
+) -> Findings:
     """One session whose disk refuses writes from a boundary on, and is mended after the run."""
 
     def work(trial: Trial) -> int:
@@ -80,10 +89,12 @@ def refuse_from(api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT)
         trial.problems += _refusal_faults(trial, ended)
         return ended.code != 0
 
-    return _trial(api, steps, work, f"{api}: {fault}")
+    return _trial(api, steps, work, f"{api}: {fault}", store)
 
 
-def signal_at(api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT) -> Findings:
+def signal_at(
+    api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT, store: str = "files"
+) -> Findings:
     """One session that is asked to stop at a write boundary. (0: it was done by then.)"""
 
     def work(trial: Trial) -> int:
@@ -92,7 +103,7 @@ def signal_at(api: str, fault: Fault, steps: Sequence[Reply] = workload.SHORT) -
             trial.problems.append(f"exit {ended.code}: {ended.last_words}")
         return ended.code != 0
 
-    return _trial(api, steps, work, f"{api}: {fault}")
+    return _trial(api, steps, work, f"{api}: {fault}", store)
 
 
 def at_once(work: Callable[[Item], Findings], items: Iterable[Item]) -> Findings:
@@ -104,8 +115,23 @@ def at_once(work: Callable[[Item], Findings], items: Iterable[Item]) -> Findings
     return total
 
 
-def _trial(api: str, steps: Sequence[Reply], work: Callable[[Trial], int], recipe: str) -> Findings:
-    with tempfile.TemporaryDirectory() as folder, Trial(Path(folder) / "t", api, steps) as trial:
+@contextmanager
+def _tried(api: str, steps: Sequence[Reply], store: str) -> Iterator[Trial]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Trial(Path(folder) / "t", api, steps, store) as trial,
+    ):
+        yield trial
+
+
+def _trial(
+    api: str,
+    steps: Sequence[Reply],
+    work: Callable[[Trial], int],
+    recipe: str,
+    store: str = "files",
+) -> Findings:
+    with _tried(api, steps, store) as trial:
         faults = work(trial)
         trial.finish()
         return Findings(1, int(faults), [f"{recipe}: {problem}" for problem in trial.problems])
@@ -130,6 +156,10 @@ def _refusal_faults(trial: Trial, ended: Ended) -> list[str]:
         finished = trial.ledger.is_finished(trial.session)
         return [] if finished else ["exit 0, yet the end is not on disk"]
     problems = [] if ended.code == 1 else [f"exit {ended.code}: {ended.last_words}"]
+    if trial.store != "files":
+        if "can't be" not in ended.err:
+            problems.append(f"the database is not named: {ended.last_words}")
+        return problems
     if str(trial.sessions) not in ended.err:
         problems.append(f"the folder is not named: {ended.last_words}")
     if trial.session is not None and "free" not in ended.err:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
-from agentcli.sessions.state import fold, load_state
+from agentcli.sessions.state import State, fold
+from tests.faults.kept import Kept, KeptInFiles
 from tests.faults.workload import DONE, JOURNAL
 
 _NAME = re.compile(r"[0-9]{9}\.json")
@@ -27,20 +28,21 @@ Record = dict[str, Any]
 class Ledger:
     """Looks at the sessions after each process and remembers what it saw."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, kept: Kept | None = None) -> None:
         self._workspace = workspace
-        self._seen: dict[Path, bytes] = {}
+        self._kept = kept or KeptInFiles()
+        self._seen: dict[tuple[Path, str], bytes] = {}
         self._open: set[int] = set()
 
     def with_task(self, sessions: Iterable[Path]) -> Path | None:
         for folder in reversed(list(sessions)):
-            if any(record.get("source") == "user" for record in _records(folder, [])):
+            if any(record.get("source") == "user" for record in self._records(folder, [])):
                 return folder
         return None
 
     def is_answered(self, folder: Path | None) -> bool:
         """Whether the answer that ends the task is recorded."""
-        records = _records(folder, []) if folder else []
+        records = self._records(folder, []) if folder else []
         return any(
             record.get("action") == "message" and record["args"]["content"] == DONE
             for record in records
@@ -48,24 +50,29 @@ class Ledger:
 
     def is_finished(self, folder: Path | None) -> bool:
         """Whether it is recorded that the task has ended."""
-        records = _records(folder, []) if folder else []
+        records = self._records(folder, []) if folder else []
         states = [record["extras"] for record in records if record.get("observation") == _STATE]
         return bool(states) and states[-1]["agent_state"] == "finished"
 
     def look(self, sessions: list[Path], exit_code: int) -> list[str]:
         """What is wrong after a process that ended with `exit_code`, 0 being the end of all."""
         problems: list[str] = []
-        for path, before in self._seen.items():
-            if not path.exists() or path.read_bytes() != before:
-                problems.append(f"{path.name} is gone or changed")
+        now = {
+            (folder, name): text
+            for folder in sessions
+            for name, text in self._kept.texts(folder).items()
+            if _NAME.match(name)
+        }
+        for (folder, name), before in self._seen.items():
+            if now.get((folder, name)) != before:
+                problems.append(f"{folder.name}: {name} is gone or changed")
+        self._seen |= now
         for folder in sessions:
-            events = (folder / "events").glob("*") if (folder / "events").is_dir() else ()
-            self._seen |= {path: path.read_bytes() for path in events if _NAME.match(path.name)}
-            records = _records(folder, problems)
-            problems += _state_faults(folder, records)
+            records = self._records(folder, problems)
+            problems += _state_faults(self._kept.state(folder), records)
         folder = self.with_task(sessions)
         if folder is not None:
-            records = _records(folder, [])
+            records = self._records(folder, [])
             problems += self._unexplained_effects(records)
             open_now = {record["id"] for record in open_actions(records)}
             problems += self._unmarked(records, open_now)
@@ -76,7 +83,7 @@ class Ledger:
 
     def look_at_end(self, folder: Path) -> list[str]:
         """What is wrong with a session whose task is done."""
-        records = _records(folder, [])
+        records = self._records(folder, [])
         problems = [f"action {record['id']} is still open" for record in open_actions(records)]
         answers = Counter(r.get("cause") for r in records if _answers(r))
         discarded = _discarded(records)
@@ -89,6 +96,9 @@ class Ledger:
         for action_id in (marked & tools_used) - self._open:
             problems.append(f"action {action_id} was called interrupted and was not")
         return problems + self._untrue_accounts(records)
+
+    def _records(self, folder: Path, problems: list[str]) -> list[Record]:
+        return _records(self._kept.texts(folder), problems)
 
     def _untrue_accounts(self, records: list[Record]) -> list[str]:
         """What an action was said to have done, or not, against the journal."""
@@ -150,12 +160,10 @@ def open_actions(records: list[Record]) -> list[Record]:
     ]
 
 
-def _records(folder: Path, problems: list[str]) -> list[Record]:
+def _records(texts: Mapping[str, bytes], problems: list[str]) -> list[Record]:
     """The events of a session; holes, torn files and strange names are added to `problems`."""
-    events = folder / "events"
-    names = sorted(path.name for path in events.iterdir()) if events.is_dir() else []
     records = []
-    for name in names:
+    for name, text in sorted(texts.items()):
         if not _NAME.fullmatch(name):
             if not (name.startswith(".") and name.endswith(".tmp")):
                 problems.append(f"{name} among the events")
@@ -163,7 +171,7 @@ def _records(folder: Path, problems: list[str]) -> list[Record]:
         if int(name[:-5]) != len(records):
             problems.append(f"{name} follows event {len(records) - 1}")
         try:
-            record = json.loads((events / name).read_bytes())
+            record = json.loads(text)
         except ValueError:
             problems.append(f"{name} is torn")
             continue
@@ -173,17 +181,16 @@ def _records(folder: Path, problems: list[str]) -> list[Record]:
     return records
 
 
-def _state_faults(folder: Path, records: list[Record]) -> list[str]:
-    state = load_state(folder / "state.pkl")
+def _state_faults(state: State | None, records: list[Record]) -> list[str]:
     if state is None:
         return []
     if state.end_id >= len(records):
-        return [f"state.pkl knows event {state.end_id} of {len(records)}"]
+        return [f"the state knows event {state.end_id} of {len(records)}"]
     try:
         events = [event_from_dict(record) for record in records[: state.end_id + 1]]
     except (ValueError, SessionError) as error:
         return [f"an event can't be read: {error}"]
-    return [] if fold(events) == state else ["state.pkl differs from its events"]
+    return [] if fold(events) == state else ["the state differs from its events"]
 
 
 def _runnable(records: list[Record]) -> list[Record]:

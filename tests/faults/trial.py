@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from types import TracebackType
 from tests.conftest import LIMIT_S, MODELS, Agent
 from tests.faults import workload
 from tests.faults.checks import Ledger
+from tests.faults.kept import Kept, KeptInDatabase
 from tests.server import Entry, Hang, ModelServer, Recorded, Reply
 
 INJECT = Path(__file__).parent / "inject"
@@ -55,7 +56,17 @@ class Delay:
     seconds: float
 
 
-Disturbance = Fault | Strike | InReply | Delay
+@dataclass(frozen=True)
+class Meanwhile:
+    """Before the reply to request `step` is given `begin` is called, and `end` after the process
+    has ended, before anybody looks."""
+
+    step: int
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+
+Disturbance = Fault | Strike | InReply | Delay | Meanwhile
 
 
 @dataclass(frozen=True)
@@ -76,17 +87,28 @@ class Trial:
     """A context manager. `problems` says what did not hold, and in which run."""
 
     def __init__(
-        self, folder: Path, api: str = "chat_completions", steps: Sequence[Reply] = workload.SHORT
+        self,
+        folder: Path,
+        api: str = "chat_completions",
+        steps: Sequence[Reply] = workload.SHORT,
+        store: str = "files",
     ) -> None:
         self._steps = steps
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._in_reply: InReply | None = None
+        self._meanwhile: Meanwhile | None = None
         self.server = ModelServer(play=self._play)
         (folder / "home").mkdir(parents=True)
         workload.prepare(folder / "work")
         self.agent = Agent(folder / "home", folder / "work").use(self.server, MODELS[api])
-        self.ledger = Ledger(folder / "work")
+        self.store = store
+        kept: Kept | None = None
+        if store != "files":
+            self.agent.env["AGENT_STORE"] = store
+            file = self.agent.home / "state" / store.removeprefix("sqlite:///")
+            kept = KeptInDatabase(file if store.startswith("sqlite") else store)
+        self.ledger = Ledger(folder / "work", kept)
         self.runs: list[Ended] = []
         self.problems: list[str] = []
 
@@ -132,6 +154,8 @@ class Trial:
             arguments.append("--no-sandbox")
         ended = self._run(arguments, disturbance, trace)
         self.runs.append(ended)
+        if isinstance(disturbance, Meanwhile):
+            disturbance.end()
         for problem in self.ledger.look(self.agent.sessions, ended.code):
             self._note(f"{problem} [{disturbance}]")
         if "Traceback" in ended.err or (ended.code in (1, 70) and not _refused(disturbance)):
@@ -156,6 +180,7 @@ class Trial:
 
     def _run(self, arguments: list[str], disturbance: Disturbance | None, trace: Path) -> Ended:
         self._in_reply = disturbance if isinstance(disturbance, InReply) else None
+        self._meanwhile = disturbance if isinstance(disturbance, Meanwhile) else None
         for name in ("AGENT_FAULT", "PYTHONPATH"):
             self.agent.env.pop(name, None)
         if isinstance(disturbance, Strike):
@@ -165,7 +190,12 @@ class Trial:
                 # Modules that are loaded have taken the real one.
                 self.agent.env["PYTHONPATH"] = str(INJECT)
             self.agent.env["AGENT_FAULT"] = json.dumps(
-                {"root": str(self.sessions), "trace": str(trace), **asdict(disturbance)}
+                {
+                    "root": str(self.sessions),
+                    "trace": str(trace),
+                    "database": "AGENT_STORE" in self.agent.env,
+                    **asdict(disturbance),
+                }
             )
         limit_s = disturbance.seconds if isinstance(disturbance, Delay) else LIMIT_S
         # Whoever waits for a process to be stopped is its parent.
@@ -184,6 +214,8 @@ class Trial:
     def _play(self, request: Recorded) -> Entry:
         step = workload.step_of(request)
         reply = self._steps[step]
+        if self._meanwhile is not None and self._meanwhile.step == step:
+            self._meanwhile.begin()
         moment = self._in_reply
         if moment is None or moment.step != step or self._process is None:
             return reply
@@ -215,4 +247,5 @@ class _Signal(threading.Event):
 
 
 def _refused(disturbance: Disturbance | None) -> bool:
-    return isinstance(disturbance, Fault) and disturbance.kind.startswith("E")
+    by_disk = isinstance(disturbance, Fault) and disturbance.kind.startswith("E")
+    return by_disk or isinstance(disturbance, Meanwhile)

@@ -12,6 +12,8 @@ from tests.attacks.leftovers import processes_with
 from tests.mcp.conftest import PLAIN, results, told
 from tests.server import Call, Reply
 
+pytestmark = pytest.mark.campaign
+
 ALL = ("--allow", "mcp__plain__*")
 
 

@@ -52,6 +52,7 @@ def test_a_server_that_fails_in_a_call_is_started_once_more(agent, serve, server
     assert "the tool server plain is left out: it ended" in run.stderr
 
 
+@pytest.mark.campaign
 def test_a_server_that_floods_takes_neither_time_nor_memory_for_ever(agent, serve, server):
     server("plain")
     model = serve([call("flood"), Reply("done")])

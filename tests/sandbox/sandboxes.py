@@ -9,11 +9,11 @@ from pathlib import Path
 
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
+from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.shell.command_result import CommandResult
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.shell import Shell
 
 _ANYWHERE = AccessScope(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})

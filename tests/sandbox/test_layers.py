@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
+from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
 from agentcli.sandbox import landlock, listeners
 from agentcli.sandbox.choosing import choose_sandbox
 from agentcli.sandbox.probes import expected, probe, surprises
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
 from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
@@ -454,6 +454,9 @@ def test_a_place_that_goes_while_it_is_to_be_covered_costs_one_more_try(place, m
         sandbox_bubblewrap, "listening_places", lambda *given: [*told.pop(0), *real(*given)]
     )
     monkeypatch.setattr(Path, "is_dir", lambda path, real=Path.is_dir: path == gone or real(path))
+    here.shell.start()
+    until(lambda: not here.shell._bash.alive)
+    assert here.shell.run("echo ahead").notes == ()
     sound(here.shell)
     wider = here.sandbox.wider(network=True, unsandboxed=False)
     assert here.shell.run_wider("echo hello", wider).output == "hello\n"

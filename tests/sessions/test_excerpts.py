@@ -11,6 +11,7 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.search.excerpts import MAX_CHARS, excerpts
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
+from tests.conftest import in_every_store
 
 
 @pytest.fixture
@@ -24,7 +25,8 @@ def record(home, name, *texts):
             session.emit(MessageAction(content=text, source=Source.USER))
 
 
-def test_a_hit_is_shown_with_what_is_around_it_and_both_ends(home):
+@in_every_store
+def test_a_hit_is_shown_with_what_is_around_it_and_both_ends(home, kept_in):
     texts = [f"line {number}" for number in range(40)]
     texts[20] = "the walrus is here"
     record(home, "20260101-000000-aaaa", *texts)

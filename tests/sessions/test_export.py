@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from agentcli.errors import UsageError
 from agentcli.events import LLMMetrics, OpaqueEvent, Source, event_to_dict
 from agentcli.events.actions import (
+    AgentDelegateAction,
     CmdRunAction,
     FileWriteAction,
     MessageAction,
     SystemMessageAction,
     ToolCallAction,
 )
-from agentcli.events.observations import CmdOutputObservation, FileWriteObservation
+from agentcli.events.observations import (
+    CmdOutputObservation,
+    DelegateStartedObservation,
+    FileWriteObservation,
+)
 from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions.session import Session, SessionRecord, read_session
 from agentcli.sessions.transfer.export import EXPORTERS, exporter
@@ -42,6 +47,12 @@ HEADER_KEYS = [
 ]
 
 
+EMPTY = dict.fromkeys(HEADER_KEYS, "") | {
+    "cost_usd": None,
+    "usage": {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0},
+}
+
+
 def recorded(home: Path, *events) -> SessionRecord:
     with Session.create(home / "sessions" / FIRST) as session:
         session.emit(started(FIRST, "/work"))
@@ -55,9 +66,11 @@ def exported(record: SessionRecord, form: str, redact=lambda data: data) -> str:
 
 
 def test_formats_are_found_by_name():
-    assert EXPORTERS.all().keys() == {"json", "jsonl", "markdown"}
+    assert EXPORTERS.all().keys() == {"html", "json", "jsonl", "markdown"}
     with pytest.raises(UsageError, match="pdf"):
         exporter("pdf")
+    for name in EXPORTERS.all():
+        assert "".join(exporter(name)(Trajectory(EMPTY, [])))
 
 
 def test_json_and_json_lines_hold_every_event_and_what_the_session_is(tmp_path):
@@ -74,7 +87,7 @@ def test_json_and_json_lines_hold_every_event_and_what_the_session_is(tmp_path):
     assert whole["usage"]["cache_read_tokens"] == 4
 
 
-@pytest.mark.parametrize("form", ["json", "jsonl", "markdown"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "markdown", "html"])
 def test_secrets_are_masked_at_any_depth(tmp_path, form):
     arguments = json.dumps({"a": [{"b": SECRET}]})
     record = recorded(
@@ -86,6 +99,26 @@ def test_secrets_are_masked_at_any_depth(tmp_path, form):
     text = exported(record, form, Redactor([SECRET]))
     assert SECRET not in text
     assert MASK in text.replace("\\", "")
+
+
+def test_a_page_has_the_children_that_are_its_own_and_no_other_session(tmp_path):
+    """Whatever it claims: it may have come from somebody who wants what another one holds."""
+    others = {"20260102-000000-bbbb": FIRST, "20260103-000000-cccc": None}
+    for session_id, parent in others.items():
+        first = started(session_id, "/work")
+        role = {"parent": parent, "delegate_level": 1} if parent else {}
+        with Session.create(tmp_path / "sessions" / session_id) as session:
+            session.emit(first.model_copy(update=role))
+            session.emit(said(f"Said in {session_id}."))
+    actions = [AgentDelegateAction(agent="explorer", inputs={"task": "Look."}) for _ in others]
+    begun = [
+        DelegateStartedObservation(action_id=number, session_id=session_id, agent="explorer")
+        for number, session_id in enumerate((*others, "../../other"), 1)
+    ]
+    page = exported(recorded(tmp_path, *actions, *begun), "html")
+    assert "Said in 20260102-000000-bbbb." in page
+    assert "Said in 20260103-000000-cccc." not in page
+    assert "session 20260103-000000-cccc is not part of this page" in page
 
 
 def test_markdown_reads_as_the_conversation(tmp_path):
@@ -151,11 +184,7 @@ def outside_of_fences(markdown: str) -> list[str]:
 def test_an_output_never_gets_out_of_its_fence(text):
     marker = "# not a heading"
     event = CmdOutputObservation(content=f"x{text}\n{marker}", cause=1)
-    header = dict.fromkeys(HEADER_KEYS, "") | {
-        "cost_usd": None,
-        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0},
-    }
-    pieces = exporter("markdown")(Trajectory(header, [event_to_dict(event)]))
+    pieces = exporter("markdown")(Trajectory(EMPTY, [event_to_dict(event)]))
     assert marker not in outside_of_fences("".join(pieces))
 
 
@@ -173,6 +202,5 @@ def test_any_history_has_every_form(history):
         **header,
         "events": events,
     }
-    assert "dream (from a newer version)" in "".join(
-        exporter("markdown")(Trajectory(header, events))
-    )
+    for form in ("markdown", "html"):
+        assert "dream (from a newer version)" in "".join(exporter(form)(Trajectory(header, events)))

@@ -25,6 +25,7 @@ from agentcli.sessions.search.finder import (
 )
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import load_state, save_state
+from tests.conftest import in_every_store
 
 HERE, ELSEWHERE = Path("/w/here"), Path("/w/elsewhere")
 
@@ -44,7 +45,8 @@ def make(home):
             session.emit(started(session_id, workspace, name))
             if task:
                 session.emit(MessageAction(content=task, source=Source.USER))
-        os.utime(folder / "events", (used, used))
+        if (folder / "events").exists():
+            os.utime(folder / "events", (used, used))
         return folder
 
     return make
@@ -102,7 +104,8 @@ def test_sub_sessions_and_those_without_a_task_are_not_offered(home, make):
     assert find(home, child.name) == child
 
 
-def test_a_session_is_found_by_id_by_a_start_that_is_unique_or_by_name(home, make):
+@in_every_store
+def test_a_session_is_found_by_id_by_a_start_that_is_unique_or_by_name(home, make, kept_in):
     first = make("20260101-000000-aaaa", name="tidy")
     second = make("20260102-000000-bbbb")
     assert find(home, first.name) == first
@@ -165,7 +168,8 @@ def test_a_home_without_sessions(home):
         newest(home, None)
 
 
-def test_the_process_that_has_a_session_open_is_known(make):
+@in_every_store
+def test_the_process_that_has_a_session_open_is_known(make, kept_in):
     folder = make("20260101-000000-aaaa")
     assert in_use_by(folder) is None
     with Session.open(folder):

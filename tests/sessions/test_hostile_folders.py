@@ -385,6 +385,7 @@ def runs(events: dict[str, bytes]) -> int:
     return sum(json.loads(body).get("observation") == "run" for body in events.values())
 
 
+@pytest.mark.campaign
 @mounts
 def test_a_disk_that_fills_up(agent, serve):
     """With the room that was set aside the end is recorded; with new room it goes on."""

@@ -39,6 +39,7 @@ from agentcli.sessions.transfer import import_archives, import_sources, importin
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import Trajectory
 from agentcli.sessions.transfer.importing import import_session
+from tests.conftest import in_every_store
 from tests.sessions.test_export import exported, recorded
 from tests.sessions.test_index import SECOND, record, said, started
 from tests.strategies import histories
@@ -189,7 +190,8 @@ def test_a_grant_can_not_hide_in_an_event_of_a_newer_version(tmp_path):
     assert copy.events[0].raw["extras"]["new"] == 1
 
 
-def test_a_name_that_is_taken_is_not_taken_away(tmp_path):
+@in_every_store
+def test_a_name_that_is_taken_is_not_taken_away(tmp_path, kept_in):
     here = tmp_path / "here"
     record(here, SECOND, RenameAction(name="mine", source=Source.USER))
     named = started("x", "/work").model_copy(update={"name": "mine"})
@@ -338,7 +340,8 @@ def test_sizes_have_limits(tmp_path, monkeypatch):
     assert "more than" in refused(tmp_path / "here", folder)
 
 
-def test_what_a_killed_import_leaves_is_swept_up(tmp_path):
+@in_every_store
+def test_what_a_killed_import_leaves_is_swept_up(tmp_path, kept_in):
     left = tmp_path / "sessions.scrap" / "20260101-000000-abcd-0123abcd"
     session_folder(left, message())
     foreign = tmp_path / "sessions.scrap" / "notes"

@@ -22,11 +22,12 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.observations import CmdOutputObservation, SessionStartedObservation
+from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.retention import remove
 from agentcli.sessions.search.index import search
 from agentcli.sessions.search.search_query import full_text_expression
 from agentcli.sessions.session import Session
-from agentcli.sessions.store import FileStore
+from tests.conftest import in_every_store
 from tests.strategies import EVENT_CLASSES, events_of
 
 FIRST, SECOND = "20260101-000000-aaaa", "20260102-000000-bbbb"
@@ -68,7 +69,8 @@ def let_folders_look_old(home: Path) -> None:
         os.utime(events, (1, 1))
 
 
-def test_what_was_said_run_edited_and_printed_is_found(tmp_path):
+@in_every_store
+def test_what_was_said_run_edited_and_printed_is_found(tmp_path, kept_in):
     record(
         tmp_path,
         FIRST,
@@ -131,14 +133,16 @@ def test_of_like_hits_the_newer_comes_first(tmp_path):
     assert found(tmp_path, "x", limit=1) == [(FIRST, 0)]
 
 
-def test_only_sessions_of_the_workspace(tmp_path):
+@in_every_store
+def test_only_sessions_of_the_workspace(tmp_path, kept_in):
     record(tmp_path, FIRST, said("word"), workspace="/one")
     record(tmp_path, SECOND, said("word"), workspace="/two")
     assert found(tmp_path, "word", workspace="/two") == [(SECOND, 1)]
     assert len(found(tmp_path, "word")) == 2
 
 
-def test_what_was_written_or_removed_since_is_known(tmp_path):
+@in_every_store
+def test_what_was_written_or_removed_since_is_known(tmp_path, kept_in):
     record(tmp_path, FIRST, said("alpha"))
     assert found(tmp_path, "alpha") == [(FIRST, 1)]
     record(tmp_path, FIRST, said("beta"))

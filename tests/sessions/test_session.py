@@ -32,6 +32,7 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
+from tests.conftest import in_every_store
 from tests.strategies import events, histories
 
 
@@ -47,7 +48,7 @@ def command(text: str, index: int = 0, total: int = 1, **fields) -> CmdRunAction
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return tmp_path / "20260101-000000-abcd"
+    return tmp_path / "sessions" / "20260101-000000-abcd"
 
 
 def test_events_are_files_named_by_their_id_and_only_mine_to_read(folder):
@@ -109,7 +110,8 @@ def test_a_torn_last_event_is_set_aside(folder):
     assert torn.with_suffix(".torn").exists()
 
 
-def test_a_reply_of_which_a_part_is_missing_is_discarded(folder):
+@in_every_store
+def test_a_reply_of_which_a_part_is_missing_is_discarded(folder, kept_in):
     with Session.create(folder) as session:
         session.emit_group([command("a", 0, 2)])
     with Session.open(folder) as again:
@@ -117,7 +119,8 @@ def test_a_reply_of_which_a_part_is_missing_is_discarded(folder):
         assert again.pending_actions() == []
 
 
-def test_open_actions_are_accounted_for_once(folder):
+@in_every_store
+def test_open_actions_are_accounted_for_once(folder, kept_in):
     with Session.create(folder) as session:
         session.change_state(AgentState.RUNNING)
         session.emit_group([command("a", 0, 2), command("b", 1, 2)])
@@ -142,7 +145,8 @@ def test_reads_that_ran_side_by_side_are_all_unknown(folder):
         assert all("unknown" in content for content in told)
 
 
-def test_what_awaits_approval_is_asked_again(folder):
+@in_every_store
+def test_what_awaits_approval_is_asked_again(folder, kept_in):
     with Session.create(folder) as session:
         session.change_state(AgentState.RUNNING)
         action = session.emit_group([command("rm x")])[0]
@@ -153,7 +157,8 @@ def test_what_awaits_approval_is_asked_again(folder):
         assert again.state.agent_state is AgentState.PAUSED
 
 
-def test_one_writer_at_a_time(folder):
+@in_every_store
+def test_one_writer_at_a_time(folder, kept_in):
     with Session.create(folder), pytest.raises(UsageError, match=f"process {os.getpid()}"):
         Session.open(folder)
     Session.open(folder).close()
@@ -182,7 +187,8 @@ def test_secrets_are_masked_in_files_and_events_but_not_in_what_is_carried_out(f
     )
 
 
-def test_text_that_is_no_unicode_is_stored_readable(folder):
+@in_every_store
+def test_text_that_is_no_unicode_is_stored_readable(folder, kept_in):
     with Session.create(folder) as session:
         session.emit(CmdOutputObservation(content="a\ud800b\0c"))
     assert read_session(folder).events[0].content == "a\ufffdb\0c"
@@ -245,7 +251,8 @@ def test_on_a_full_disk_the_reserve_holds_what_was_going_on(folder, monkeypatch)
         assert (folder / "reserve").stat().st_blocks * 512 >= 128 * 1024
 
 
-def test_old_events_are_read_from_the_disk_when_asked_for(folder):
+@in_every_store
+def test_old_events_are_read_from_the_disk_when_asked_for(folder, kept_in):
     with Session.create(folder) as session:
         for number in range(1050):
             session.emit(MessageAction(content=str(number), source=Source.USER))
@@ -272,7 +279,8 @@ def test_a_page_older_than_its_events_is_not_believed_and_made_anew(folder):
     assert page.stat().st_mtime > file.stat().st_mtime
 
 
-def test_a_message_left_in_the_inbox_becomes_an_event_once(folder):
+@in_every_store
+def test_a_message_left_in_the_inbox_becomes_an_event_once(folder, kept_in):
     with Session.create(folder) as session:
         put(folder, "and the docs", "queue")
         put(folder, "stop that", "steer")

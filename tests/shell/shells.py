@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.files.access_scope import AccessScope
+from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.choosing import Sandbox, SpawnOptions
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.shell.variables import Exports

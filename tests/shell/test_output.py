@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcli.files.output_folder import OutputFolder
 from agentcli.shell.output import (
     KEEP_BYTES,
     LIVE_BYTES,
@@ -21,7 +22,6 @@ from agentcli.shell.output import (
     RenderedOutput,
     clean,
 )
-from agentcli.shell.output_folder import OutputFolder
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.tracking import FileTracker
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 
@@ -18,7 +19,7 @@ def workspace(tmp_path):
 @pytest.fixture
 def ctx(workspace):
     nothing = cast(Any, None)
-    outputs = workspace.parent / "outputs"
+    outputs = OutputFolder(workspace.parent / "outputs")
     return ToolContext(workspace, outputs, FileTracker(workspace), shell=nothing, python=nothing)
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from agentcli.events.base import Risk
+from agentcli.files.output_folder import OutputFolder
 from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
-from agentcli.shell.output_folder import OutputFolder
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -27,7 +27,7 @@ def call(tmp_path):
     place = {"env": env, "outputs": OutputFolder(tmp_path / "outputs")}
     context = ToolContext(
         workspace=tmp_path / "work",
-        outputs=tmp_path / "outputs",
+        outputs=place["outputs"],
         files=FileTracker(tmp_path / "work", outputs=tmp_path / "outputs"),
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
         python=PythonInterpreter(workspace=tmp_path / "work", scratch=tmp_path / "python", **place),
@@ -123,7 +123,7 @@ def inside(tmp_path):
     place = make_place(tmp_path, LAYERS[0])
     context = ToolContext(
         workspace=place.workspace,
-        outputs=tmp_path / "state/session/outputs",
+        outputs=OutputFolder(tmp_path / "state/session/outputs"),
         files=FileTracker(place.workspace),
         shell=place.shell,
         python=PythonInterpreter(

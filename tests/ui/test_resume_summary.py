@@ -316,6 +316,7 @@ def test_long_texts_keep_to_their_rows():
 nasty = st.text(st.characters() | st.sampled_from("\x1b\r\n\t\x9b"), max_size=200)
 
 
+@pytest.mark.campaign
 @settings(max_examples=150)
 @given(
     st.lists(strategies.events, max_size=12) | strategies.histories(),

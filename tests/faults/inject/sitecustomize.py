@@ -10,6 +10,9 @@ from 0) and `kind`:
 - `ENOSPC`, `EIO`, `EROFS`: from that boundary on, all that such a disk refuses fails so
 - `clock`: from that boundary on, the wall clock is off by `shift_s` seconds
 
+With `database` each statement that writes to one, and each commit, is a boundary too; what a disk
+refuses is then refused by the database.
+
 Without `unnamed` the file system has no unnamed files, as over a network.
 """
 
@@ -179,6 +182,27 @@ def _wrap_files(fault: _Fault) -> None:
     io.open = opened
 
 
+def _wrap_database(fault: _Fault, place: str) -> None:
+    from sqlalchemy.engine.default import DefaultDialect
+
+    def wrap(name: str) -> None:
+        real = getattr(DefaultDialect, name)
+
+        def wrapped(dialect: Any, *arguments: Any) -> Any:
+            call = lambda: real(dialect, *arguments)  # noqa: E731
+            if name != "do_commit" and not arguments[1].startswith(("INSERT", "UPDATE", "DELETE")):
+                return call()
+            try:
+                return fault.cross(name, place, call)
+            except OSError as error:
+                raise dialect.dbapi.OperationalError(str(error)) from error
+
+        setattr(DefaultDialect, name, wrapped)
+
+    for name in ("do_execute", "do_executemany", "do_commit"):
+        wrap(name)
+
+
 def _wrap_clock(fault: _Fault) -> None:
     real_time, real_datetime = time.time, datetime.datetime
 
@@ -196,6 +220,8 @@ def _install(plan: dict[str, Any]) -> None:
     for name in ("open", *_DESTINATION, *_PATH_FIRST, *_FD_FIRST):
         _wrap(name, fault)
     _wrap_files(fault)
+    if plan.get("database"):
+        _wrap_database(fault, plan["root"].rstrip("/") + "/database")
     if plan["kind"] == "clock":
         _wrap_clock(fault)
 
