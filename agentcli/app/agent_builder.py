@@ -77,6 +77,7 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
+from agentcli.tools.collection import ToolCollection
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
@@ -288,14 +289,7 @@ class AgentBuilder:
         )
         level = self.role.level if self.role else session.state.delegate_level
         agents = self.agents(level)
-        allows = tools_allowed(self.role, stored, session.state)
-        tools = session_tools(
-            self.settings,
-            context,
-            servers,
-            main.model,
-            lambda every: agents.offered([*every, *self.more_tools], allows),
-        )
+        tools = self._tools(ready, session, context, servers, agents, stored)
         schemas = stored_schemas(stored) if stored else tools.schemas()
         hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
@@ -332,6 +326,25 @@ class AgentBuilder:
         )
         notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def _tools(
+        self,
+        ready: Prepared,
+        session: Session,
+        context: ToolContext,
+        servers: ToolServers | None,
+        agents: KnownAgents,
+        stored: SystemMessageAction | None,
+    ) -> ToolCollection:
+        """What the session may use; of one that is gone on with, `stored` says what that was."""
+        allows = tools_allowed(self.role, stored, session.state)
+        return session_tools(
+            self.settings,
+            context,
+            servers,
+            ready.models.chain("main").model,
+            lambda every: agents.offered([*every, *self.more_tools], allows),
+        )
 
     def _approver(
         self, policy: SessionPolicy, context: ToolContext, session: Session

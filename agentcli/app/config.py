@@ -118,14 +118,7 @@ def load_settings(
     else:
         values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
         left_out = list(_contained_hooks(values, str(project)))
-        from agentcli.app.project_servers import FILE, of_file, permitted
-
-        own = dict(layers.values)
-        if servers:
-            named = str(workspace / FILE)
-            found = of_file(servers, named, notices)
-            layers.add(permitted(found, own, named, notices), named)
-        values = permitted(values, own, str(project), notices)
+        values = _add_servers(layers, values, servers, workspace, notices)
         if values.pop(STORE, None) is not None:
             notices.append(f"{project}: {STORE} is not for a project to set")
     notices += left_out
@@ -137,6 +130,24 @@ def load_settings(
     settings = _validate(layers, tell)
     hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
     return LoadedSettings(settings, layers.origins, notices, hooks)
+
+
+def _add_servers(
+    layers: _Layers,
+    values: dict[str, Any],
+    servers: bytes,
+    workspace: Path,
+    notices: list[str],
+) -> dict[str, Any]:
+    """Add a layer for the `servers` of a trusted .mcp.json; gives the `values` of the project file
+    without what is not for a project to set."""
+    from agentcli.app.project_servers import FILE, of_file, permitted
+
+    own = dict(layers.values)
+    if servers:
+        named = str(workspace / FILE)
+        layers.add(permitted(of_file(servers, named, notices), own, named, notices), named)
+    return permitted(values, own, str(workspace / PROJECT_FILE), notices)
 
 
 def _sound(

@@ -21,6 +21,7 @@ from agentcli.cli.inputs import Said, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import tell_cut_off
 from agentcli.cli.session_selector import Chosen, SessionSelector
+from agentcli.cli.work import work
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
@@ -29,6 +30,23 @@ from agentcli.ui.resume_summary import one_line, show_summary, summarise
 _LONGEST_QUOTED = 60
 _FLAGS = {"check": "--check", "tests": "--require-evidence", "answer_schema": "--output-schema"}
 """By what makes them hold in a session's state."""
+
+
+def work_in_stored(
+    flags: Flags,
+    which: SessionSelector,
+    message: str | None,
+    tries: int | None,
+    models: Sequence[str],
+) -> int:
+    """Go on with a session, in several tries where they are wanted; the exit code."""
+    stored = StoredSession(which, message, flags)
+    if tries is None and not models:
+        return work(flags, stored)
+    from agentcli.cli.tries import TriesWanted, run_tries
+
+    wanted = TriesWanted(tries or len(models), models)
+    return run_tries(flags, stored, wanted, stored.record)
 
 
 class StoredSession:

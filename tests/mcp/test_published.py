@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,91 +72,87 @@ def page(tmp_path) -> Iterator[str]:
 
 def answers(agent, serve, *calls: Call) -> list[dict]:
     agent.use(serve([*(Reply("", [call]) for call in calls), Reply("done")]))
-    run = agent("run", "--allow", "mcp__x__*", "try them")
+    rules = {call.name.rpartition("__")[0] + "__*" for call in calls}
+    allowed = [word for rule in sorted(rules) for word in ("--allow", rule)]
+    run = agent("run", *allowed, "try them")
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
     return results(agent)
 
 
-def test_time(agent, serve, server, python):
-    server("x", command=str(python), args=["-m", "mcp_server_time", "--local-timezone", "UTC"])
+def test_those_from_pypi(agent, serve, server, python, repository, page):
+    server("clock", command=str(python), args=["-m", "mcp_server_time", "--local-timezone", "UTC"])
+    server("repository", command=str(python), args=["-m", "mcp_server_git"])
+    server("pages", command=str(python), args=[*FETCH], network=True)
+    (repository / "tally.py").write_text("changed\n")
+    place = {"repo_path": str(repository)}
     converted = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-    now, then = answers(
+    now, then, added, status, read = answers(
         agent,
         serve,
-        Call("mcp__x__get_current_time", {"timezone": "UTC"}),
-        Call("mcp__x__convert_time", converted),
+        Call("mcp__clock__get_current_time", {"timezone": "UTC"}),
+        Call("mcp__clock__convert_time", converted),
+        Call("mcp__repository__git_add", {**place, "files": ["tally.py"]}),
+        Call("mcp__repository__git_status", place),
+        Call("mcp__pages__fetch", {"url": page}),
     )
     assert '"timezone": "UTC"' in now["content"]
     assert "T21:00:00+09:00" in then["content"]
-
-
-def test_git(agent, serve, server, python, repository):
-    server("x", command=str(python), args=["-m", "mcp_server_git"])
-    (repository / "tally.py").write_text("changed\n")
-    place = {"repo_path": str(repository)}
-    added, status = answers(
-        agent,
-        serve,
-        Call("mcp__x__git_add", {**place, "files": ["tally.py"]}),
-        Call("mcp__x__git_status", place),
-    )
     assert not added["extras"].get("error"), added
     assert "tally.py" in status["content"]
     assert "tally.py" in git(repository, "diff", "--cached", "--name-only")
-
-
-def test_fetch(agent, serve, server, python, page):
-    server("x", command=str(python), args=[*FETCH], network=True)
-    [read] = answers(agent, serve, Call("mcp__x__fetch", {"url": page}))
     assert "From nine to five." in read["content"]
 
 
-def test_filesystem(agent, serve, server, modules):
-    program = modules / "server-filesystem" / "dist" / "index.js"
-    server("x", command="node", args=[str(program), str(agent.workspace)])
-    place = agent.workspace / "made.txt"
-    written, outside = answers(
-        agent,
-        serve,
-        Call("mcp__x__write_file", {"path": str(place), "content": "hello"}),
-        Call("mcp__x__read_text_file", {"path": str(agent.home / "secret")}),
-    )
-    assert "Successfully wrote" in written["content"]
-    assert place.read_text() == "hello"
-    assert outside["extras"]["error"]
-
-
-@pytest.mark.parametrize("way", ["stdio", "streamableHttp"])
-def test_everything(agent, serve, server, modules, way):
+def test_those_from_npm(agent, serve, server, modules):
+    made = {"path": str(agent.workspace / "made.txt"), "content": "hello"}
+    files = modules / "server-filesystem" / "dist" / "index.js"
     program = modules / "server-everything" / "dist" / "index.js"
-    process = None
-    if way == "stdio":
-        server("x", command="node", args=[str(program), "stdio"])
-    else:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        process = subprocess.Popen(
-            ["node", str(program), way],
-            env={**os.environ, "PORT": str(port)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        assert b"listening" in process.stderr.readline().lower()
-        server("x", url=f"http://127.0.0.1:{port}/mcp")
-    try:
-        total, image, long, roots = answers(
+    server("files", command="node", args=[str(files), str(agent.workspace)])
+    server("local", command="node", args=[str(program), "stdio"])
+    with listening(program) as port:
+        server("remote", url=f"http://127.0.0.1:{port}/mcp")
+        written, outside, *others = answers(
             agent,
             serve,
-            Call("mcp__x__get-sum", {"a": 2, "b": 40}),
-            Call("mcp__x__get-tiny-image", {}),
-            Call("mcp__x__trigger-long-running-operation", {"duration": 1, "steps": 3}),
-            Call("mcp__x__get-roots-list", {}),
+            Call("mcp__files__write_file", made),
+            Call("mcp__files__read_text_file", {"path": str(agent.home / "secret")}),
+            *everything("local"),
+            *everything("remote"),
         )
-    finally:
-        if process is not None:
+    assert "Successfully wrote" in written["content"]
+    assert (agent.workspace / "made.txt").read_text() == "hello"
+    assert outside["extras"]["error"]
+    for total, image, long, roots in (others[:4], others[4:]):
+        assert "42" in total["content"]
+        assert image["extras"]["image_urls"][0].startswith("data:image/png;base64,")
+        assert "completed" in long["content"]
+        assert str(agent.workspace) in roots["content"]
+
+
+@contextmanager
+def listening(program: Path) -> Iterator[int]:
+    """The server of everything by its other way: its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        ["node", str(program), "streamableHttp"],
+        env={**os.environ, "PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert b"listening" in process.stderr.readline().lower()
+        try:
+            yield port
+        finally:
             process.kill()
-            process.wait()
-    assert "42" in total["content"]
-    assert image["extras"]["image_urls"][0].startswith("data:image/png;base64,")
-    assert "completed" in long["content"]
-    assert str(agent.workspace) in roots["content"]
+
+
+def everything(name: str) -> list[Call]:
+    """Of what it has."""
+    steps = {"duration": 1, "steps": 3}
+    return [
+        Call(f"mcp__{name}__get-sum", {"a": 2, "b": 40}),
+        Call(f"mcp__{name}__get-tiny-image", {}),
+        Call(f"mcp__{name}__trigger-long-running-operation", steps),
+        Call(f"mcp__{name}__get-roots-list", {}),
+    ]

@@ -38,22 +38,14 @@ def resume(
     tries: TryCount = None,
     try_models: TryModels = None,
 ) -> int:
-    models = try_models or []
     # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector
-    from agentcli.cli.stored_session import StoredSession
-    from agentcli.cli.work import work
+    from agentcli.cli.stored_session import work_in_stored
 
     if last and message is None:
         session, message = None, session
     which = SessionSelector(session, newest=last, everywhere=everywhere)
-    stored = StoredSession(which, message, flags)
-    if tries is not None or models:
-        from agentcli.cli.tries import TriesWanted, run_tries
-
-        wanted = TriesWanted(tries or len(models), models)
-        return run_tries(flags, stored, wanted, stored.record)
-    return work(flags, stored)
+    return work_in_stored(flags, which, message, tries, try_models or [])
 
 
 COMMAND = resume

@@ -46,25 +46,8 @@ def run_once(
     try_models: TryModels = None,
 ) -> int:
     models = try_models or []
-    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
-    from agentcli.cli.work import work
-
     if session is None and not continue_newest:
-        from agentcli.cli.new_session import NewSession
-
-        if tries is not None or models:
-            from agentcli.cli.tries import TriesWanted, run_tries
-
-            if record is not None:
-                raise UsageError("--record is for one session, not for several tries")
-            wanted = TriesWanted(tries or len(models), models, name)
-            return run_tries(flags, NewSession(task, flags, None), wanted)
-        if record is None:
-            return work(flags, NewSession(task, flags, name))
-        from agentcli.cli.run_recorder import RunRecorder
-
-        recorder = RunRecorder(record, flags)
-        return recorder.finish(work(flags, NewSession(task, flags, name, recorder.begin)))
+        return _work_in_new(flags, task, name, record, tries, models)
     if name is not None:
         raise UsageError(
             "--name is for a new session", hint="agent sessions rename gives an old one a name"
@@ -73,16 +56,39 @@ def run_once(
         raise UsageError(
             "--record is for a new session", hint="agent replay --save FILE records an old one"
         )
+    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector
-    from agentcli.cli.stored_session import StoredSession
+    from agentcli.cli.stored_session import work_in_stored
 
-    stored = StoredSession(SessionSelector(session, newest=continue_newest), task, flags)
+    which = SessionSelector(session, newest=continue_newest)
+    return work_in_stored(flags, which, task, tries, models)
+
+
+def _work_in_new(
+    flags: Flags,
+    task: str | None,
+    name: str | None,
+    record: Path | None,
+    tries: int | None,
+    models: list[str],
+) -> int:
+    from agentcli.cli.new_session import NewSession
+
     if tries is not None or models:
         from agentcli.cli.tries import TriesWanted, run_tries
 
-        wanted = TriesWanted(tries or len(models), models)
-        return run_tries(flags, stored, wanted, stored.record)
-    return work(flags, stored)
+        if record is not None:
+            raise UsageError("--record is for one session, not for several tries")
+        wanted = TriesWanted(tries or len(models), models, name)
+        return run_tries(flags, NewSession(task, flags, None), wanted)
+    from agentcli.cli.work import work
+
+    if record is None:
+        return work(flags, NewSession(task, flags, name))
+    from agentcli.cli.run_recorder import RunRecorder
+
+    recorder = RunRecorder(record, flags)
+    return recorder.finish(work(flags, NewSession(task, flags, name, recorder.begin)))
 
 
 COMMAND = with_flags(run_once)
