@@ -38,6 +38,7 @@ from agentcli.app.trust import Answer
 from agentcli.errors import AgentError, ConfigError, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
+from agentcli.llm.roles import Roles
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import exists
 from agentcli.sessions.session import Session, Subscriber
@@ -61,7 +62,8 @@ class Basis:
 def require_model(basis: Basis) -> None:
     """Raises SetupNeeded when there is no model to ask, ConfigError for wrong settings."""
     builder, _ = builder_in(user_home(person_environ()), basis.flags)
-    builder.models(builder.registry(), builder.settings.model.name).chain("main").warm_up()
+    settings = builder.settings
+    Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
 
 
 @dataclass(frozen=True)

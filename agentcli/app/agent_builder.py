@@ -61,7 +61,6 @@ from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.notes import Notes
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
-from agentcli.llm.catalog import Catalog
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
@@ -231,7 +230,7 @@ class AgentBuilder:
         redactor = Redactor(masked_values(self.environ))
         registry = self.registry(redactor.learn)
         redactor.learn(*registry.keys())
-        models = self.models(registry, model)
+        models = Roles.of(self.settings, registry, model)
         models.chain("main").warm_up()
         require_prices(self.settings, models, state, self._budget(state))
         memory.check(self.settings, models)
@@ -251,22 +250,6 @@ class AgentBuilder:
             askable=self.ask_person is not None and self.role is None,
         )
         return self.role.system_text(text) if self.role else text
-
-    def models(self, registry: Providers, wanted: str) -> Roles:
-        """The models by their role, of the main one the `wanted` one first. Raises ConfigError when
-        there is none."""
-        settings = self.settings
-        chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
-        for role in type(settings.models).model_fields:
-            names = getattr(settings.models, role)
-            chains[role] = [names] if isinstance(names, str) else names
-        return Roles(
-            registry,
-            {role: [name for name in names if name] for role, names in chains.items()},
-            self.settings.llm,
-            Catalog(settings.prices),
-            settings.model.context_tokens,
-        )
 
     def _open(
         self,
@@ -381,7 +364,7 @@ class AgentBuilder:
         assert isinstance(session.redact, Redactor)
         registry = self.registry(session.redact.learn)
         session.redact.learn(*registry.keys())
-        models = self.models(registry, name)
+        models = Roles.of(self.settings, registry, name)
         chain = models.chain("main")
         chain.warm_up()
         require_prices(self.settings, models, session.state, self._budget(session.state))

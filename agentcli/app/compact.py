@@ -13,6 +13,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, SystemMessageAction
+from agentcli.llm.roles import Roles
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
 from agentcli.messages import ToolSchema
@@ -79,7 +80,7 @@ def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Mem
     """The memory of a session that nothing works on, with its own model and tools."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
-    models = builder.models(registry, session.state.model)
+    models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)
     return session_memory.memory(builder.settings, models, schemas, session, limits)
 

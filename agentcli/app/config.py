@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
+from agentcli.app.setting_faults import in_words, place_of
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
@@ -415,16 +415,16 @@ def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Sett
         except ValidationError as error:
             # What is wrong with a value is told before what is missing beside it.
             wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
-            faults = {_place(fault): fault for fault in wrong_values or error.errors()}
+            faults = {place_of(fault): fault for fault in wrong_values or error.errors()}
             keys = _keys_of(next(iter(faults)), layers.values)
             origin = layers.origins[keys[0]]
             # Of the alternatives that a value may have, the last is the one with bounds.
             fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
                 -1
             ]
-            beside = fault["type"] == "missing" and not _place(fault).startswith(f"{keys[0]}.")
+            beside = fault["type"] == "missing" and not place_of(fault).startswith(f"{keys[0]}.")
             kind = _Missing if beside else ConfigError
-            tell(origin, kind(f"{origin}: {_in_words(fault, keys[0])}"))
+            tell(origin, kind(f"{origin}: {in_words(fault, keys[0])}"))
         else:
             wrong = next(_beyond_types(settings), None)
             if wrong is None:
@@ -447,44 +447,6 @@ def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]
             key = f"providers.{name}.api"
             told = f"{key}: there is no wire format {provider.api!r}"
             yield [key], told, f"there are {', '.join(protocol_names())}"
-
-
-_MUST_BE = {
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a number that is finite",
-    "string_type": "text",
-    "list_type": 'a list, such as ["a", "b"]',
-    "dict_type": "a table",
-    "model_type": "a table",
-    "literal_error": "{expected}",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "less than {lt}",
-    "less_than_equal": "{le} at most",
-}
-"""What a value must be, by the validator's name for what is wrong with it."""
-
-
-def _place(fault: ErrorDetails) -> str:
-    return ".".join(str(part) for part in fault["loc"])
-
-
-def _in_words(fault: ErrorDetails, key: str) -> str:
-    """What is wrong with the value of `key`, or with something in it."""
-    named = _place(fault)
-    kind, context = fault["type"], fault.get("ctx", {})
-    if kind in ("missing", "extra_forbidden"):
-        return f"{named} is missing" if kind == "missing" else f"there is no setting {named!r}"
-    if kind in _MUST_BE:
-        wanted = _MUST_BE[kind].format(**context)
-        return f"{key} must be {wanted} (it is {fault['input']!r})"
-    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (it is {fault['input']!r})"
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

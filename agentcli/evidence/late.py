@@ -1,10 +1,12 @@
-"""Evidence of a session at work, gathered from its first reply on: until then a request waits."""
+"""Evidence of a session at work, gathered from when its first request is out: until then that waits
+for nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agentcli.events.progress import Status
 from agentcli.evidence.values import Evidence
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ class LateEvidence:
             self._gather()
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing passing is evidence."""
+        """Nothing passing is evidence, but while the model thinks there is time to begin."""
+        if self._fold is None and progress == Status("thinking"):
+            self._gather()
 
     @property
     def evidence(self) -> Evidence:

@@ -14,7 +14,7 @@ from agentcli.llm.router import Router
 from agentcli.llm.wire_protocol import WireProtocol
 
 if TYPE_CHECKING:
-    from agentcli.settings import LLMSettings
+    from agentcli.settings import LLMSettings, Settings
 
 ROLES = ("main", "condenser", "judge", "editor", "vision", "delegate")
 
@@ -44,6 +44,18 @@ class Roles:
             if names
         }
         self._built: dict[str, FallbackChain] = {}
+
+    @classmethod
+    def of(cls, settings: Settings, registry: Providers, wanted: str) -> Roles:
+        """Those that are set; of the main ones `wanted` comes first. Raises ConfigError when there
+        is none."""
+        chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
+        for role in type(settings.models).model_fields:
+            names = getattr(settings.models, role)
+            chains[role] = [names] if isinstance(names, str) else names
+        given = {role: [name for name in names if name] for role, names in chains.items()}
+        catalog = Catalog(settings.prices)
+        return cls(registry, given, settings.llm, catalog, settings.model.context_tokens)
 
     def chain(self, role: str) -> FallbackChain:
         """The models in this one of ROLES. Raises KeyError for any other."""

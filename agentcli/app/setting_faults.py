@@ -1,0 +1,46 @@
+"""What is wrong with a value of a setting, in words, from what its validator says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_MUST_BE = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is finite",
+    "string_type": "text",
+    "list_type": 'a list, such as ["a", "b"]',
+    "dict_type": "a table",
+    "model_type": "a table",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} at most",
+}
+"""What a value must be, by the validator's name for what is wrong with it."""
+
+
+def place_of(fault: ErrorDetails) -> str:
+    """The dotted key of the value that is wrong."""
+    return ".".join(str(part) for part in fault["loc"])
+
+
+def in_words(fault: ErrorDetails, key: str) -> str:
+    """What is wrong with the value of `key`, or with something in it."""
+    named = place_of(fault)
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in ("missing", "extra_forbidden"):
+        return f"{named} is missing" if kind == "missing" else f"there is no setting {named!r}"
+    if kind in _MUST_BE:
+        wanted = _MUST_BE[kind].format(**context)
+        return f"{key} must be {wanted} (it is {fault['input']!r})"
+    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (it is {fault['input']!r})"
