@@ -16,7 +16,6 @@ import json
 import os
 import pkgutil
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -24,11 +23,13 @@ import sys
 import termios
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import pexpect
 from ptyprocess import PtyProcess
+from pydantic import BaseModel
 
 _LIBRARIES = (
     *("openai", "openai.resources.responses", "openai.resources.chat"),
@@ -190,39 +191,51 @@ def _load() -> None:
             importlib.import_module(module.name)
     for name in _LIBRARIES:
         importlib.import_module(name)
+    _build(BaseModel)
     gc.collect()
     gc.freeze()
 
 
+def _build(model: type[BaseModel]) -> None:
+    """What pydantic leaves for when a model of ours is first used."""
+    for each in model.__subclasses__():
+        if each.__module__.startswith("agentcli."):
+            each.model_rebuild()
+        _build(each)
+
+
 def _serve(control: socket.socket) -> None:
+    """Start programs, and tell how each ended on the last descriptor that came with it."""
+    running: dict[int, tuple[int, int]] = {}
+    """By a descriptor of its process: its pid, and where its end is told."""
     while True:
-        head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
-        if not head:
-            return
-        request = json.loads(control.recv(_HEAD.unpack(head)[0], socket.MSG_WAITALL))
-        if os.fork() == 0:
-            _supervise(control, descriptors, *request)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for ready in select.select([control, *running], [], [])[0]:
+            if ready is not control:
+                _tell(ready, *running.pop(ready))
+                continue
+            head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
+            if not head:
+                return
+            request = json.loads(control.recv(_HEAD.unpack(head)[0], socket.MSG_WAITALL))
+            *streams, ended = descriptors
+            pid = os.fork()
+            if pid == 0:
+                others = (fd for pidfd, (_, told) in running.items() for fd in (pidfd, told))
+                for descriptor in (control.detach(), ended, *others):
+                    os.close(descriptor)
+                _become(streams, *request)
+            control.sendall(_HEAD.pack(pid))
+            for descriptor in streams:
+                os.close(descriptor)
+            running[os.pidfd_open(pid)] = pid, ended
 
 
-def _supervise(
-    control: socket.socket, descriptors: list[int], args: list[str], cwd: str, *settings: Any
-) -> NoReturn:
-    """Tells how the program ended on the last one of `descriptors`."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        os.close(descriptors.pop())
-        _become(descriptors, args, cwd, *settings)
-    control.sendall(_HEAD.pack(pid))
-    for descriptor in descriptors[:-1]:
-        os.close(descriptor)
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
-    os.write(descriptors[-1], _HEAD.pack(os.waitpid(pid, 0)[1]))
-    os._exit(0)
+def _tell(pidfd: int, pid: int, ended: int) -> None:
+    os.close(pidfd)
+    # Whoever wanted to know may be gone.
+    with suppress(BrokenPipeError):
+        os.write(ended, _HEAD.pack(os.waitpid(pid, 0)[1]))
+    os.close(ended)
 
 
 def _become(
@@ -261,6 +274,5 @@ def _become(
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _load()
     _serve(socket.socket(fileno=int(sys.argv[1])))
