@@ -112,6 +112,7 @@ def test_a_tool(extended, serve, repository):
 
 
 @pytest.mark.parametrize("rule", ["read(*.py)", "words(*.py)", "words"])
+@pytest.mark.campaign
 def test_a_tool_is_held_by_rules(extended, serve, repository, rule):
     server = serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("No.")])
     extended.use(server)
@@ -212,6 +213,7 @@ def test_a_slash_command(extended, serve):
     terminal.close()
 
 
+@pytest.mark.campaign
 def test_a_command_may_end_as_a_program_does(agent, tmp_path):
     site = tmp_path / "site"
     install(site, "ending", {"agentcli.commands": {"house.end": "ending:end", "gone": "gone:it"}})
@@ -229,6 +231,7 @@ def test_a_command_may_end_as_a_program_does(agent, tmp_path):
     assert "gone of the package ending" in listed.stderr
 
 
+@pytest.mark.campaign
 def test_a_broken_package_is_named_once_and_the_rest_works(extended, serve, repository, tmp_path):
     (tmp_path / "site/broken.py").write_text("import no_such_module\n")
     entries = {"agentcli.tools": {"odd": "broken:TOOL", "grep": "agent_extras.words:TOOL"}}

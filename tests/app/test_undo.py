@@ -200,6 +200,7 @@ def test_destroyed_repositories_come_back(before, destroyer, after, undone):
 
 @pytest.mark.parametrize("destroyer", DESTROYERS)
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+@pytest.mark.campaign
 def test_each_destroyer_is_undone(destroyer, packed):
     with walk(in_git=True) as walked:
         if packed:

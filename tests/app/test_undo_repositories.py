@@ -148,6 +148,7 @@ def sound(look: Looks) -> bool:
 @pytest.mark.parametrize(
     ("kind", "command"), CASES, ids=[f"{kind.__name__}: {command}" for kind, command in CASES]
 )
+@pytest.mark.campaign
 def test_what_a_step_did_to_git_is_undone(kind, command, tmp_path):
     work = kind(tmp_path)
     with Walk(tmp_path / "home", work) as walked:

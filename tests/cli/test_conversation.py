@@ -177,6 +177,7 @@ def test_interrupting_a_reply_that_streams(agent, serve, talk):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.campaign
 def test_a_table_that_streams_is_there_once_though_the_window_changed(agent, serve, talk, columns):
     hold = threading.Event()
     table = "| name | size |\n|---|---|\n| first | 1 |\n| two | 2 |\n| three | 3 |\n"

@@ -57,6 +57,7 @@ def test_a_window_of_another_size_has_nothing_stale_in_it(agent, serve, run):
     assert len([row for row in terminal.rows if row.startswith("    line")]) == 2
 
 
+@pytest.mark.campaign
 def test_a_table_is_there_once_though_the_window_changed_in_its_middle(agent, serve, run):
     table = "| name | value |\n|---|---|\n" + "".join(f"| n{i} | {i} |\n" for i in range(12))
     gate = threading.Event()

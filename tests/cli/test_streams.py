@@ -52,6 +52,7 @@ def shell(agent):
         ("agent config show | true; exit ${PIPESTATUS[0]}", 141, ""),
     ],
 )
+@pytest.mark.campaign
 def test_closed_full_and_narrow_streams(agent, serve, shell, line, code, out):
     agent.use(serve([Reply("Done.")]))
     done = shell(line)
@@ -63,6 +64,7 @@ FULL = "No space left on device"
 
 
 @pytest.mark.parametrize("flags", ["", "-q", "--json", "--json -q", "--output-format json"])
+@pytest.mark.campaign
 def test_a_full_device_is_told_and_the_session_is_whole(agent, serve, shell, flags):
     agent.use(serve([Reply("Done."), Reply("Done again.")]))
     done = shell(f"agent run hi {flags} >/dev/full")
