@@ -8,6 +8,7 @@ from agentcli.cli.session_common import age, home
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession
+from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
 from agentcli.system.programs import person_environ
 from agentcli.ui.choices import Choice, aligned
@@ -52,12 +53,17 @@ def place(found: FoundSession) -> str:
     return folder
 
 
+def how_it_stands(state: State, user: Holder | None) -> str:
+    """Who works on a session, or how it ended."""
+    return f"in use by {user.pid}" if user else how_it_ended(state.agent_state, state.exit_code)
+
+
 def _facts(found: FoundSession, user: Holder | None) -> list[Span]:
     state = found.state
-    ended = how_it_ended(state.agent_state, state.exit_code)
+    stands = how_it_stands(state, user)
     return [
         Span(age(updated_at(found.folder, state)), "dim"),
-        Span(f"in use by {user.pid}", "yellow") if user else Span(ended, _STYLES.get(ended, "")),
+        Span(stands, "yellow" if user else _STYLES.get(stands, "")),
         Span(count(state.iteration, "step"), "dim"),
         Span("" if state.cost_usd is None else money(state.cost_usd), "dim"),
     ]

@@ -27,8 +27,12 @@ def test_killed_in_the_middle_of_a_command(agent, serve, api):
     )
     process = agent.use(server, MODELS[api]).start("run", "do two things")
     wait_for(agent.workspace / "begun", process)
+    assert f"in use by {process.pid}" in agent("sessions", "list").stdout
+    assert json.loads(agent("sessions", "list", "--json").stdout)[0]["in_use_by"] == process.pid
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    assert "interrupted" in agent("sessions", "list").stdout
+    assert json.loads(agent("sessions", "list", "--json").stdout)[0]["in_use_by"] is None
     before = read_session(agent.sessions[0]).events
     done = agent("resume", "--last")
     assert done.returncode == 0, done.stderr

@@ -28,10 +28,12 @@ from agentcli.cli.session_common import (
     label,
     row,
 )
-from agentcli.cli.session_rows import session_row, when_and_how
+from agentcli.cli.session_rows import how_it_stands, session_row, when_and_how
+from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import Family, FoundSession, session_states
 from agentcli.sessions.state import State
+from agentcli.sessions.store import Holder
 from agentcli.ui.choices import row as choice_row
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
@@ -55,7 +57,10 @@ def list_sessions(
     if children:
         found = [each for head in found for each in (head, *_below(family, head[0].name))]
     if as_json:
-        print(json.dumps([row(folder.name, state) for folder, state in found], indent=2))
+        users = library_of(home()).holders([folder.name for folder, _ in found])
+        pids = {session_id: user.pid for session_id, user in users.items()}
+        rows = ({**row(folder.name, s), "in_use_by": pids.get(folder.name)} for folder, s in found)
+        print(json.dumps(list(rows), indent=2))
     elif not found:
         other = "" if everywhere else f" in {workspace} (all: agent sessions list --all)"
         print(f"no sessions{other}", file=sys.stderr)
@@ -63,8 +68,9 @@ def list_sessions(
         with paged(no_pager):
             _print_table(found, everywhere)
     else:
+        users = library_of(home()).holders([folder.name for folder, _ in found])
         for folder, state in found:
-            print(_plain_row(folder, state, everywhere))
+            print(_plain_row(folder, state, users.get(folder.name), everywhere))
 
 
 def _below(family: Family, session_id: str) -> Iterator[tuple[Path, State]]:
@@ -83,10 +89,10 @@ def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
     screen.flush()
 
 
-def _plain_row(folder: Path, state: State, everywhere: bool) -> str:
+def _plain_row(folder: Path, state: State, user: Holder | None, everywhere: bool) -> str:
     when = f"{updated_at(folder, state).astimezone():%Y-%m-%d %H:%M}"
     where = f"  {printable(state.workspace, multiline=False)}" if everywhere else ""
-    facts = f"{folder.name}  {when}  {state.agent_state:<9} {_cost(state):>8}"
+    facts = f"{folder.name}  {when}  {how_it_stands(state, user):<15} {_cost(state):>8}"
     return f"{facts}{where}  {label(state)}"
 
 
