@@ -38,7 +38,8 @@ settings.load_profile("every day")
 # A launcher that works in the background may have signals ignored, which programs would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 
 LIMIT_S = 60
 """A hang is a failure; nothing is expected to come near it."""
