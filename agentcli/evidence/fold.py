@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _MOST_RUNS = 200
 _MOST_FILES = 1_000
 _LONGEST_COMMAND = 200
+_MOST_OF_CHILD = 10
+"""Runs of tests that its parent records."""
 _CHECK = "check"
 _OUTCOMES: dict[str, Outcome] = {"passed": "passed", "failed": "failed"}
 _ELSEWHERE = "elsewhere:"
@@ -417,9 +419,6 @@ def child_tests(evidence: Evidence, since: int = 0) -> tuple[dict[str, str | boo
         for run in evidence.tests[-_MOST_OF_CHILD:]
         if run.event_id >= since
     )
-
-
-_MOST_OF_CHILD = 10
 
 
 def _mends(later: _Run, failed: _Run) -> bool:

@@ -118,7 +118,12 @@ def test_a_lost_machine_and_a_stop_cost_no_task_and_do_nothing_twice(agent, tmp_
 
 @needs_ray
 @pytest.mark.campaign
-def test_a_batch_whose_cluster_is_lost_goes_on_here(agent, tmp_path):
+def test_a_batch_whose_cluster_is_lost_goes_on_here_by_the_same_database(
+    agent, tmp_path, postgresql
+):
+    settings = agent.home / "settings.toml"
+    settings.write_text(f'[sessions]\nstore = "{postgresql.database()}"\n')
+    agent.env["AGENT_CONFIG"] = str(settings)
     tasks = [task(f"t{n}", workspace="work") for n in range(8)]
     file = write_tasks(tmp_path / "tasks.jsonl", tasks)
     arguments = ("batch", str(file), "--out", str(tmp_path / "out"))
@@ -137,7 +142,12 @@ def test_a_batch_whose_cluster_is_lost_goes_on_here(agent, tmp_path):
         done = agent(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     assert sorted(each["id"] for each in results(tmp_path / "out")) == [f"t{n}" for n in range(8)]
-    assert len(agent.sessions) == 8
+    listed = json.loads(agent("sessions", "list", "--all", "--json").stdout)
+    assert {each["session_id"] for each in results(tmp_path / "out")} == {
+        each["session_id"] for each in listed
+    }
+    assert [each["state"] for each in listed] == ["finished"] * 8
+    assert not any((session / "events").exists() for session in agent.sessions)
 
 
 @needs_ray
