@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.evidence.runners import RunnerCall, call_of, may_test
 from agentcli.security.commands.grammar import Unreadable, read
@@ -68,7 +70,7 @@ def may_change(text: str) -> bool:
     return not is_read_only(text)
 
 
-_NONE: frozenset[int] = frozenset()
+_NONE: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class _Reader:
     folder: str | None = ""
     errexit: bool = False
     pipefail: bool = False
+    may_have_left: frozenset[str] = _NONE
+    """With which codes an `exit` so far may have ended it: "zero", "other"."""
     depth: int = 0
     source: bytes = b""
 
@@ -164,10 +168,10 @@ class _Reader:
         for node, following in zip(nodes, [*nodes[1:], None], strict=True):
             if not node.is_named or node.type == "comment":
                 continue
+            stops = self.errexit and whole is not None and whole.plain
             part = self.part(node)
             if following is not None and following.type == "&":
                 part = _Part(may_fail=False)
-            stops = self.errexit and whole is not None and whole.plain
             whole = replace(_both(whole, part), plain=True) if stops and whole else part
         return whole or _Part(may_fail=False)
 
@@ -206,11 +210,8 @@ class _Reader:
         return _Part(zero, failed, bool(fallible))
 
     def subshell(self, node: Node) -> _Part:
-        folder, flags = self.folder, (self.errexit, self.pipefail)
-        part = self.sequence(node.children)
-        self.folder = folder
-        self.errexit, self.pipefail = flags
-        return replace(part, plain=True)
+        with self._apart():
+            return replace(self.sequence(node.children), plain=True)
 
     def redirected(self, node: Node) -> _Part:
         body = node.child_by_field_name("body")
@@ -248,7 +249,8 @@ class _Reader:
             self.tests.append(found)
             self.ends.append(self.count)
             number = frozenset((len(self.tests) - 1,))
-            return _Part(number, number)
+            zero, other = (_NONE if code in self.may_have_left else number for code in _CODES)
+            return _Part(zero, other)
         name = command_name(words[0]) if words else None
         if name not in _CHANGE_NOTHING and not is_read_only(written):
             self.last_change = self.count
@@ -256,20 +258,35 @@ class _Reader:
 
     def nested(self, script: str) -> _Part:
         """A script for another shell."""
-        folder, flags = self.folder, (self.errexit, self.pipefail)
-        part = self.script(script)
-        self.folder = folder
-        self.errexit, self.pipefail = flags
-        return replace(part, plain=True)
+        with self._apart():
+            return replace(self.script(script), plain=True)
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """In a shell of its own."""
+        before = self.folder, self.errexit, self.pipefail, self.may_have_left
+        yield
+        self.folder, self.errexit, self.pipefail, self.may_have_left = before
 
     def note(self, words: Words) -> None:
         """Builtins that change where and how what follows runs."""
         if words[:1] == ("cd",):
             self.folder = _entered(self.folder, words[1] if len(words) == 2 else None)
+        elif words[:1] in (("exit",), ("return",)):
+            self.may_have_left |= {"other" if _NOT_ZERO.fullmatch(words[-1] or "") else "zero"}
         elif words[:1] == ("set",):
-            known_words = [word or "" for word in words[1:]]
-            self.errexit = self.errexit or any(map(_ERREXIT.fullmatch, known_words))
-            self.pipefail = self.pipefail or "pipefail" in known_words
+            self.set(words[1:])
+
+    def set(self, words: Words) -> None:
+        for word, following in pairwise([*words, None]):
+            if word is None or word == "--":
+                return
+            on = word.startswith("-")
+            if re.fullmatch(r"[-+][A-Za-z]*e[A-Za-z]*", word):
+                self.errexit = on
+            if re.fullmatch(r"[-+][A-Za-z]*o", word):
+                self.errexit = on if following == "errexit" else self.errexit
+                self.pipefail = on if following == "pipefail" else self.pipefail
 
 
 def _entered(folder: str | None, to: str | None) -> str | None:
@@ -278,7 +295,8 @@ def _entered(folder: str | None, to: str | None) -> str | None:
     return os.path.normpath(Path(folder) / to)
 
 
-_ERREXIT = re.compile(r"-[a-z]*e[a-z]*|errexit")
+_CODES = ("zero", "other")
+_NOT_ZERO = re.compile(r"0*[1-9]\d?|0*1\d\d")
 _STATEMENTS = frozenset(
     """command declaration_command unset_command test_command list pipeline subshell
     compound_statement redirected_statement variable_assignment function_definition""".split()  # noqa: SIM905
