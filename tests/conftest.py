@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import pexpect
@@ -19,7 +21,7 @@ from agentcli.sessions.chosen import choose_store
 from agentcli.sessions.library import let_go
 from tests.databases import KINDS, PostgreSQL, postgresql_programs, postgresql_server
 from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
-from tests.server import ModelServer
+from tests.server import ModelServer, Reply
 
 CAMPAIGNS = (
     *("attacks", "faults", "llm/test_faults.py", "llm/test_bounds.py"),
@@ -41,6 +43,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
+SANDBOX = "sandbox.json"
+"""In the home of `agent`."""
 LIMIT_S = 60
 """A hang is a failure; nothing is expected to come near it."""
 
@@ -75,10 +79,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before those that are not asked for are left out."""
-    places = tuple(Path(__file__).parent / name for name in CAMPAIGNS)
-    for item in items:
-        if any(item.path.is_relative_to(place) for place in places):
-            item.add_marker("campaign")
+    places = [str(Path(__file__).parent / name) for name in CAMPAIGNS]
+    for path, those in groupby(items, attrgetter("path")):
+        if any(f"{path}/".startswith(f"{place}/") for place in places):
+            for item in those:
+                item.add_marker("campaign")
 
 
 @dataclass
@@ -184,11 +189,23 @@ class Agent:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Agent:
+def agent(tmp_path: Path, tried_sandbox: bytes) -> Agent:
     home, workspace = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
+    (home / "state").mkdir(mode=0o700, parents=True)
     workspace.mkdir()
+    if tried_sandbox:
+        (home / "state" / SANDBOX).write_bytes(tried_sandbox)
     return Agent(home, workspace)
+
+
+@pytest.fixture(scope="session")
+def tried_sandbox(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a first run on this machine remembers of its sandbox, so that not each tries it anew."""
+    base = tmp_path_factory.mktemp("first")
+    with ModelServer([Reply("Hi.")]) as server:
+        Agent(base, base).use(server)("run", "say hi")
+    known = base / "state" / SANDBOX
+    return known.read_bytes() if known.exists() else b""
 
 
 @pytest.fixture

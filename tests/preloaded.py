@@ -20,8 +20,10 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +48,8 @@ SETTINGS = {
 """What can be set for a process."""
 PROGRAM = [sys.executable, "-m", "agentcli"]
 _HEAD = struct.Struct("=I")
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+_ATTEMPTS = 1_000
 _ROOT = str(Path(__file__).parents[1])
 
 
@@ -88,7 +92,7 @@ class Preloaded(subprocess.Popen[bytes]):
         rights = {"user": uid, "group": gid, "extra_groups": gids}
         with self._asking:
             if uid not in self._loaders:
-                self._loaders[uid] = _start_loader(executable or sys.executable, rights)
+                self._loaders[uid] = _connect(executable or sys.executable, rights)
             control = self._loaders[uid]
             socket.send_fds(control, [_HEAD.pack(len(request))], [*streams, ended])
             control.sendall(request)
@@ -163,13 +167,36 @@ class _PreloadedPty(PtyProcess):
         return self.exitstatus
 
 
-def _start_loader(interpreter: str, rights: dict[str, Any]) -> socket.socket:
-    ours, theirs = socket.socketpair()
+def _connect(interpreter: str, rights: dict[str, Any]) -> socket.socket:
+    """To the loader of this run of the tests, which the first of its processes starts."""
+    place = Path(tempfile.gettempdir(), f"agent-{_RUN[:16]}-{rights['user'] or os.getuid()}")
+    for _ in range(_ATTEMPTS):
+        control = socket.socket(socket.AF_UNIX)
+        try:
+            control.connect(str(place))
+        except FileNotFoundError:
+            control.close()
+            _start_loader(place, interpreter, rights)
+        except ConnectionRefusedError:
+            # Bound by another just now: it will listen in a moment.
+            control.close()
+        else:
+            return control
+    raise RuntimeError(f"the process that has the modules loaded is gone: {place}")
+
+
+def _start_loader(place: Path, interpreter: str, rights: dict[str, Any]) -> None:
     packages = [path for path in sys.path if path.endswith("site-packages")]
-    with theirs:
-        process = subprocess.Popen(
-            [interpreter, "-m", "tests.preloaded", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(place))
+        except OSError:
+            return  # another was first
+        atexit.register(place.unlink, missing_ok=True)
+        listener.listen()
+        subprocess.Popen(
+            [interpreter, "-m", "tests.preloaded", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
             env={
                 "PATH": os.environ["PATH"],
                 "LANG": "C.UTF-8",
@@ -178,8 +205,6 @@ def _start_loader(interpreter: str, rights: dict[str, Any]) -> socket.socket:
             stdin=subprocess.DEVNULL,
             **rights,
         )
-    atexit.register(process.kill)
-    return ours
 
 
 def _load() -> None:
@@ -192,6 +217,7 @@ def _load() -> None:
     for name in _LIBRARIES:
         importlib.import_module(name)
     _build(BaseModel)
+    _fill_caches()
     gc.collect()
     gc.freeze()
 
@@ -204,30 +230,55 @@ def _build(model: type[BaseModel]) -> None:
         _build(each)
 
 
-def _serve(control: socket.socket) -> None:
-    """Start programs, and tell how each ended on the last descriptor that came with it."""
+def _fill_caches() -> None:
+    """What a process of the program would keep of its first session for the next."""
+    from agentcli.agent.prompts import PromptFacts, PromptManager
+    from agentcli.tools.collection import TOOLS
+
+    PromptManager().system_text(PromptFacts())
+    for tool in TOOLS.all().values():
+        tool.schema()
+
+
+def _serve(listener: socket.socket) -> None:
+    """Start programs for whoever connects, until all have gone, and tell how each program ended on
+    the last descriptor that came with it."""
+    controls: list[socket.socket] = []
     running: dict[int, tuple[int, int]] = {}
     """By a descriptor of its process: its pid, and where its end is told."""
     while True:
-        for ready in select.select([control, *running], [], [])[0]:
-            if ready is not control:
+        for ready in select.select([listener, *controls, *running], [], [])[0]:
+            if ready is listener:
+                controls.append(listener.accept()[0])
+            elif isinstance(ready, int):
                 _tell(ready, *running.pop(ready))
-                continue
-            head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
-            if not head:
-                return
-            request = json.loads(control.recv(_HEAD.unpack(head)[0], socket.MSG_WAITALL))
-            *streams, ended = descriptors
-            pid = os.fork()
-            if pid == 0:
-                others = (fd for pidfd, (_, told) in running.items() for fd in (pidfd, told))
-                for descriptor in (control.detach(), ended, *others):
-                    os.close(descriptor)
-                _become(streams, *request)
-            control.sendall(_HEAD.pack(pid))
-            for descriptor in streams:
-                os.close(descriptor)
-            running[os.pidfd_open(pid)] = pid, ended
+            elif not _start(ready, [listener, *controls], running):
+                ready.close()
+                controls.remove(ready)
+                if not controls:
+                    return
+
+
+def _start(
+    control: socket.socket, open_here: Sequence[socket.socket], running: dict[int, tuple[int, int]]
+) -> bool:
+    """What is asked for on `control`; False at its end."""
+    head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
+    if not head:
+        return False
+    request = json.loads(control.recv(_HEAD.unpack(head)[0], socket.MSG_WAITALL))
+    *streams, ended = descriptors
+    pid = os.fork()
+    if pid == 0:
+        ours = [fd for pidfd, (_, told) in running.items() for fd in (pidfd, told)]
+        for descriptor in (*(each.detach() for each in open_here), ended, *ours):
+            os.close(descriptor)
+        _become(streams, *request)
+    control.sendall(_HEAD.pack(pid))
+    for descriptor in streams:
+        os.close(descriptor)
+    running[os.pidfd_open(pid)] = pid, ended
+    return True
 
 
 def _tell(pidfd: int, pid: int, ended: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from agentcli.sandbox.choosing import Sandbox
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
+
+_SCHEMAS_KEPT = 200
 
 
 class Effect(StrEnum):
@@ -143,9 +146,7 @@ class Tool(Generic[A]):
         return " ".join(f"{self.arguments.__doc__ or ''} {self.about}".split())
 
     def schema(self) -> ToolSchema:
-        parameters = _plain_schema(self.arguments.model_json_schema())
-        parameters.setdefault("properties", {})
-        return ToolSchema(self.name, self.description, parameters)
+        return ToolSchema(self.name, self.description, _parameters(self.arguments))
 
     def action(self, arguments: A, raw_arguments: str) -> Action:
         if self.to_action is not None:
@@ -164,6 +165,13 @@ class Tool(Generic[A]):
         return ToolResultObservation(
             name=self.name, content=result.output, image_urls=result.images, data=data
         )
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _parameters(arguments: type[BaseModel]) -> dict[str, Any]:
+    schema = _plain_schema(arguments.model_json_schema())
+    schema.setdefault("properties", {})
+    return schema
 
 
 def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def work_without_a_home(place: Arena) -> None:
 def test_it_does_not_work_where_its_own_files_are(agent, serve, where):
     agent.use(serve([]))
     folder = agent.home / where
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     link = agent.home / "link"
     link.symlink_to(folder)
     for arguments in (["-C", str(folder)], ["-C", str(link)], ["--add-dir", str(link)]):

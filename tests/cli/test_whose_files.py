@@ -52,7 +52,6 @@ def test_settings_of_another_user_do_not_count(agent, settings):
 def test_sessions_may_be_kept_elsewhere_but_not_among_others(agent, serve, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir(mode=0o700)
-    (agent.home / "state").mkdir()
     (agent.home / "state/sessions").symlink_to(disk)
     agent.use(serve([Reply("Done.")] * 2))
     assert agent("run", "x").returncode == 0

@@ -6,12 +6,13 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import anthropic
-import openai
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .server import ModelServer
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
 
 THOUGHT: dict[str, Any] = {
     "include": ["reasoning.encrypted_content"],
@@ -67,11 +68,23 @@ def ask(server: ModelServer, path: str, body: object, **headers: str) -> Raw:
         connection.close()
 
 
+def sdk_errors(name: str) -> tuple[type[Exception], ...]:
+    """Those of this name, of both SDKs, which are loaded by the tests that use them only."""
+    import anthropic
+    import openai
+
+    return getattr(openai, name), getattr(anthropic, name)
+
+
 def openai_client(server: ModelServer) -> openai.OpenAI:
+    import openai
+
     return openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0)
 
 
 def anthropic_client(server: ModelServer) -> anthropic.Anthropic:
+    import anthropic
+
     return anthropic.Anthropic(api_key="k", base_url=server.url, max_retries=0)
 
 

@@ -8,8 +8,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.server import (
@@ -25,7 +23,16 @@ from tests.server import (
     StreamError,
     Truncated,
 )
-from tests.server.clients import ASKERS, Asker, ask, chat, message, openai_client, respond
+from tests.server.clients import (
+    ASKERS,
+    Asker,
+    ask,
+    chat,
+    message,
+    openai_client,
+    respond,
+    sdk_errors,
+)
 from tests.server.samples import CALLS, CHAT, FULL, MESSAGES, PATHS, TAKEN, changed
 
 api = pytest.mark.parametrize("asker", ASKERS.values(), ids=ASKERS)
@@ -38,7 +45,7 @@ def test_http_errors_come_in_the_providers_form(asker: Asker) -> None:
     fault = HttpError(429, "rate_limit_error", "Slow down.", {"retry-after": "7"})
     with (
         ModelServer([fault]) as server,
-        pytest.raises((openai.RateLimitError, anthropic.RateLimitError)) as caught,
+        pytest.raises(sdk_errors("RateLimitError")) as caught,
     ):
         asker(server, True)
     error: Any = caught.value
@@ -120,7 +127,7 @@ def test_a_stop_by_length_cuts_the_last_call() -> None:
 @api
 @both_ways
 def test_an_error_inside_a_stream(asker: Asker, streamed: bool) -> None:
-    expected = (openai.APIError, anthropic.APIError, RuntimeError)
+    expected = (*sdk_errors("APIError"), RuntimeError)
     with ModelServer([StreamError(FULL)]) as server, pytest.raises(expected):
         asker(server, streamed)
 

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.server import (
@@ -33,6 +31,7 @@ from tests.server.clients import (
     anthropic_client,
     ask,
     openai_client,
+    sdk_errors,
 )
 from tests.server.samples import (
     CALLS,
@@ -317,7 +316,7 @@ class TestRefusals:
     def test_a_wrong_key(self, asker: Asker) -> None:
         with (
             ModelServer([Reply("Hi.")], keys={"other"}) as server,
-            pytest.raises((openai.AuthenticationError, anthropic.AuthenticationError)),
+            pytest.raises(sdk_errors("AuthenticationError")),
         ):
             asker(server, True)
         assert server.violations == []
@@ -336,7 +335,7 @@ class TestRefusals:
     def test_an_unknown_model(self, asker: Asker) -> None:
         with (
             ModelServer([Reply("Hi.")], models=["n"]) as server,
-            pytest.raises((openai.NotFoundError, anthropic.NotFoundError), match="m"),
+            pytest.raises(sdk_errors("NotFoundError"), match="m"),
         ):
             asker(server, True)
         assert server.violations == []
@@ -346,7 +345,7 @@ class TestRefusals:
             assert [model.id for model in openai_client(server).models.list()] == ["a", "b"]
             assert [model.id for model in anthropic_client(server).models.list()] == ["a", "b"]
             assert openai_client(server).models.retrieve("b").object == "model"
-            with pytest.raises(anthropic.NotFoundError):
+            with pytest.raises(sdk_errors("NotFoundError")):
                 anthropic_client(server).models.retrieve("c")
 
     def test_unknown_paths(self) -> None:
@@ -446,6 +445,8 @@ def test_as_its_own_process(tmp_path: Path) -> None:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert port_file.read_text() == url
+        import openai
+
         client = openai.OpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0)
         texts = [client.responses.create(model="m", input="hi").output_text for _ in range(4)]
         process.send_signal(signal.SIGTERM)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
 from agentcli.files.private import replace_atomically
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _BUILT_IN = Path(__file__).with_name("system.j2")
 _LARGEST_BYTES = 100_000
@@ -83,11 +88,10 @@ class PromptManager:
         return source
 
     def _rendered(self, source: str, facts: PromptFacts) -> str:
-        from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError
+        from jinja2 import TemplateError, TemplateSyntaxError
 
-        environment = Environment(undefined=StrictUndefined, autoescape=False)
         try:
-            text = environment.from_string(source).render(vars(facts))
+            text = _compiled(source).render(vars(facts))
         except TemplateSyntaxError as error:
             raise self._fault(f"line {error.lineno}: {error.message}") from error
         except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
@@ -99,6 +103,14 @@ class PromptManager:
     def _fault(self, what: str) -> ConfigError:
         hint = "agent.prompt names this file; empty, the built-in text is used"
         return ConfigError(f"{self._template}: {what}", hint=hint if self._is_own else "")
+
+
+@lru_cache(maxsize=_MOST_CACHED)
+def _compiled(source: str) -> Template:
+    """Raises TemplateError."""
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(undefined=StrictUndefined, autoescape=False).from_string(source)
 
 
 def _verified(kept: str) -> str:
