@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -28,6 +28,8 @@ CAMPAIGNS = (
     *("cli/test_long_sessions.py", "benchmarks/test_refusals.py"),
 )
 """Folders and files whose tests are a second stage; single tests elsewhere carry the marker."""
+CASES = 6
+"""So many of a test are tried in a campaign, unless its marker `cases` or EVERY_CASE says more."""
 
 # No deadline for an example: how long one takes is up to whoever else uses the machine.
 # What is tried in CI is the same each time, so that a failure there is of the change.
@@ -76,14 +78,30 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return cores + 1 if config.option.markexpr == "campaign" else 2 * cores
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before those that are not asked for are left out."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Marks campaigns before what is not asked for is left out, then takes of each some cases."""
     places = [str(Path(__file__).parent / name) for name in CAMPAIGNS]
     for path, those in groupby(items, attrgetter("path")):
         if any(f"{path}/".startswith(f"{place}/") for place in places):
             for item in those:
                 item.add_marker("campaign")
+    yield
+    if config.option.markexpr == "campaign" and "EVERY_CASE" not in os.environ:
+        taken = set(_samples(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in taken])
+        items[:] = [item for item in items if item in taken]
+
+
+def _samples(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test some of its cases, spread over all."""
+    for _, alike in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        cases = list(alike)
+        marker = cases[0].get_closest_marker("cases")
+        most = min(marker.args[0] if marker else CASES, len(cases))
+        yield from (cases[at * len(cases) // most] for at in range(most))
 
 
 @dataclass

@@ -161,6 +161,7 @@ def _model() -> ModelServer:
 
 
 @pytest.mark.campaign
+@pytest.mark.cases(len(EXAMPLES))
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.command[:60])
 def test_an_example_does_what_it_says(world, example):
     agent, base = world

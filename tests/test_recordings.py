@@ -20,6 +20,7 @@ Lines = list[dict[str, Any]]
 pytestmark = pytest.mark.campaign
 
 
+@pytest.mark.cases(len(TASKS))
 @pytest.mark.parametrize("name", TASKS)
 def test_each_recording_comes_out_as_it_did(agent, name):
     done = agent("replay", str(HERE / f"{name}.jsonl"), "--verify", "--json")
@@ -137,6 +138,7 @@ def changed(tmp_path: Path, what: str) -> tuple[Path, int]:
     return path, number
 
 
+@pytest.mark.cases(len(CHANGES))
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_difference_is_found_and_its_event_named(agent, tmp_path, what):
     path, number = changed(tmp_path, what)

@@ -61,6 +61,7 @@ def test_what_it_offers_is_there():
 
 
 @pytest.mark.campaign
+@pytest.mark.cases(len(EXAMPLES))
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_an_example_of_the_docs(agent, repository, example):
     with ModelServer([Reply("Done.")], loop=True, strict=False) as server:

@@ -198,6 +198,7 @@ def test_destroyed_repositories_come_back(before, destroyer, after, undone):
         go_back_everywhere(walked, [[*before, destroyer, *after]], undone)
 
 
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("destroyer", DESTROYERS)
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
 @pytest.mark.campaign

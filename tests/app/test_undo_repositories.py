@@ -145,6 +145,7 @@ def sound(look: Looks) -> bool:
     return bool(look.git) and look.git[-1][0] == 0
 
 
+@pytest.mark.cases(12)
 @pytest.mark.parametrize(
     ("kind", "command"), CASES, ids=[f"{kind.__name__}: {command}" for kind, command in CASES]
 )

@@ -56,12 +56,12 @@ LAYERS_ALONE = [(layer,) for layer in LAYERS]
 
 
 def sides_for(name: str) -> list[tuple[str, str]]:
-    """Every layer, as another user for each `name`; with EVERY_SIDE in the environment as each."""
+    """Every layer, as another user for each `name`; with EVERY_CASE in the environment as each."""
     turn = zlib.crc32(name.encode())
     alternating = [
         (layer, USERS[(number + turn) % len(USERS)]) for number, layer in enumerate(LAYERS)
     ]
-    return SIDES if "EVERY_SIDE" in os.environ else alternating
+    return SIDES if "EVERY_CASE" in os.environ else alternating
 
 
 def every_side(test: Callable[..., None]) -> Callable[..., None]:
@@ -73,13 +73,13 @@ def in_turn(
     names: str, cases: Iterable[Any], sides: Sequence[tuple[str, ...]] = SIDES
 ) -> pytest.MarkDecorator:
     """Parametrizes `layer`, `user` (unless `sides` have none) and `names`: the first case on every
-    side, the others on one after the other; with EVERY_SIDE in the environment each on all."""
+    side, the others on one after the other; with EVERY_CASE in the environment each on all."""
     several = "," in names
     chosen = [
         (*side, *(case if several else (case,)))
         for number, case in enumerate(cases)
         for at, side in enumerate(sides)
-        if number == 0 or at == number % len(sides) or "EVERY_SIDE" in os.environ
+        if number == 0 or at == number % len(sides) or "EVERY_CASE" in os.environ
     ]
     columns = ("layer", "user")[: len(sides[0])]
     return pytest.mark.parametrize((*columns, *names.split(", ")), chosen)

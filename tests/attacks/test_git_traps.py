@@ -175,6 +175,7 @@ def lay(place: Arena, script: str) -> Run:
     return run
 
 
+@pytest.mark.cases(12)
 @in_turn("trap", TRAPS, LAYERS_ALONE)
 def test_a_trap_for_the_persons_git_catches_nobody(trapped, layer, trap):
     place = trapped(layer)

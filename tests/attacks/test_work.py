@@ -120,6 +120,7 @@ def index(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.cases(1)
 @every_layer
 def test_a_package_is_installed_once_the_network_was_approved(arena, index, layer):
     """First without: the model reads what to ask for. Then a person says yes."""

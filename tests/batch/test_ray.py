@@ -24,7 +24,7 @@ from tests.conftest import LIMIT_S, Agent
 from tests.server import ModelServer, Recorded, Reply
 from tests.tables import each_row
 
-TASKS = 200
+TASKS = 200 if "EVERY_CASE" in os.environ else 60
 NEEDS_S = 6 * LIMIT_S
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="no ray")
@@ -90,13 +90,13 @@ def test_a_lost_machine_and_a_stop_cost_no_task_and_do_nothing_twice(agent, tmp_
             arguments = ("batch", str(file), "--out", str(out), "--ray", cluster.address)
             with agent.start(*arguments) as first:
                 stop = partial(ended, first, signal.SIGINT)
-                model.hold(stop, together=4, before=40)
+                model.hold(stop, together=4, before=TASKS // 5)
                 _, told = first.communicate(timeout=NEEDS_S)
             assert first.returncode == 130, told.decode()
             assert b"the same command goes on with what is left" in told
             done_before = len(results(out))
             assert 0 < done_before < TASKS
-            model.hold(partial(cluster.kill, 2), together=4, before=150)
+            model.hold(partial(cluster.kill, 2), together=4, before=TASKS * 3 // 4)
             with agent.start(*arguments, "--json") as second:
                 told, complaints = second.communicate(timeout=NEEDS_S)
     found = results(out)

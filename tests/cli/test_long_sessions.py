@@ -19,7 +19,7 @@ WINDOW_TOKENS = 32_768
 OUTPUT_TOKENS = 4_096
 FACT = "the-key-is-blue-4711"
 CHOICES = [name for name in CONDENSERS.all() if name != "pipeline"]
-STEPS = {name: 400 if name == "default" or "EVERY_SIDE" in os.environ else 160 for name in CHOICES}
+STEPS = {name: 400 if name == "default" or "EVERY_CASE" in os.environ else 100 for name in CHOICES}
 
 
 def is_condenser(request) -> bool:
@@ -62,6 +62,7 @@ class Worker:
         return Reply(f"Step {number}.", [Call("bash", command)])
 
 
+@pytest.mark.cases(len(STEPS))
 @pytest.mark.parametrize(("choice", "steps"), STEPS.items())
 def test_hundreds_of_steps_in_a_small_window(agent, serve, choice, steps):
     worker = Worker(steps)

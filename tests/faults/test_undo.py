@@ -22,7 +22,7 @@ from agentcli.sessions.session import Session, read_session
 from tests.app.undoing import Walk, looks, sh
 from tests.checkpoints.trees import killed_at
 
-EVERY = 1 if "EVERY_SIDE" in os.environ else 37
+EVERY = 1 if "EVERY_CASE" in os.environ else 101
 """Of so many boundaries one is tried."""
 STEP = "echo x > a; rm -rf d; mkdir -p n/m; echo n > n/m/f; git add -A; git commit -qm x; rm u"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,18 +24,6 @@ CASES = {
     for api in fault.apis
     for streamed in fault.streamed
 }
-
-
-def by_turns() -> dict[str, tuple[str, str, bool]]:
-    """Every fault on every protocol, streamed or whole; with EVERY_SIDE in the environment both."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for case, (name, api, _) in CASES.items():
-        alike.setdefault((name, api), []).append(case)
-    every = "EVERY_SIDE" in os.environ
-    chosen = (
-        cases if every else [cases[at % len(cases)]] for at, cases in enumerate(alike.values())
-    )
-    return {case: CASES[case] for cases in chosen for case in cases}
 
 
 @dataclass

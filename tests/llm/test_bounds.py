@@ -80,6 +80,7 @@ def _server(attack: str) -> Iterator[str]:
     thread.join(LIMIT_S)
 
 
+@pytest.mark.cases(18)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("api", MODELS)
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from agentcli.shell.shell import Shell
-from tests.llm.faults import by_turns, play, staged
+from tests.llm.faults import CASES, play, staged
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,8 @@ def _nothing_but_the_model(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-@pytest.mark.parametrize(("name", "api", "streamed"), by_turns().values(), ids=by_turns())
+@pytest.mark.cases(len(CASES) // 7)
+@pytest.mark.parametrize(("name", "api", "streamed"), CASES.values(), ids=CASES)
 def test_a_fault_ends_in_the_work_done_or_in_a_clear_error(name, api, streamed, tmp_path):
     with staged(name, api, streamed) as stage:
         outcome, session = play(stage, tmp_path)

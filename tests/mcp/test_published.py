@@ -20,7 +20,10 @@ from tests.conftest import git
 from tests.mcp.conftest import results
 from tests.server import Call, Reply
 
-pytestmark = pytest.mark.campaign
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif("EVERY_CASE" not in os.environ, reason="they are installed from an index"),
+]
 _FROM_PYPI = ("mcp-server-time", "mcp-server-git", "mcp-server-fetch")
 _FROM_NPM = (
     "@modelcontextprotocol/server-everything",

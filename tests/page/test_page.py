@@ -273,6 +273,7 @@ def test_a_step_tells_what_was_in_the_window_and_what_had_gone(opened):
 
 
 @pytest.mark.campaign
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("lines", [300, 3_000])
 def test_a_session_of_3000_events_is_no_burden(opened, lines):
     """However long its outputs are: 25 MB of them, or 200."""
