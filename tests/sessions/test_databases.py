@@ -260,7 +260,7 @@ def test_what_is_wrong_with_a_database_is_told_without_its_password(
     agent, postgresql, store, code, told
 ):
     home = agent.home / "state"
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, exist_ok=True)
     (home / "no-database").write_text("something else\n" * 100)
     for name, statement in {
         "foreign": "CREATE TABLE events (x)",
