@@ -14,6 +14,7 @@ from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.browser.outline import compact
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
+from agentcli.sessions.search.finder import in_use_by
 from agentcli.sessions.session import read_session
 from agentcli.system.processes import descendants
 from tests.browser.pages import DONE, REPORT, SIGN_UP, served
@@ -244,9 +245,9 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
 
 @needs_browser
 @pytest.mark.campaign
-def test_a_browser_that_is_killed_repeats_nothing_and_is_started_anew(browse):
+def test_a_browser_that_is_killed_repeats_nothing_and_is_started_anew(agent, browse):
     with served({"": SIGN_UP, "die": ""}) as pages:
-        pages.on_hit = lambda path: _kill_browsers() if path == "/die" else None
+        pages.on_hit = lambda path: _kill_browser(agent) if path == "/die" else None
         told = browse(
             act(url=pages.url),
             act(url=f"{pages.url}die"),
@@ -260,8 +261,8 @@ def test_a_browser_that_is_killed_repeats_nothing_and_is_started_anew(browse):
     assert "Sign up" in told[3]
 
 
-def _kill_browsers():
-    for process in descendants(os.getpid()):
+def _kill_browser(agent):
+    for process in descendants(in_use_by(agent.sessions[0])):
         if "--remote-debugging-pipe" in _command(process.pid):
             os.kill(process.pid, signal.SIGKILL)
 
