@@ -21,7 +21,7 @@ _OF_TOOLS = re.compile(
 def left_in_tmp(folder: Path, since_s: float, shown: Collection[Path] = ()) -> tuple[str, ...]:
     """Names, as commands know them, of files and folders at the top of the session's own /tmp
     (`folder`) that changed since this time (epoch); not those `shown` there, which lie elsewhere,
-    nor what programs put there for themselves."""
+    nor what programs put there for themselves, nor folders that hold nothing."""
     places = {path.relative_to(TMP).parts[0] for path in shown if path.is_relative_to(TMP)}
     found = []
     left = _MOST_ENTRIES
@@ -33,6 +33,21 @@ def left_in_tmp(folder: Path, since_s: float, shown: Collection[Path] = ()) -> t
             if entry.name in places or _OF_TOOLS.fullmatch(entry.name):
                 continue
             with suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime >= since_s:
+                is_new = entry.stat(follow_symlinks=False).st_mtime >= since_s
+                if is_new and not _is_hollow(entry):
                     found.append(f"{TMP}/{entry.name}")
     return tuple(sorted(found))
+
+
+def _is_hollow(entry: os.DirEntry[str]) -> bool:
+    """Whether `entry` is a folder without a byte in it. The sandbox leaves such behind: where it
+    mounts a folder of the real /tmp (the workspace, say), it makes an empty one to mount it on."""
+    if not entry.is_dir(follow_symlinks=False):
+        return False
+    seen = 0
+    for parent, _, names in os.walk(entry.path):
+        for name in names:
+            seen += 1
+            if seen > _MOST_ENTRIES or os.lstat(Path(parent, name)).st_size:
+                return False
+    return True

@@ -142,6 +142,14 @@ def test_what_is_left_in_the_session_s_own_tmp_is_told(agent, serve):
     assert result["tmp_folder"] == str(session / "tmp")
 
 
+def test_a_workspace_in_the_real_tmp_does_not_count_as_left_behind(agent, serve):
+    """The sandbox makes an empty folder of that name to mount it on."""
+    agent.use(serve([bash("mkdir -p /tmp/kept/in; echo hi > /tmp/kept/in/file"), Reply("Done.")]))
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="project-") as workspace:
+        done = agent("run", "--output-format", "json", "x", cwd=Path(workspace))
+    assert json.loads(done.stdout)["tmp_files"] == ["/tmp/kept"]
+
+
 def test_the_real_tmp_can_be_shared_but_not_the_sockets_in_it(agent, serve, theirs):
     """A tmux or an ssh-agent listens there, which would do anything for a command."""
     with socket.socket(socket.AF_UNIX) as listener:
