@@ -1,4 +1,4 @@
-"""Which store is in use. Apart from what it leads to, which takes long to load."""
+"""Which store is in use. Kept apart from the stores themselves, which take long to load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 FILES = "files"
 INSTALL = "pip install 'agentcli[database]'"
-"""What any other store needs."""
+"""How to install what every store other than files needs."""
 
 
 def _files(home: Path) -> str:
@@ -19,12 +19,13 @@ _chosen: Callable[[Path], str] = _files
 
 
 def choose_store(choose: Callable[[Path], str]) -> None:
-    """From now on the sessions of a home are where `choose` says, which is asked once for each when
-    someone needs to know: `files`, or the URL of a database. It may raise ConfigError."""
+    """Let `choose` say from now on where the sessions of a home are: `files`, or the URL of a
+    database. It is called once for each home, when that is first needed, and may raise
+    ConfigError."""
     global _chosen
     _chosen = cache(choose)
 
 
 def chosen_store(home: Path) -> str:
-    """Where the sessions of `home` are. Raises ConfigError."""
+    """Return where the sessions of `home` are. Raises ConfigError."""
     return _chosen(home)

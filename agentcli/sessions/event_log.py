@@ -1,4 +1,4 @@
-"""The log of a session as it is read: which events are intact, and the sequence of them."""
+"""Reading the log of a session: finding the intact events, and giving access to their sequence."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from agentcli.sessions.store import StoredLog
 
 EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
 KEPT_IN_MEMORY = 3 * PAGE
-"""Most of what reads old events is done with the newest of them; the rest is a page away."""
+"""Newest events kept in memory. Most code that reads old events needs only these; older ones are
+read a page at a time."""
 
 
 def read_log(folder: Path) -> StoredLog:
-    """Every event that is intact up to the first fault. Raises SessionError when there is none."""
+    """Return every intact event up to the first fault. Raises SessionError when there is none."""
     events = folder / "events"
     written = written_at(events)
     ids = sorted(written)
@@ -51,7 +52,7 @@ def read_log(folder: Path) -> StoredLog:
 
 
 def written_at(events: Path) -> dict[int, int]:
-    """When the file of each event was written, in ns. Raises SessionError."""
+    """Return the time at which each event's file was written, in ns. Raises SessionError."""
     try:
         with os.scandir(events) as entries:
             return {
@@ -64,7 +65,7 @@ def written_at(events: Path) -> dict[int, int]:
 
 
 def read_events(events: Path, ids: Sequence[int]) -> tuple[list[dict[str, Any]], Path | None]:
-    """The intact ones in order, and the first that is not."""
+    """Return the intact events in order, and the path of the first one that is not intact."""
     records: list[dict[str, Any]] = []
     for event_id in ids:
         path = events / f"{event_id:09d}.json"
@@ -83,9 +84,9 @@ def event_path(folder: Path, event_id: int) -> Path:
 
 
 class EventLog(Sequence[Event]):
-    """All events of a session, of which the newest are in memory; older ones are read again with
-    `read`, a page at a time, when someone asks. So a session's length costs no memory. Tools that
-    run side by side may read it while the main thread appends."""
+    """All events of a session. Only the newest are in memory, so a long session takes no more;
+    older ones are read again with `read`, a page at a time, on demand. Tools that run in parallel
+    may read the log while the main thread appends."""
 
     def __init__(self, events: list[Event], read: Callable[[int], list[Event]]) -> None:
         self._recent = events

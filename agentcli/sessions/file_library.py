@@ -1,4 +1,4 @@
-"""All sessions of a home as files: a folder each."""
+"""All sessions of a home stored as files, one folder each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Library
 
 SESSIONS = "sessions"
-"""The folder of a home that has the folders of its sessions."""
+"""The folder of a home that contains one folder per session."""
 _EVENTS = "events"
 _UNCERTAIN_NS = 2_000_000_000
-"""A folder changed this recently may change again without its time showing it."""
+"""A folder changed within this time may change again without a new modification time."""
 
 
 class FileLibrary(Library):
-    """Those in the folder `sessions` of `home`."""
+    """The sessions in the folder `sessions` of `home`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -36,7 +36,7 @@ class FileLibrary(Library):
         return FileStore(folder)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is kept open."""
 
     def states(self, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
         for folder in self._last_used_first():
@@ -68,16 +68,16 @@ class FileLibrary(Library):
             return []
 
     def _last_used_first(self) -> list[Path]:
-        """The time of the last write is known without reading any of them. Those whose events are
-        in a database are left out."""
+        """Sort by the time of the last write, without reading any session. Sessions whose events
+        are in a database are left out."""
         found = [(_last_write(folder), folder) for folder in self._folders()]
         mine = [(at, folder) for at, folder in found if at or kept_elsewhere(folder) is None]
         return [folder for _, folder in sorted(mine, reverse=True)]
 
 
 def put_in_place(made: Path, folder: Path) -> None:
-    """Give the folder `made` of a session its real name, durably; what is there of the session has
-    its files joined by those of `made`, the events last. Raises OSError."""
+    """Give the session folder `made` its real name, durably. If the session has a folder already,
+    move the files of `made` that it lacks into it, the events last. Raises OSError."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     sync_names(made)
     if not folder.exists():
@@ -92,12 +92,12 @@ def put_in_place(made: Path, folder: Path) -> None:
 
 
 def is_session_id(name: str) -> bool:
-    """Whether a session may be called so: what else lies there is not shown on any screen."""
+    """Whether `name` is allowed as a session id. Folders with other names are never shown."""
     return re.fullmatch(r"[\w.-]+", name, re.ASCII) is not None and name not in (".", "..")
 
 
 def _last_write(folder: Path) -> int:
-    """Each event is a new name in this folder."""
+    """Return the folder's modification time, which changes because each event adds a name to it."""
     try:
         return (folder / _EVENTS).stat().st_mtime_ns
     except OSError:

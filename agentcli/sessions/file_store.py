@@ -1,7 +1,7 @@
-"""One JSON file per event, never torn under its final name, never two under one id.
+"""One JSON file per event: complete once it has its final name, and only one for each id.
 
-An event is written complete and synced without a name, then linked to `events/<id>.json`; the
-folder is synced before anyone acts on it.
+An event is written and synced as an unnamed file, then linked to `events/<id>.json`. The folder is
+synced before anyone acts on the event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agentcli.sessions.store import Holder, Store, StoredLog, encode
 from agentcli.sessions.write_faults import NO_ROOM, unwritable
 
 RESERVE_BYTES = 128 * 1024
-"""Set aside on the disk, so that when it is full what was going on can still be recorded."""
+"""Disk space set aside, so that work in progress can still be recorded when the disk is full."""
 _MOST_EVENTS = 10**9
 _PLACE = "store"
 _LONGEST_PLACE = 2_000
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class FileStore(Store):
-    """A `Store` of one file per event in the folder of a session. Not `durable`: for a folder that
-    is synced and put in its place as a whole."""
+    """A `Store` of one file per event in the folder of a session. `durable=False` skips syncing,
+    for a folder that is synced and moved into place as a whole."""
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.exhausted: SessionError | None = None
@@ -56,7 +56,7 @@ class FileStore(Store):
         self._page: list[bytes] = []
         self._unsynced_names = False
         self._unsynced_above: Sequence[Path] = ()
-        """Folders that a new session's own folders have been made in."""
+        """Folders in which a new session's own folders were created."""
 
     def exists(self) -> bool:
         return self._events.is_dir()
@@ -85,7 +85,7 @@ class FileStore(Store):
         return holder_of(self._folder)
 
     def list(self) -> Sequence[int]:
-        """The numbers of the events that there are, in order; one is missing only after damage."""
+        """Return the numbers of the stored events, in order. Only damage leaves a gap."""
         return sorted(written_at(self._events))
 
     def read_log(self) -> StoredLog:
@@ -141,8 +141,8 @@ class FileStore(Store):
         *,
         barrier: bool = True,
     ) -> None:
-        """Without `barrier` the names of the files are synced with the next append. The state is
-        kept apart from them: see `save_state`."""
+        """Append events. Without `barrier` the file names are synced with the next append. The
+        state is ignored here: `save_state` stores it."""
         assert self._folder_fd is not None, "open() comes first"
         for event_id, body in records:
             try:
@@ -170,7 +170,7 @@ class FileStore(Store):
             self._folder_fd = None
 
     def remove(self) -> None:
-        """They go with their folder."""
+        """Do nothing: the events go when their folder is removed."""
 
     def _write(self, name: str, body: bytes) -> None:
         try:
@@ -186,7 +186,8 @@ class FileStore(Store):
             return
         temporary = f".{name}.tmp"
         with suppress(FileNotFoundError):
-            # It may be another name of an event: a process was killed before it removed this one.
+            # A process that was killed before removing this name may have left it linked to an
+            # event.
             os.unlink(temporary, dir_fd=self._folder_fd)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         fd = os.open(temporary, flags, 0o600, dir_fd=self._folder_fd)
@@ -200,14 +201,15 @@ class FileStore(Store):
             os.unlink(temporary, dir_fd=self._folder_fd)
 
     def _link_unnamed(self, name: str, body: bytes) -> bool:
-        """False where the file system has no unnamed files (NFS, overlay on some)."""
+        """Return False where the file system has no unnamed files (NFS, overlay on some)."""
         try:
             fd = os.open(self._events, os.O_TMPFILE | os.O_WRONLY, 0o600)
         except OSError:
             return False
         try:
             self._write_synced(fd, body)
-            # Giving a source folder makes CPython call linkat, which alone follows this link.
+            # With a source folder given, CPython calls linkat, the only call that follows this
+            # link.
             os.link(
                 str(_PROC_FD / str(fd)),
                 name,
@@ -230,7 +232,7 @@ class FileStore(Store):
             os.fsync(fd)
 
     def _sync_above(self) -> None:
-        """An event that is found again needs the names of the folders it is in, too."""
+        """Sync the folders above, too: an event can only be found if their names survive."""
         for folder in self._unsynced_above if self._durable else ():
             sync_names(folder)
         self._unsynced_above = ()
@@ -243,14 +245,16 @@ class FileStore(Store):
             self._make_page(event_id - PAGE + 1, self._page)
 
     def _make_page(self, start: int, bodies: Sequence[bytes]) -> None:
-        """Keep a page over events whose files there are; without it they are read one by one."""
+        """Store a page for events that have their own files; without it they are read one by
+        one."""
         try:
             write_page(self._folder, start, bodies)
         except OSError as error:
             log.warning("no page was made of the events from %d on: %s", start, error)
 
     def _set_aside(self) -> None:
-        """A full disk has no room for a reserve; then the first event that fails says so."""
+        """Allocate the reserve. A disk that is already full has no room for it; then the first
+        event that can't be written reports that."""
         with suppress(OSError):
             flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW
             fd = os.open(self._folder / "reserve", flags, 0o600)
@@ -269,14 +273,14 @@ class FileStore(Store):
 
 
 def make_folder(folder: Path, *, anew: bool = True) -> None:
-    """The folder of a session. Raises SessionError where there can be none, or if it is to be made
-    `anew` and is there."""
+    """Create the folder of a session. Raises SessionError when it can't be created, or when it
+    exists and `anew` is set."""
     try:
         is_first = not folder.parent.exists()
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_safe_place(folder.parent)
         if is_first:
-            # The home is new, too; what else made it did not sync its name.
+            # The home is new, too, and whoever created it did not sync its name.
             sync_names_above(folder.parents[1])
         folder.mkdir(mode=0o700, exist_ok=not anew)
     except OSError as error:
@@ -284,14 +288,14 @@ def make_folder(folder: Path, *, anew: bool = True) -> None:
 
 
 def keep_elsewhere(folder: Path, place: str) -> None:
-    """Note, for people and for other settings, where the events of the session are. Raises
+    """Note where the events of the session are, for people and for other settings. Raises
     OSError."""
     replace_atomically(folder / _PLACE, f"{place}\n".encode())
 
 
 def kept_elsewhere(folder: Path) -> str | None:
-    """Where the events of a session are that has none in its folder, as noted; None if it has, or
-    nothing is noted."""
+    """Return the noted place of a session's events if its folder has none; otherwise, or if nothing
+    is noted, None."""
     if (folder / "events").exists():
         return None
     noted = read_private(folder / _PLACE, _LONGEST_PLACE)
@@ -299,7 +303,7 @@ def kept_elsewhere(folder: Path) -> str | None:
 
 
 def was_opened_here(folder: Path) -> bool:
-    """Whether a session was made or opened in this home before: what it has in files is there."""
+    """Whether a session was created or opened in this home before, so that its files are there."""
     return (folder / "events").exists() or kept_elsewhere(folder) is not None
 
 
@@ -308,7 +312,7 @@ def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
 
 
 def _allocate(fd: int, size: int) -> None:
-    """Blocks on the disk, not only a length."""
+    """Allocate blocks on the disk, not only a length."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
     else:

@@ -1,4 +1,4 @@
-"""Where one can go back to in a session, and what that means for its files. Pure."""
+"""The points that a session can go back to, and what that means for its files. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentcli.events.observations import (
 
 @dataclass(frozen=True)
 class StepTrees:
-    """The snapshots around a step that may have changed files; `after` is None when nothing was
-    kept since: the workspace as it is now."""
+    """The snapshots around a step that may have changed files. `after` is None when no later
+    snapshot was taken: the workspace as it is now."""
 
     event_id: int
     before: str
@@ -29,8 +29,8 @@ class StepTrees:
 
 
 def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
-    """Such steps in the workspace the session works in now, oldest first, without those that a
-    person took back."""
+    """Return these steps for the current workspace, oldest first, without those that a person
+    undid."""
     known: list[tuple[int, tuple[StepTrees, ...]]] = [(-1, ())]
     steps: list[StepTrees] = []
     workspace = None
@@ -40,7 +40,7 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
             if event.tree and event.moment == "before_step":
                 steps.append(StepTrees(event.id, event.tree, None))
         elif isinstance(event, RewindAction) and event.tree is not None:
-            # What was taken back before `to_event` is so again, what was not is there again.
+            # Steps undone between `to_event` and now are in effect again, later ones are not.
             steps = list(known[bisect_right(known, event.to_event, key=lambda at: at[0]) - 1][1])
             _close(steps, event.tree)
         elif isinstance(event, SessionStartedObservation):
@@ -55,8 +55,9 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
 
 @dataclass(frozen=True)
 class FileState:
-    """What the files were after step `step`, counting replies from 1; 0: before the first step
-    that may have changed some. Not `by_agent`: somebody else changed them after that step."""
+    """The files as they were after step `step`, counting replies from 1; 0 means before the first
+    step that may have changed any. `by_agent` is False if someone else changed them after that
+    step."""
 
     tree: str
     step: int = 0
@@ -65,8 +66,8 @@ class FileState:
 
 
 def file_states(events: Sequence[Event], now: str | None) -> list[FileState]:
-    """Those of the workspace that the session works in now, oldest first, each other than the one
-    before. `now` is a snapshot of the files as they are, where one was needed and taken."""
+    """Return the states of the current workspace, oldest first, each different from the one before.
+    `now` is a snapshot of the present files, if one was needed and taken."""
     replies = [e.id for e in events if e.reply is not None and e.reply.index == 0]
     found: list[FileState] = []
     for step in steps_with_trees(events):
@@ -82,7 +83,7 @@ def file_states(events: Sequence[Event], now: str | None) -> list[FileState]:
 
 
 def actions_of_step(events: Sequence[Event], step: int) -> list[Action]:
-    """What reply number `step` wanted done."""
+    """Return the actions that reply number `step` asked for."""
     first = [e for e in events if e.reply is not None and e.reply.index == 0][step - 1]
     assert first.reply is not None
     return [
@@ -94,7 +95,8 @@ def actions_of_step(events: Sequence[Event], step: int) -> list[Action]:
 
 
 def step_snapshots(events: Sequence[Event]) -> list[tuple[str, str]]:
-    """The snapshots before and after each step, those taken back too, whose ends were kept."""
+    """Return the snapshots before and after each step for which both were kept, including steps
+    that were undone."""
     kept = [event for event in events if isinstance(event, CheckpointObservation)]
     return [
         (before.tree, after.tree)
@@ -104,9 +106,9 @@ def step_snapshots(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 
 def idle_snapshots(events: Sequence[Event]) -> list[str] | None:
-    """The snapshots taken while no command ran: before the first step of a turn, after the last
-    step, and around an undo or rewind. None for a session that never had a sandbox: its commands
-    had all rights of the person."""
+    """Return the snapshots taken while no command ran: before the first step of a turn, after the
+    last step, and around an undo or rewind. None for a session that never had a sandbox: its
+    commands had all the person's rights."""
     contained = False
     first = True
     found: list[str] = []
@@ -124,8 +126,8 @@ def idle_snapshots(events: Sequence[Event]) -> list[str] | None:
 
 
 def _close(steps: list[StepTrees], after: str) -> None:
-    """Set the snapshot after the newest step. If there is none, drop the step: its changes are
-    unknown."""
+    """Set the snapshot after the newest step. If there is none, drop the step, because its changes
+    are unknown."""
     if steps and steps[-1].after is None:
         last = steps.pop()
         if after:
@@ -133,8 +135,8 @@ def _close(steps: list[StepTrees], after: str) -> None:
 
 
 def tree_at(events: Sequence[Event], event_id: int) -> str | None:
-    """The snapshot of the workspace as it was just after event `event_id`; None when nothing has
-    changed it since then, as far as the session knows.
+    """Return the snapshot of the workspace as it was just after event `event_id`; None when, as far
+    as the session knows, nothing has changed since.
 
     Raises SessionError when that state was not kept.
     """
@@ -160,8 +162,8 @@ def _known(tree: str, event_id: int) -> str:
 
 
 def former_workspace(events: Sequence[Event], event_id: int) -> str | None:
-    """The workspace at `event_id`, if the session has moved to another one since; None if it has
-    not. A fork does not count as a move."""
+    """Return the workspace at `event_id` if the session has moved to another since, else None. A
+    fork does not count as a move."""
     workspaces: list[str] = []
     then = 0
     for event in events:
@@ -176,7 +178,7 @@ def former_workspace(events: Sequence[Event], event_id: int) -> str | None:
 
 
 def trees(events: Sequence[Event]) -> list[str]:
-    """Every snapshot that these events name, once."""
+    """Return every snapshot named by these events, without duplicates."""
     named = (
         e.tree for e in events if isinstance(e, CheckpointObservation | RewindAction) and e.tree
     )
@@ -184,8 +186,8 @@ def trees(events: Sequence[Event]) -> list[str]:
 
 
 def cut_at(events: Sequence[Event], event_id: int) -> int:
-    """The last event at or before `event_id` where the conversation can be cut: no reply is torn
-    there and no action unanswered.
+    """Return the last event at or before `event_id` where the conversation can be cut: no reply is
+    incomplete there and no action unanswered.
 
     Raises UsageError when there is no such event after the task was given.
     """

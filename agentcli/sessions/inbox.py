@@ -1,7 +1,8 @@
-"""Messages for a session that came from another terminal: a file each until its owner takes them.
+"""Messages for a session sent from another terminal, one file each until the session takes them.
 
-A message is a file of `inbox/`, complete under its name, read in the order of the names. It is
-removed only after it is an event, which carries its name; so none is lost and none comes twice.
+A message is a file in `inbox/`, complete once it has its name; messages are read in the order of
+their names. A file is removed only after its message is recorded as an event that carries the
+file's name, so no message is lost or delivered twice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LARGEST = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class QueuedMessage:
-    """A message in the inbox: steer reaches the model at its next step, queue after the turn."""
+    """A message in the inbox: `steer` reaches the model at its next step, `queue` after the
+    turn."""
 
     id: str
     text: str
@@ -36,8 +38,8 @@ class QueuedMessage:
 
 
 def put(folder: Path, text: str, delivery: Delivery, image_urls: Sequence[str] = ()) -> str:
-    """Leave a message for the session in `folder`, with images as data URLs; returns its id.
-    Raises SessionError."""
+    """Leave a message, with images as data URLs, for the session in `folder`; return its id. Raises
+    SessionError."""
     inbox = folder / "inbox"
     message_id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     values = {"text": text, "delivery": delivery, "image_urls": list(image_urls)}
@@ -54,7 +56,7 @@ def put(folder: Path, text: str, delivery: Delivery, image_urls: Sequence[str] =
 
 
 def waiting(folder: Path) -> list[QueuedMessage]:
-    """What waits there, oldest first; what can't be read as a message is passed over."""
+    """Return the waiting messages, oldest first, skipping files that are not valid messages."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder / "inbox"))
     except OSError:
@@ -70,7 +72,7 @@ def remove(folder: Path, message_id: str) -> None:
 def already_recorded(
     events: Sequence[Event], messages: Sequence[QueuedMessage]
 ) -> Iterator[QueuedMessage]:
-    """Those that are events already: their owner was killed before it could remove them."""
+    """Return messages already recorded as events: the session was killed before removing them."""
     ids = {message.id for message in messages}
     known = {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id in ids}
     return (message for message in messages if message.id in known)

@@ -1,7 +1,7 @@
-"""Where the sessions of a home are: as files in it, unless the person's settings name a database.
+"""Where the sessions of a home are: in files there, unless the settings name a database.
 
-The one door: whoever reads or writes sessions asks here for the `Library` of a home or for the
-`Store` of a session, and need not know which it is.
+This is the only entrance: code that reads or writes sessions asks here for the `Library` of a home
+or the `Store` of a session, and need not know which kind it gets.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _known: dict[tuple[Path, str], Library] = {}
 
 
 def library_of(home: Path) -> Library:
-    """All sessions of `home`. Raises ConfigError for a database that can't be used."""
+    """Return the library of `home`. Raises ConfigError for a database that can't be used."""
     return library_at(home, chosen_store(home))
 
 
 def library_at(home: Path, place: str) -> Library:
-    """The sessions of `home` that are in `place`: `files`, or the URL of a database. Raises
-    ConfigError."""
+    """Return the library of the sessions of `home` in `place`: `files`, or the URL of a database.
+    Raises ConfigError."""
     key = (home, place)
     if key not in _known:
         _known[key] = _library(home, place)
@@ -32,15 +32,15 @@ def library_at(home: Path, place: str) -> Library:
 
 
 def let_go() -> None:
-    """Close what is open of any: a connection to a database is not for a copy of this process. Who
-    asks again, here or in the copy, has it opened anew."""
+    """Close all open libraries, because a forked process must not share a database connection.
+    Either process opens them again when it needs them."""
     while _known:
         _known.popitem()[1].close()
 
 
 def store_of(folder: Path) -> Store:
-    """That of the session in `folder`. A folder that is not among the sessions of a home has its
-    events in it."""
+    """Return the store of the session in `folder`. A folder that is not among the sessions of a
+    home holds its events itself."""
     if folder.parent.name != SESSIONS:
         return FileStore(folder)
     return library_of(folder.parent.parent).store(folder)

@@ -1,4 +1,4 @@
-"""One writer per session: an advisory lock that ends with the process that holds it."""
+"""One writer per session: an advisory lock that lasts no longer than the process holding it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FILE = "session.lock"
 
 
 class SessionLock(Lock):
-    """On the session in `folder`, until it is released or the block ends. Raises UsageError, naming
-    the holder, when another process writes to the session, SessionError when the file can't be
-    opened to be locked.
+    """A lock on the session in `folder`, held until it is released or the block ends. Raises
+    UsageError, naming the holder, when another process writes to the session, and SessionError when
+    the lock file can't be opened.
 
-    The kernel frees it however its holder ends, so a file that a killed process left locks nobody
-    out.
+    The kernel frees the lock however its holder ends, so a file left by a killed process locks
+    nobody out.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class SessionLock(Lock):
         except OSError as error:
             holder = _read_holder(self._fd)
             os.close(self._fd)
-            # Its holder may not have come to writing who it is.
+            # The holder may not have written its details yet.
             named = holder.keys() >= {"pid", "host", "since"}
             who = "process {pid} on {host} since {since}" if named else "another process"
             raise in_use(folder.name, who.format_map(holder)) from error
@@ -49,7 +49,7 @@ class SessionLock(Lock):
             "host": socket.gethostname(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        # What is in the file is for people; the lock holds without it.
+        # The contents of the file are for people; the lock holds without them.
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, json.dumps(holder).encode(), 0)
@@ -65,7 +65,7 @@ class SessionLock(Lock):
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """The process that has the session in `folder` locked at this moment."""
+    """Return the process that currently has the session in `folder` locked."""
     try:
         fd = os.open(folder / _FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -73,7 +73,7 @@ def holder_of(folder: Path) -> Holder | None:
     try:
         named = _read_holder(fd)
         holder = Holder(int(named["pid"]), str(named["host"]))
-        # To probe a lock is to hold it for a moment; that of a dead process needs no probing.
+        # Probing a lock means holding it for a moment; a dead process's lock needs no probing.
         if holder.host == socket.gethostname():
             with suppress(PermissionError):
                 os.kill(holder.pid, 0)
@@ -88,7 +88,7 @@ def holder_of(folder: Path) -> Holder | None:
 
 
 def in_use(session_id: str, who: str) -> UsageError:
-    """What to tell of a session that another process, `who`, writes to."""
+    """Return the error for a session that another process, `who`, writes to."""
     return UsageError(
         f"session {session_id} is in use by {who}",
         hint=f"agent sessions show {session_id} shows it; agent fork {session_id} works on a copy; "
@@ -97,7 +97,7 @@ def in_use(session_id: str, who: str) -> UsageError:
 
 
 def _read_holder(fd: int) -> dict[str, Any]:
-    """What the file of a lock says of the process that has it."""
+    """Return what the lock file says about the process that holds the lock."""
     try:
         holder = json.loads(os.pread(fd, 4096, 0))
     except ValueError:

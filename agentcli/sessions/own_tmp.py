@@ -1,4 +1,4 @@
-"""What a session has left in the folder that its commands know as /tmp."""
+"""What a session has left in the folder that its commands see as /tmp."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OF_TOOLS = re.compile(
     r"\..*|tmp[\w-]{6,}|pytest-of-.*|(?:pip|npm|uv|yarn|go|node)-.*|v8-compile-cache.*|hsperfdata_.*"
     r"|cc\w{6}\..*|__pycache__"
 )
-"""What programs put there for themselves."""
+"""Names that programs use in /tmp for their own purposes."""
 
 
 def left_in_tmp(folder: Path, since_s: float, shown: Collection[Path] = ()) -> tuple[str, ...]:
-    """Names, as commands know them, of files and folders at the top of the session's own /tmp
-    (`folder`) that changed since this time (epoch); not those `shown` there, which lie elsewhere,
-    nor what programs put there for themselves, nor folders that hold nothing."""
+    """Return the names, as commands see them, of the top-level entries of the session's own /tmp
+    (`folder`) that changed since `since_s` (epoch). Left out are the `shown` places, which really
+    lie elsewhere, programs' own files, and folders without content."""
     places = {path.relative_to(TMP).parts[0] for path in shown if path.is_relative_to(TMP)}
     found = []
     left = _MOST_ENTRIES
@@ -40,8 +40,8 @@ def left_in_tmp(folder: Path, since_s: float, shown: Collection[Path] = ()) -> t
 
 
 def _is_hollow(entry: os.DirEntry[str]) -> bool:
-    """Whether `entry` is a folder without a byte in it. The sandbox leaves such behind: where it
-    mounts a folder of the real /tmp (the workspace, say), it makes an empty one to mount it on."""
+    """Whether `entry` is a folder without a byte in it. The sandbox leaves such folders behind: to
+    mount a folder of the real /tmp (the workspace, say), it makes an empty one to mount it on."""
     if not entry.is_dir(follow_symlinks=False):
         return False
     seen = 0

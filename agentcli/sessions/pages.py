@@ -1,7 +1,7 @@
-"""Pages: 100 aligned events in one file, so that a long log is read quickly.
+"""Pages: 100 aligned events in one file, so that a long log can be read quickly.
 
-They are derived. Whatever is wrong with one, or if an event was written after it, the events are
-read instead and the page is made anew.
+Pages are derived data. If one is damaged or older than one of its events, the events themselves are
+read and the page is made again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def page_path(folder: Path, start: int) -> Path:
 
 
 def write_page(folder: Path, start: int, bodies: Sequence[bytes]) -> None:
-    """Keep the JSON of events `start` and following, all `PAGE` of them. Raises OSError."""
+    """Store the JSON of the `PAGE` events that begin at `start`. Raises OSError."""
     joined = b"[" + b",\n".join(bodies) + b"]"
     digest = hashlib.sha256(joined).hexdigest().encode()
     replace_atomically(page_path(folder, start), digest, b"\n", joined)
 
 
 def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, Any]] | None:
-    """The events of the page from `start`; None unless it is intact and not older than
-    `written_ns`, the time its newest event was written."""
+    """Return the events of the page that begins at `start`, or None unless it is intact and not
+    older than `written_ns`, the time its newest event was written."""
     try:
         data, status = read_regular(page_path(folder, start))
     except OSError:

@@ -1,4 +1,4 @@
-"""Sessions read without the right to write, from whatever store they are in."""
+"""Reading sessions without the right to write, from any store."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class SessionRecord:
     log: StoredLog
 
     def require_whole(self) -> None:
-        """For who goes on with it, or does it again. Raises SessionError where it is damaged or has
-        what this version does not know."""
+        """Raise SessionError where the session is damaged or has events unknown to this version.
+        For callers that continue or repeat the session."""
         name = self.folder.name
         if self.log.fault:
             raise SessionError(
@@ -41,8 +41,8 @@ class SessionRecord:
 
 
 def read_record(folder: Path, store: Store) -> SessionRecord:
-    """Raises SessionError when there is no session, nothing of it can be read, or it is another
-    user's."""
+    """Read a session. Raises SessionError when it does not exist, nothing of it can be read, or it
+    is another user's."""
     stored = store.read_log()
     events = []
     for record in stored.records:
@@ -59,8 +59,8 @@ def read_record(folder: Path, store: Store) -> SessionRecord:
 
 
 def state_in(folder: Path, store: Store) -> State:
-    """A session's state, from what is kept of it if that can be trusted, brought up to date with
-    what was recorded since. Raises SessionError."""
+    """Return a session's state: the cached one if it can be trusted, updated with the events
+    recorded since. Raises SessionError."""
     cached = store.load_state()
     if cached is None:
         return read_record(folder, store).state
@@ -68,7 +68,7 @@ def state_in(folder: Path, store: Store) -> State:
 
 
 def state_or_empty(folder: Path, store: Store) -> State:
-    """For lists: an empty state, which says so, of a session that can't be read."""
+    """Return a session's state for a list; an unreadable session gets an empty one that says so."""
     try:
         return state_in(folder, store)
     except (SessionError, OSError, ValueError):
@@ -76,7 +76,7 @@ def state_or_empty(folder: Path, store: Store) -> State:
 
 
 def _events_after(store: Store, event_id: int) -> Iterator[Event]:
-    """What a process that was killed recorded after it last saved the state."""
+    """Return the events that a killed process recorded after it last saved the state."""
     records = store.read(range(event_id + 1, sys.maxsize))
     with suppress(ValueError, TypeError, AttributeError):
         for record in records:

@@ -1,4 +1,4 @@
-"""What a log that ends anywhere says of the work that was going on. Pure."""
+"""What a log that breaks off anywhere says about the work in progress. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _READS = (FileReadAction, SearchAction, GlobAction)
 
 
 def torn_reply(events: Sequence[Event]) -> str | None:
-    """The id of a reply of which only the beginning was written."""
+    """Return the id of the last reply if only its beginning was written."""
     last = events[-1].reply if events else None
     return last.id if last and last.index < last.total - 1 else None
 
 
 def open_actions(events: Sequence[Event]) -> list[Action]:
-    """Actions of this turn that have no observation, in order."""
+    """Return the actions of this turn that have no observation, in order."""
     answered: set[int | None] = set()
     discarded: set[str] = set()
     found: list[Action] = []
@@ -56,13 +56,13 @@ def open_actions(events: Sequence[Event]) -> list[Action]:
 
 
 def without_delegated(actions: Sequence[Action]) -> list[Action]:
-    """Open actions but for the delegations at their head: a child that was at work goes on where
-    it stopped, which its own session tells, so that what it did is not done again."""
+    """Return the open actions without leading delegations: an interrupted child continues where its
+    own session stopped, so that its work is not done twice."""
     return list(dropwhile(lambda action: isinstance(action, AgentDelegateAction), actions))
 
 
 def awaits_approval(events: Sequence[Event], action: Action) -> bool:
-    """Whether it was asked about, or is a question itself, and was never answered."""
+    """Whether `action` is a question, or approval was asked for it, that was never answered."""
     if isinstance(action, AskUserAction):
         return True
     for event in newest_first(events):
@@ -85,8 +85,8 @@ def interruption_was_recorded(events: Sequence[Event]) -> bool:
 
 
 def unfinished_restore(events: Sequence[Event]) -> GoingBackObservation | None:
-    """The restore of earlier files that was begun and not finished, if nobody has worked in the
-    session since."""
+    """Return the restore of earlier files that was started but not finished, if nobody has worked
+    in the session since."""
     for event in reversed(events):
         if isinstance(event, GoingBackObservation):
             return event
@@ -97,8 +97,8 @@ def unfinished_restore(events: Sequence[Event]) -> GoingBackObservation | None:
 
 
 def unsent_restore_message(events: Sequence[Event]) -> str:
-    """The message about a person's undo or rewind that the model has not received because the
-    process was killed first; empty if there is none."""
+    """Return the message about a person's undo or rewind that the model has not received because
+    the process was killed first; empty if there is none."""
     last = events[-1] if events else None
     if isinstance(last, RewindAction):
         return last.told
@@ -106,7 +106,7 @@ def unsent_restore_message(events: Sequence[Event]) -> str:
 
 
 def partial_restore_message(begun: GoingBackObservation) -> str:
-    """The message to the model about a restore that was not finished."""
+    """Return the message to the model about a restore that was not finished."""
     return (
         f"[The user began to bring files back to an earlier state ({begun.content}), and that was "
         "cut off: some are as they were then, others not. Look before you rely on any.]"
@@ -114,7 +114,7 @@ def partial_restore_message(begun: GoingBackObservation) -> str:
 
 
 def with_may_have_begun(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:
-    """Each open action, and whether it may have begun: the first, and reads beside it."""
+    """Yield each open action and whether it may have begun: the first one, and reads beside it."""
     begun = True
     for index, action in enumerate(actions):
         begun = begun and (index == 0 or isinstance(action, _READS))

@@ -63,25 +63,26 @@ __all__ = ["Session", "SessionRecord", "Subscriber", "read_session"]
 
 
 class Subscriber(Protocol):
-    """Told of everything on the main thread, in order. One that raises is dropped."""
+    """Receives all events and progress on the main thread, in order. One that raises is dropped."""
 
     def on_event(self, event: Event) -> None: ...
     def on_progress(self, progress: Progress) -> None: ...
 
 
 def read_session(folder: Path) -> SessionRecord:
-    """Raises SessionError when there is no session, nothing of it can be read, or it is another
-    user's."""
+    """Read a session. Raises SessionError when it does not exist, nothing of it can be read, or it
+    is another user's."""
     return read_record(folder, store_of(folder))
 
 
 class Session:
-    """`emit` records, everything else reads. Use as a context manager, or `close` it."""
+    """A session open for writing: only `emit` and `emit_group` record events. Use it as a context
+    manager, or `close` it."""
 
     def __init__(
         self, folder: Path, store: Store, lock: Lock, record: SessionRecord | None
     ) -> None:
-        """`store`: locked by `lock`, and not open."""
+        """`store` is locked by `lock` and not open yet."""
         self.folder = folder
         self.outputs = folder / "outputs"
         self._lock = lock
@@ -99,12 +100,12 @@ class Session:
 
     @classmethod
     def create(cls, folder: Path) -> Session:
-        """A new session in a new folder. Raises SessionError when it can't be made; then there is
-        no such folder."""
+        """Create a session in a new folder. Raises SessionError when that fails, and leaves no
+        folder behind."""
         store = store_of(folder)
         with ExitStack() as undo:
             lock = store.create()
-            # Only now is the folder ours to remove: there may have been one.
+            # Only now is the folder ours to remove: before, it may have been someone else's.
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
             undo.enter_context(lock)
             undo.callback(store.remove)
@@ -117,10 +118,10 @@ class Session:
 
     @classmethod
     def open(cls, folder: Path) -> Session:
-        """Open for writing and account for what a killed process left: see `_recover`.
+        """Open a session for writing and account for what a killed process left: see `_recover`.
 
-        Raises SessionError for a session with a hole or damage in the middle or of another user,
-        UsageError when another process holds it.
+        Raises SessionError for a session that has a gap, is damaged in the middle or belongs to
+        another user, UsageError when another process holds it.
         """
         store = store_of(folder)
         with ExitStack() as undo:
@@ -148,15 +149,15 @@ class Session:
         self._subscribers.append(subscriber)
 
     def emit(self, event: Event) -> Event:
-        """Record one event as `emit_group` does. Returns it with its id and time."""
+        """Record one event as `emit_group` does. Return it with its id and time."""
         return self.emit_group([event])[0]
 
     def emit_group(self, events: Sequence[Event]) -> list[Event]:
-        """Record events that belong together, all on disk before any is acted on.
+        """Record events that belong together. All are on disk before any is acted on.
 
-        Secrets are masked in what is stored, folded and shown; what is returned, and what
-        `pending_actions` gives, is unmasked so that it can be carried out as meant.
-        Raises SessionError when they can't be written; then nothing may be acted on.
+        Secrets are masked in what is stored, folded and shown. What is returned, and what
+        `pending_actions` gives, is unmasked so that it can be carried out as meant. Raises
+        SessionError when the events can't be written; then nothing may be acted on.
         """
         if self._failed is not None:
             raise self._failed
@@ -183,7 +184,7 @@ class Session:
     def _prepare(
         self, events: Sequence[Event]
     ) -> tuple[list[Event], list[Event], list[tuple[int, bytes]]]:
-        """The events with id and time, as meant and as they are kept, and their JSON."""
+        """Return the events with id and time, both as meant and as stored, and their JSON."""
         now = datetime.now(UTC)
         originals, stored, records = [], [], []
         for event_id, event in enumerate(events, len(self.events)):
@@ -203,7 +204,7 @@ class Session:
         return originals, stored, records
 
     def _stop_when_full(self) -> None:
-        """After the reserve had to be used, record why nothing goes on, and raise that."""
+        """If the disk was full and the reserve had to be used, record why work stops, and raise."""
         full, self._store.exhausted = self._store.exhausted, None
         if full is None:
             return
@@ -218,8 +219,8 @@ class Session:
     def deliver_queued(
         self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
     ) -> int:
-        """Make events of the messages in the inbox that are to be delivered so; how many. One that
-        `refuse` has a reason against is dropped, and the person told why."""
+        """Record the inbox messages with this `delivery` as events; return how many. A message that
+        `refuse` gives a reason against is dropped, and the person is told why."""
         waiting = [
             message for message in inbox.waiting(self.folder) if message.delivery == delivery
         ]
@@ -245,7 +246,7 @@ class Session:
         return len(waiting) - len(known) - refused
 
     def notify(self, progress: Progress) -> None:
-        """Deliver a passing notice to the subscribers, secrets masked; nothing is stored."""
+        """Send a passing notice to the subscribers, with secrets masked; nothing is stored."""
         if isinstance(progress, TextDelta | ReasoningDelta | ToolOutput):
             self._tell_all("on_progress", self._held.add(progress, self.redact))
         else:
@@ -254,7 +255,7 @@ class Session:
             self._tell("on_progress", replace(progress, **self.redact(values)))
 
     def pending_actions(self) -> list[Action]:
-        """Actions to carry out that have no observation yet, in order, as the model meant them."""
+        """Return the actions that still need an observation, in order, as the model meant them."""
         return list(self._pending.values())
 
     def change_state(
@@ -264,7 +265,7 @@ class Session:
         content: str = "",
         exit_code: int | None = None,
     ) -> None:
-        """Raises ValueError on a transition that the table does not have."""
+        """Record a new agent state. Raises ValueError on a transition that `TRANSITIONS` lacks."""
         if agent_state not in TRANSITIONS[self.state.agent_state]:
             raise ValueError(f"{self.state.agent_state} can't become {agent_state}")
         self.emit(
@@ -276,8 +277,8 @@ class Session:
             self._store.save_state(self.state)
 
     def answer_pending(self, first: str, others: str) -> None:
-        """Give every open action but delegations at the head its observation: `first` for the one
-        that was being carried out (and the reads beside it), `others` for those not begun."""
+        """Give every open action except leading delegations its observation: `first` for the one in
+        progress (and the reads beside it), `others` for those not begun."""
         open_ones = without_delegated(list(self._pending.values()))
         for action, begun in list(with_may_have_begun(open_ones)):
             content = first if begun else others
@@ -289,7 +290,7 @@ class Session:
         self._lock.release()
 
     def discard(self) -> None:
-        """Close it, and as far as the disk allows leave nothing of it."""
+        """Close the session and, as far as the disk allows, delete everything of it."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(SessionError):
             self._store.remove()
@@ -297,7 +298,7 @@ class Session:
         self._lock.release()
 
     def _page(self, start: int) -> list[Event]:
-        """The events of the page that begins at `start`, read again. Raises SessionError."""
+        """Read the page of events that begins at `start` again. Raises SessionError."""
         records = self._store.read(range(start, start + PAGE))
         if len(records) < PAGE:
             raise SessionError(
@@ -306,9 +307,9 @@ class Session:
         return [event_from_dict(record) for record in records]
 
     def _recover(self) -> None:
-        """Make a log that ends anywhere whole: a torn reply is marked as discarded, actions that
-        were open get an observation that says what is known of them, a running turn is paused, and
-        the model learns of files that were being brought back."""
+        """Complete a log that breaks off anywhere: discard an incomplete reply, give open actions
+        an observation that says what is known about them, pause a running turn, and tell the model
+        about an unfinished restore of files."""
         if news := unsent_restore_message(self.events):
             self.emit(MessageAction(content=news, source=Source.ENVIRONMENT))
         if torn := torn_reply(self.events):
@@ -346,6 +347,6 @@ class Session:
             try:
                 getattr(subscriber, method)(what)
             except Exception:
-                # What a subscriber does is its own; the session goes on without it.
+                # A failing subscriber must not stop the session.
                 log.exception("a subscriber failed and is dropped: %r", subscriber)
                 self._subscribers.remove(subscriber)

@@ -1,7 +1,7 @@
 """State: what is known of a session without reading its history, folded from its events.
 
-`state.pkl` caches it. The file is a digest followed by a pickle of plain data, read by an unpickler
-that refuses every global, so that a hostile file can at worst be ignored.
+`state.pkl` caches it. The file is a digest followed by a pickle of plain data. The unpickler
+refuses every global, so a hostile file can at worst be ignored.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from agentcli.sessions.manage.ownership import trusted
 
 STATE_VERSION = 1
 ELSEWHERE = "elsewhere:"
-"""Before the workspace of a session that was imported: no folder here, whatever its path."""
+"""Prefix of an imported session's workspace: its path is no folder on this machine."""
 _MAX_STATE_BYTES = 64 * 1024 * 1024
 _DIGEST_BYTES = 32
 _DAMAGED = (
     *(pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, ImportError, LookupError),
     *(MemoryError, RecursionError, TypeError, ValueError),
 )
-"""What the unpickler and the look at its values raise for what `save_state` didn't write."""
+"""Errors from unpickling and checking a file that `save_state` didn't write."""
 
 
 class AgentState(StrEnum):
@@ -60,7 +60,7 @@ class AgentState(StrEnum):
 
 
 Metrics = dict[str, dict[str, float | int | None]]
-"""What each model used: replies, tokens, `cost_usd`, `latency_s`."""
+"""Usage by model: replies, tokens, `cost_usd`, `latency_s`."""
 
 _RESTING = frozenset(
     {
@@ -86,17 +86,17 @@ TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
         for state in (*_ANSWERED, AgentState.RATE_LIMITED)
     },
 }
-"""Which state may follow which. A turn runs until it rests; on the way it waits for an answer of a
-person (confirmation, then what they said) or for a provider (rate_limited), and from there it can
-only go on or be broken off."""
+"""Which state may follow which. A turn runs until it rests. On the way it may wait for a person's
+answer (confirmation, then what they said) or for a provider (rate_limited); from there it can only
+go on or be broken off."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Counters are over the whole session, `local_iteration` over this turn; costs in USD.
+    """Counters cover the whole session, `local_iteration` only this turn; costs are in USD.
 
-    `metrics` has one entry per model: tokens, cost and replies; a model of unknown price has
-    `cost_usd` None. `parts` has the same for each part that models play: `parts["main"][model]`.
+    `metrics` has one entry per model: tokens, cost and replies; `cost_usd` is None for a model
+    whose price is unknown. `parts` has the same for each role of a model: `parts["main"][model]`.
     """
 
     session_id: str = ""
@@ -119,31 +119,31 @@ class State:
     parts: dict[str, Metrics] = field(default_factory=dict)
     max_budget_usd: float | None = None
     abandoned_usd: float = 0.0
-    """What requests that broke off may have cost at most, those of children included."""
+    """The most that interrupted requests may have cost, including those of children."""
     children: dict[str, Metrics] = field(default_factory=dict)
-    """What each child used with its own children, by its session; of one that has not reported yet
-    nothing."""
+    """What each child and its own children used, by the child's session; empty for a child that has
+    not reported yet."""
     grants: tuple[str, ...] = ()
     title: str = ""
     name: str | None = None
     model: str = ""
     workspace: str = ""
     bad_calls: int = 0
-    """Replies in a row with calls that could not be understood."""
+    """Consecutive replies with tool calls that could not be understood."""
     bad_calls_at: int = -1
-    """The iteration last counted there."""
+    """The iteration that `bad_calls` last counted."""
     bad_replies: int = 0
-    """Replies in a row that were empty or cut off."""
+    """Consecutive replies that were empty or cut off."""
     exit_code: int | None = None
     required: dict[str, Any] = field(default_factory=dict)
-    """What the work must come to, as in RequirementsObservation; empty: nothing."""
+    """The requirements of the work, as in RequirementsObservation; empty if there are none."""
     required_at: int = -1
     unmet: dict[str, int] = field(default_factory=dict)
     """How often each requirement was not met."""
     schema_version: int = STATE_VERSION
 
     def total(self, name: str) -> float | int:
-        """Sum of one metric over all models, children included, unknown values left out."""
+        """Sum one metric over all models, including children and leaving out unknown values."""
         return sum(entry.get(name) or 0 for entry in self._entries())
 
     def _entries(self) -> Iterator[dict[str, float | int | None]]:
@@ -152,29 +152,29 @@ class State:
 
     @property
     def delegated_by(self) -> str | None:
-        """The session whose child it is."""
+        """The session that delegated this one, if it is a child."""
         return self.parent_id if self.delegate_level else None
 
     @property
     def metrics_with_children(self) -> Metrics:
-        """By model."""
+        """Usage by model, including children."""
         return reduce(_merged, self.children.values(), self.metrics)
 
     @property
     def place(self) -> Path | None:
-        """Its workspace, if that is a folder here."""
+        """The workspace, if it is a folder on this machine."""
         folder = Path(self.workspace)
         return folder if folder.is_absolute() and folder.is_dir() else None
 
     @property
     def cost_usd(self) -> float | None:
-        """With that of the children; None when the price of any model used is unknown."""
+        """The cost including children; None when the price of any model used is unknown."""
         costs = [entry.get("cost_usd") for entry in self._entries()]
         return None if None in costs else float(sum(cost or 0 for cost in costs))
 
 
 def apply(state: State, event: Event) -> State:
-    """The state after `event`. Pure and total: any sequence of events folds."""
+    """Return the state after `event`. Pure and total: any sequence of events can be folded."""
     changes: dict[str, Any] = {"end_id": event.id, "updated_at": event.timestamp.isoformat()}
     if event.reply is not None and event.reply.index == 0:
         changes["iteration"] = state.iteration + 1
@@ -244,7 +244,8 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
 
 
 def _of_requirements(state: State, event: Event) -> dict[str, Any]:
-    """They hold until the person says something else, which no message to a turn at work is."""
+    """Requirements hold until the person says something else; a message sent to a running turn does
+    not count."""
     match event:
         case RequirementsObservation():
             wanted = event.model_dump(include={"tests", "check", "retries", "answer_schema"})
@@ -271,7 +272,7 @@ def _of_child(
 
 
 def _role(event: SessionStartedObservation, state: State) -> dict[str, Any]:
-    """Whose child it is: a copy that a person made of one is nobody's."""
+    """Return the child's role, if it is a child. A person's fork of a child is nobody's child."""
     if event.forked_from:
         return {"delegate_level": 0}
     if event.parent is None:
@@ -292,7 +293,7 @@ def _merged(old: Metrics, more: Metrics) -> Metrics:
 def _added(
     old: Mapping[str, float | int | None], more: Mapping[str, float | int | None]
 ) -> dict[str, float | int | None]:
-    """The sums; what is not known of one is not known of both."""
+    """Return the sums; a sum with an unknown part is unknown."""
     merged: dict[str, float | int | None] = {}
     for name, value in more.items():
         before = old.get(name, 0)
@@ -314,8 +315,8 @@ def save_state(path: Path, state: State) -> None:
 
 
 def load_state(path: Path) -> State | None:
-    """The cached state, or None with any doubt: absent, foreign, writable by others, damaged,
-    of another version, or holding anything but plain data."""
+    """Return the cached state, or None if there is any doubt: it is absent, foreign, writable by
+    others, damaged, of another version, or holds anything but plain data."""
     try:
         data, status = read_regular(path, _MAX_STATE_BYTES)
     except OSError:
@@ -333,13 +334,14 @@ def load_state(path: Path) -> State | None:
 
 
 def as_plain(state: State) -> dict[str, Any]:
-    """As dicts, lists, texts and numbers alone."""
+    """Return the state as dicts, lists, texts and numbers only."""
     plain: dict[str, Any] = _plain(asdict(state))
     return plain
 
 
 def from_plain(values: Any) -> State | None:
-    """What `as_plain` made; None if it is of another version, or anything else."""
+    """Return the state that `as_plain` turned into `values`; None for another version or anything
+    else."""
     try:
         if not isinstance(values, dict) or values.get("schema_version") != STATE_VERSION:
             return None

@@ -1,8 +1,8 @@
-"""What a session is kept in, whatever that is: files, or a database.
+"""The interface to whatever keeps sessions: files, or a database.
 
-A `Store` is one session's; a `Library` has all those of a home. A session is known by its folder,
-`<home>/sessions/<id>`, wherever its events are: what is too large for them, snapshots, logs and the
-inbox are files in it.
+A `Store` holds one session, a `Library` all sessions of a home. A session is identified by its
+folder, `<home>/sessions/<id>`, wherever its events are. The folder holds its files: content too
+large for events, snapshots, logs and the inbox.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agentcli.sessions.state import State
 @dataclass(frozen=True)
 class StoredLog:
     """`records` are the JSON objects of events 0, 1, 2 …; `torn` is a damaged last file that was
-    left out, `fault` names what is wrong before the end and makes the session unfit for writing;
-    `stale_pages` are the first ids of pages to be made anew."""
+    left out; `fault` says what is wrong before the end, which makes the session unfit for writing;
+    `stale_pages` are the first ids of the pages to make again."""
 
     records: list[dict[str, Any]]
     torn: Path | None = None
@@ -36,11 +36,11 @@ class Holder:
     pid: int
     host: str
     is_here: bool = True
-    """On this machine."""
+    """Whether it runs on this machine."""
 
 
 class Lock(Protocol):
-    """The right to write to a session; of one process at a time."""
+    """The right to write to a session, held by one process at a time."""
 
     def release(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -48,100 +48,102 @@ class Lock(Protocol):
 
 
 class Store(Protocol):
-    """The events of one session as JSON objects, numbered from 0. Each is there whole or not at
+    """The events of one session as JSON objects, numbered from 0. Each is stored whole or not at
     all, and never changes."""
 
     exhausted: SessionError | None
-    """Set when there was only just room for the last event: nothing after it may be acted on."""
+    """Set when the last event only just fitted: nothing after it may be acted on."""
 
     def exists(self) -> bool:
-        """Whether there is such a session."""
+        """Whether the session exists."""
 
     def check(self) -> None:
-        """Raises SessionError when there is no such session or it is another user's."""
+        """Raise SessionError when the session does not exist or is another user's."""
 
     def create(self) -> Lock:
-        """Make the session, of which there is nothing yet, and lock it. Raises SessionError; then
-        there is nothing of it."""
+        """Create the session, which must not exist yet, and lock it. Raises SessionError, and then
+        leaves nothing behind."""
 
     def lock(self) -> Lock:
-        """For the one process that may append. Raises UsageError when another holds it."""
+        """Lock the session for the one process that may append. Raises UsageError when another
+        holds the lock."""
 
     def holder(self) -> Holder | None:
-        """Who has it locked at this moment."""
+        """Return the process that holds the lock at this moment."""
 
     def read_log(self) -> StoredLog:
-        """Every event that is intact up to the first fault. Raises SessionError when there is no
-        such session or it is another user's."""
+        """Return every intact event up to the first fault. Raises SessionError when the session
+        does not exist or is another user's."""
 
     def read(self, ids: range) -> Sequence[dict[str, Any]]:
-        """These events, up to the first that is missing or damaged. Raises SessionError where no
-        session can be read."""
+        """Return these events, up to the first that is missing or damaged. Raises SessionError
+        where no session can be read."""
 
     def count(self) -> int:
-        """How many events there are, found at a cost that does not grow with them."""
+        """Return the number of events, at a cost that does not grow with it."""
 
     def stamp(self, event_id: int) -> str:
-        """What an event can be told by from another of the same number; the same each time."""
+        """Return a text that distinguishes the event from any other of the same number and stays
+        the same."""
 
     def load_state(self) -> State | None:
-        """The state as it was kept with the newest events or some before; None if it has to be
-        folded from all."""
+        """Return the state as saved with the newest event or an earlier one; None if it has to be
+        folded from all events."""
 
     def open(self, log: StoredLog | None = None) -> Self:
-        """Make ready to append, for whoever has the lock and has read `log`, None if it is new."""
+        """Prepare to append. The caller has the lock and has read `log`; None for a new session."""
 
     def append(
         self, records: Sequence[tuple[int, bytes]], state: State, *, barrier: bool = True
     ) -> None:
-        """Write events durably; `state` is what the session then amounts to. Without `barrier` a
-        crash of the computer may undo it until the next append: right for observations, which go
-        before or with the next action.
+        """Write events durably; `state` is the session's state after them. Without `barrier` a
+        crash of the computer may undo the write until the next append: right for observations,
+        which reach the disk before or with the next action.
 
-        Raises SessionError when they can't be written, or an id is taken.
+        Raises SessionError when they can't be written or an id is taken.
         """
 
     def save_state(self, state: State) -> None:
-        """Keep what can be folded from the events, so that it need not be."""
+        """Save the state, so that it need not be folded from the events."""
 
     def close(self) -> None: ...
 
     def remove(self) -> None:
-        """Take the events away, for whoever has the lock. Raises SessionError."""
+        """Delete the events; the caller has the lock. Raises SessionError."""
 
 
 class Library(Protocol):
     """All sessions of a home. Every method raises SessionError where they can't be reached."""
 
     shown: str
-    """Where they are, for people; no secret."""
+    """Where the sessions are, as shown to people; contains no secret."""
     places: Sequence[Path]
-    """Files and folders outside of the home that hold them."""
+    """Files and folders outside the home that hold the sessions."""
 
     def store(self, folder: Path) -> Store:
-        """That of the session in `folder`, which need not be there."""
+        """Return the store of the session in `folder`, which need not exist."""
 
     def states(self, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
-        """Every session with its state, of one workspace or of all, the one used last first; one
-        that can't be read has an empty state."""
+        """Yield every session of one workspace or of all with its state, the last used first. An
+        unreadable session has an empty state."""
 
     def holders(self, session_ids: Iterable[str]) -> dict[str, Holder]:
-        """Who has each of these locked at this moment, of those that are."""
+        """Return the current holder of the lock for each of these sessions that is locked."""
 
     def stamps(self) -> Iterable[tuple[str, str]]:
-        """The id of every session, and a text that is another one after each append; empty where
-        that can't be told."""
+        """Yield the id of every session with a text that changes after each append; the text is
+        empty where that can't be told."""
 
     def close(self) -> None:
-        """Let go of what is open; it is opened again where it is needed."""
+        """Close what is open; it is opened again when needed."""
 
     def take_in(self, made: Path, session_id: str) -> None:
-        """Make a session of the folder `made`, which has all of it as files, durably and in one go.
-        Raises SessionError when there is one of this id."""
+        """Add a session from the folder `made`, which holds all of it as files, durably and in one
+        go. Raises SessionError when a session with this id exists."""
 
 
 def encode(record: dict[str, Any]) -> tuple[bytes, bool]:
-    """Compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
+    """Return compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     try:
         return text.encode(), True

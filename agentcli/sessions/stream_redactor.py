@@ -1,4 +1,4 @@
-"""Text that comes in pieces is masked as a whole: a secret may be broken over several of them."""
+"""Masks secrets in text that arrives in pieces: a secret may be spread over several of them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any, Protocol
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 
 _PASSED_ON = 8
-"""Characters that the newest part of a stream begins with, for the redactor to know a secret by."""
+"""Characters already passed on that the redactor sees again, to recognise a secret after them."""
 
 Piece = TextDelta | ReasoningDelta | ToolOutput
 
 
 class Redactor(Protocol):
     def __call__(self, data: Any) -> Any:
-        """JSON data with the secrets in it masked at any depth; the same object when there are
+        """Return JSON data with its secrets masked at any depth; the same object when there are
         none."""
 
     def settled(self, text: str) -> int:
-        """How many characters of `text`, the newest part of a stream, can be masked and passed on.
-        The caller puts the rest before the next part: a secret may begin there."""
+        """Return how many characters of `text`, the newest part of a stream, can be masked and
+        passed on. The caller puts the rest before the next part, because a secret may begin
+        there."""
 
     def note(self, before: str, after: str) -> str:
-        """A sentence for the reader of `after` that says how many secrets of `before` are masked in
-        it; empty if none."""
+        """Return a sentence for the reader of `after` that says how many secrets of `before` are
+        masked in it; empty if none."""
 
 
 class NoSecrets:
@@ -42,7 +43,7 @@ class NoSecrets:
 
 
 class StreamRedactor:
-    """Holds the end of a stream back while a secret may have begun in it."""
+    """Holds back the end of a stream while a secret may have begun in it."""
 
     def __init__(self) -> None:
         self._stream: tuple[type, int | None] | None = None
@@ -50,8 +51,8 @@ class StreamRedactor:
         self._passed = ""
 
     def add(self, piece: Piece, redact: Redactor) -> Iterator[Piece]:
-        """What can be passed on by now, of `piece` and what was held. An empty piece, which tells
-        that time passes, always can."""
+        """Yield what can be passed on now of the held text and `piece`. An empty piece, which only
+        says that time passes, always can."""
         tells_time = not piece.text
         if _stream(piece) != self._stream:
             yield from self.release(redact)
@@ -65,7 +66,7 @@ class StreamRedactor:
             yield replace(piece, text=redact(piece.text[:end]))
 
     def release(self, redact: Redactor) -> Iterator[Piece]:
-        """What was held: nothing more comes of that stream."""
+        """Yield what was held, because its stream has ended."""
         held, self._held = self._held, None
         self._stream, self._passed = None, ""
         if held is not None:

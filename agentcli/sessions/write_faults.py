@@ -16,7 +16,7 @@ _NO_WRITING = (*NO_ROOM, errno.EROFS, errno.EIO, errno.EFBIG)
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Turns an OSError of the block, which writes to `folder`, into the error that `unwritable`
+    """Turn an OSError of the block, which writes to `folder`, into the error that `unwritable`
     describes."""
     try:
         yield
@@ -27,8 +27,8 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> SessionError:
-    """What to tell of a session that can't be written at `path`, there or not: how much room there
-    is, and what to do."""
+    """Return the error for a session that can't be written at `path`, which need not exist: how
+    much room there is, and what to do."""
     known = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
         status = os.statvfs(known)
