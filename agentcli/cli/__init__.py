@@ -1,1 +1,1 @@
-"""The command line: each command parses, wires and calls."""
+"""The command line: each command parses its arguments, wires the parts together and calls them."""

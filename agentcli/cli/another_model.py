@@ -1,5 +1,5 @@
-"""Another model goes on from an event of a session, in a copy of it and of its files; or does the
-task of a recording from the start."""
+"""Let another model continue a session from one of its events, in a copy of the session and its
+files, or do the task of a recording from the start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from agentcli.ui.sanitize import say
 def let_answer(
     model: str, source: SessionRecord | Recording, event_id: int | None, folder: Path | None
 ) -> int:
-    """Have `model` go on from that event, with the files in a new `folder`; the exit code."""
+    """Let `model` continue from event `event_id`, with the files in a new `folder`. The exit
+    code."""
     if not isinstance(source, Recording):
         return _go_on(source, model, event_id, folder)
     if event_id is not None:
@@ -39,8 +40,8 @@ def let_answer(
 
 
 def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Path | None) -> int:
-    """A fork at that event, or once the task was given, in which `model` answers. The exit code of
-    its work."""
+    """Fork the session at `event_id`, by default just before the model's first reply, and let
+    `model` continue the fork. Return the exit code of its work."""
     events = session.events
     at = _task_given(events) if event_id is None else event_id
     if at >= len(events):
@@ -58,8 +59,8 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
 
 
 def _begin(recording: Recording, model: str, folder: Path | None) -> int:
-    """A new session in which `model` does the task of the recording, with the files that it begins
-    with in the new `folder`. The exit code of its work."""
+    """Let `model` do the recorded task in a new session, in a new `folder` that holds the files the
+    recording begins with. Return the exit code of its work."""
     task = recording.header.task
     if folder is None:
         raise UsageError("a recording has no folder", hint="say where its files go: --dir DIR")
@@ -70,7 +71,7 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
         top.mkdir(parents=True, exist_ok=True)
         if any(top.iterdir()):
             raise UsageError(f"{folder} is there already", hint="name another with --dir")
-        # Who recorded it must not say what git runs here.
+        # The maker of a recording must not control what git runs here.
         files = (f for f in recording.files if not is_control(PurePosixPath(f.path).parts))
         put_below(top, files)
         workspace = recording.header.workspace_in(top)
@@ -82,7 +83,7 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
 
 
 def _task_given(events: Sequence[Event]) -> int:
-    """The last event before the model first answered."""
+    """Return the id of the last event before the model's first reply."""
     task = next((message.id for message in user_messages(events)), None)
     if task is None:
         raise UsageError("the session ended before it was given its task")

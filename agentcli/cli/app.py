@@ -1,7 +1,8 @@
-"""The tree of commands, as the files of `commands/`: a folder is a group, a file is a command.
+"""The tree of commands, which mirrors the files in `commands/`: a folder is a group, a file is a
+command.
 
-The docstring of a file is the help of its command, its constant `COMMAND` what is called. A file is
-loaded when its command is chosen; for `agent --help` only the docstrings are read.
+The docstring of a file is its command's help, and its constant `COMMAND` is the function to call. A
+file is loaded only when its command is chosen; `agent --help` just reads the docstrings.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from agentcli.interrupts import shield
 _PACKAGE = "agentcli.cli.commands"
 _WrongUsage: Any = typer.BadParameter.__base__
 _LibraryError: Any = typer.BadParameter.__mro__[-4]
-"""What comes right after Exception. In all versions of the library only that of values has a public
-name."""
+"""The library's error class directly below Exception. Across versions of the library, only the
+class for bad values has a public name."""
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -43,7 +44,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class CommandGroup(TyperGroup):
-    """A group whose commands are known by their names until one of them is chosen."""
+    """A group of commands; a command is only a name until it is chosen."""
 
     point: ExtensionPoint[FunctionType]
 
@@ -56,20 +57,20 @@ class CommandGroup(TyperGroup):
         return name, listed.load() if isinstance(listed, _Listed) else listed, rest
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Not those of outside packages that can't be loaded."""
+        """List the commands, without those of outside packages that can't be loaded."""
         self._add_outside()
         listed = self.commands.items()
         return [name for name, each in listed if not isinstance(each, _Listed) or each.can_load()]
 
     def _add_outside(self) -> None:
-        """Those of outside packages, which are looked for only where they are needed."""
+        """Add the commands of outside packages, which are looked up only where they are needed."""
         for name in self.point.outside_names():
             self.commands.setdefault(name, _Listed(name, self.point, name, outside=True))
 
 
 class _Listed(TyperCommand):
-    """A command in the list of its group. `part` is what the extension point knows it by; it is a
-    file of ours unless it is of `outside`."""
+    """A command in the list of its group, loaded when it is chosen. `part` is its name at the
+    extension point; unless it is from `outside`, that is one of our files."""
 
     def __init__(
         self, name: str, point: ExtensionPoint[FunctionType], part: str, *, outside: bool = False
@@ -96,14 +97,15 @@ class _Listed(TyperCommand):
         return inspect.cleandoc(ast.literal_eval(docstring))
 
     def _spec(self) -> ModuleSpec | None:
-        """None for one of an outside package, whose name may be anything."""
+        """Return the module's spec; None for a command of an outside package, whose name may be
+        anything."""
         return None if self._outside else find_spec(f"{self._point.package}.{self._part}")
 
     def load(self) -> Any:
         spec = self._spec()
         if spec is not None and spec.submodule_search_locations is not None:
             return _group(spec.name)
-        # A module that is half loaded would break whatever tells of the interrupt.
+        # A half-loaded module would break whatever reports the interrupt.
         with shield():
             function = self._point.get(self._part)
         if function is None:
@@ -117,12 +119,12 @@ class _Listed(TyperCommand):
 
 
 def _with_rows(help_text: str | None) -> str:
-    """The examples as they are, which the library would fill as a paragraph."""
+    """Keep the lines of the examples as they are; the library would reflow them as a paragraph."""
     return (help_text or "").replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
 
 
 def _with_exits(function: FunctionType) -> Callable[..., Any]:
-    """`function`, which may also end as a program of its own does, with sys.exit."""
+    """Wrap `function` so that it may also end the way a standalone program does, with sys.exit."""
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -137,7 +139,7 @@ def _with_exits(function: FunctionType) -> Callable[..., Any]:
 
 
 def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
-    """For a command that there is none of: at the top it may be a task."""
+    """Return the error for an unknown command; at the top level, the words may have been a task."""
     wrong, path = args[0], ctx.command_path
     near = difflib.get_close_matches(wrong, names, 3, 0.6)
     hints = [f"did you mean {' or '.join(f'{path} {name}' for name in near)}?"] if near else []
@@ -149,7 +151,7 @@ def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
 
 
 def dispatch(arguments: list[str]) -> int:
-    """The exit code of `agent ARGUMENTS`. Raises UsageError for wrong ones."""
+    """Run `agent ARGUMENTS` and return its exit code. Raises UsageError for wrong arguments."""
     use_configured_store()
     try:
         result = _group(_PACKAGE, _options)(arguments, prog_name="agent", standalone_mode=False)
@@ -169,14 +171,14 @@ def dispatch(arguments: list[str]) -> int:
 
 
 def command_tree() -> CommandGroup:
-    """All commands, each to be loaded by its `load`."""
+    """Return all commands; each is loaded by calling its `load`."""
     tree = _group(_PACKAGE, _options)
     tree.list_commands(None)
     return tree
 
 
 def _group(package: str, callback: Any = None) -> CommandGroup:
-    """The commands of `package`: first those of its `ORDER`, then all others by name."""
+    """Return the commands of `package`: those in its `ORDER` first, then all others by name."""
     module = import_module(package)
     app = typer.Typer(
         cls=CommandGroup,
@@ -191,7 +193,7 @@ def _group(package: str, callback: Any = None) -> CommandGroup:
     assert isinstance(group, CommandGroup)
     entered = package.replace(".cli.", ".")
     group.point = ExtensionPoint(package, "COMMAND", entered, FunctionType)
-    # A module can't be called `import`.
+    # `import` is a keyword, so a module can't have that name.
     files = {file.rstrip("_"): file for file in group.point.file_names()}
     first = [name for name in module.ORDER if name in files]
     group.commands = {name: _Listed(name, group.point, files[name]) for name in [*first, *files]}
@@ -209,4 +211,4 @@ def _options(
         bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Those of `agent` itself."""
+    """The options of `agent` itself."""

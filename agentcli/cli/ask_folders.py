@@ -1,5 +1,5 @@
-"""Asking the person at the terminal which folders may be written to, where nothing may be unless
-they are named: in the home folder and above it."""
+"""Ask the person at the terminal which folders may be written to. In the home folder and above it,
+only folders that the person names are writable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentcli.ui.literal import visible
 
 
 def ask_folders(workspace: Path, home: Path) -> list[str]:
-    """What the person at the terminal names, which may be nothing; an interrupt passes through."""
+    """Return the folders that the person names, which may be none; an interrupt passes through."""
     try:
         return [str(folder) for folder in _asked_at_terminal(workspace, home)]
     except (OSError, termios.error):
@@ -25,7 +25,8 @@ def ask_folders(workspace: Path, home: Path) -> list[str]:
 
 
 def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
-    """Raises OSError or termios.error when there is no terminal or it hangs up."""
+    """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
+    hangs up."""
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
         tty.write(
@@ -34,7 +35,7 @@ def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
             "> ".encode("utf-8", "replace")
         )
         while True:
-            # What was typed before the question can't have been meant as an answer.
+            # Input typed before the question appeared can't have been meant as an answer.
             termios.tcflush(fd, termios.TCIFLUSH)
             line = read_line(fd)
             if line is None:
@@ -46,8 +47,8 @@ def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
 
 
 def named_folders(line: str, workspace: Path) -> Iterator[Path]:
-    """The folders in a line as one would type it in a shell, relative ones in `workspace`. Raises
-    ValueError for what is no folder."""
+    """Yield the folders named in a line that is quoted as for a shell; relative ones are in
+    `workspace`. Raises ValueError for a word that names no folder."""
     try:
         words = shlex.split(line)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Asking the person at the terminal whether to trust what a folder brings along."""
+"""Ask the person at the terminal whether to trust what a folder brings along."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agentcli.ui.literal import visible
 
 
 def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
-    """Show the person at the terminal what `found` would do, and ask. The end of input is a no, and
-    so is a terminal that is gone; an interrupt passes through."""
+    """Show the person at the terminal what `found` would do, and ask whether to trust it. The end
+    of input counts as a no, and so does a terminal that is gone; an interrupt passes through."""
     try:
         return _asked_at_terminal(found, state)
     except (OSError, termios.error):
@@ -25,7 +25,8 @@ def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
 
 
 def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
-    """Raises OSError or termios.error when there is no terminal or it hangs up."""
+    """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
+    hangs up."""
     fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     with open(fd, "r+b", buffering=0) as tty:
         lines = [
@@ -39,7 +40,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
         ]
         tty.write("\n".join([*lines, "> "]).encode("utf-8", "replace"))
         while True:
-            # What was typed before the question can't have been meant as an answer.
+            # Input typed before the question appeared can't have been meant as an answer.
             termios.tcflush(fd, termios.TCIFLUSH)
             try:
                 line = read_line(fd)
@@ -60,7 +61,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
 
 
 def read_line(fd: int) -> str | None:
-    """None at the end of input."""
+    """Read one line; None at the end of input."""
     data = b""
     while not data.endswith(b"\n"):
         chunk = os.read(fd, 4096)
@@ -71,7 +72,7 @@ def read_line(fd: int) -> str | None:
 
 
 def would_take_effect(found: Fingerprint, state: TrustState) -> Iterator[str]:
-    """What would take effect, in full, every character of it visible."""
+    """Yield lines that show in full what would take effect, with every character visible."""
     folder = visible(str(found.workspace))
     if found.fault:
         yield f"{folder} can't be trusted: {visible(found.fault)}"

@@ -1,4 +1,5 @@
-"""A batch as it goes: a line for each task, those at work below at a terminal."""
+"""A batch in progress: a line for each finished task and, at a terminal, live rows for running
+ones."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _STYLES: dict[str, Style] = {"passed": "green", "finished": "green", "limit": "y
 
 
 class BatchProgress:
-    """A `Watcher`. Nothing is shown when `quiet`."""
+    """A `Watcher` that shows progress on `stream`; it shows nothing when `quiet`."""
 
     def __init__(
         self, stream: TextIO, orders: Sequence[Order], ledger: Ledger, *, quiet: bool
@@ -83,16 +84,16 @@ class BatchProgress:
             self._screen.flush([self._screen.row([Span(told, "dim")])])
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Remove the live rows; nothing more is shown."""
         if not self._quiet:
             self._screen.flush()
 
     def suspend(self) -> None:
-        """For a signal handler: the program is about to stop."""
+        """Leave the terminal in order before the program is stopped; called in a signal handler."""
         self._screen.suspend()
 
     def resume(self) -> None:
-        """The program goes on after it had stopped."""
+        """Draw again once the stopped program continues."""
         self._screen.resume()
 
     # --- how it is shown

@@ -1,4 +1,4 @@
-"""A batch from the command line: shown as it goes, and told in the end."""
+"""Run a batch from the command line: show its progress, then its summary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def run(
     ray: str | None,
     as_json: bool,
 ) -> int:
-    """The exit code: 0 when all tasks succeeded, 1 when not, 6 when the money ended before."""
+    """Run the batch; return 0 when all tasks succeeded, 1 when some failed, 6 when the budget ran
+    out first."""
     assigned = dict(parse_assignment(text) for text in flags.assignments or ())
     values = {**assigned, **flags.settings()}
     wanted = Wanted(tasks, out, workers, values, budget_usd, predictions, retry, ray)

@@ -1,4 +1,4 @@
-"""What commands need of the settings, models and keys in force, without a session."""
+"""What commands without a session need: the settings, models and keys in force."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def builder_for(
     on_fault: Callable[[ConfigError], None] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> AgentBuilder:
-    """Under the settings in force there and those of `flags`, by dotted key; nobody is asked
-    whether the folder is trusted. Raises ConfigError for wrong settings, unless `on_fault` is told
-    of them."""
+    """Return a builder with the settings in force in `workspace` and those of `flags`, by dotted
+    key. Nobody is asked whether the folder is trusted. Raises ConfigError for wrong settings,
+    unless there is `on_fault`, which then receives the error."""
     return builder_in(workspace, flags, on_fault=on_fault)[0]
 
 
 def tell_fault(fault: ConfigError) -> None:
-    """Of a wrong setting, to a person who does not work with it now."""
+    """Report a wrong setting that does not matter to what the person is doing now."""
     print_error(f"left out: {fault.message}", fault.hint)
 
 
 def redactor() -> Redactor:
-    """Masks the keys of models, and whatever else a variable of this environment keeps secret. What
-    is wrong in the settings is left to those who work with them."""
+    """Return a redactor for the keys of models and for every other secret in a variable of this
+    environment. It ignores mistakes in the settings; the commands that use those settings report
+    them."""
     registry = builder_for(here(), lambda fault: None).registry()
     return Redactor({*masked_values(person_environ()), *registry.keys()})

@@ -1,4 +1,4 @@
-"""A person at the terminal picks one of their own messages, to go on from before it."""
+"""Let a person at the terminal pick one of their own messages, to continue from before it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from agentcli.ui.style import Span
 from agentcli.ui.summary import count
 
 _TITLE = 300
-"""Characters of a message that are drawn with its row; all of it is searched."""
+"""How many characters of a message its row shows; the search covers the whole message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to go on from: `event_id` is the last event to keep. That is just before a `message` of
-    the person, just after the task, which can't be taken back, or the end, where there is none.
-    `answer` is what the agent said to it last, `steps` were taken since."""
+    """A place to continue from; `event_id` is the last event to keep. The place is just before a
+    `message` of the person, just after the task (which can't be taken back), or at the end, where
+    there is no message. `answer` is the agent's last reply to the message, and `steps` is the
+    number of steps taken since."""
 
     event_id: int
     message: MessageAction | None
@@ -35,9 +36,9 @@ class Place:
 def choose_message(
     events: Sequence[Event], question: Question, *, with_end: bool = False
 ) -> Picked[int]:
-    """The last event to keep, and what is to be said then; at first that is the message itself, to
-    be sent again in other words. `with_end` offers to keep all. Raises UsageError when nothing is
-    chosen."""
+    """Return the last event to keep and the text to send next; the picker starts with the chosen
+    message, so that it can be reworded. `with_end` also offers to keep everything. Raises
+    UsageError when nothing is chosen."""
     picked = choose_place(events, question, with_end=with_end)
     return Picked(picked.value.event_id, picked.message)
 
@@ -45,7 +46,7 @@ def choose_message(
 def choose_place(
     events: Sequence[Event], question: Question, *, with_end: bool = False
 ) -> Picked[Place]:
-    """As `choose_message`, with the message that was chosen."""
+    """Like `choose_message`, but returns the place, with the chosen message."""
     found = places(events)
     if not found:
         raise UsageError("nothing was said in this session yet")
@@ -58,7 +59,7 @@ def choose_place(
 
 
 def places(events: Sequence[Event]) -> list[Place]:
-    """One for each message of the person in the conversation as it stands, newest first."""
+    """Return a place for each message of the person in the current conversation, newest first."""
     found: list[Place] = []
     answer, steps = "", 0
     for event in reversed(live(events)):

@@ -1,4 +1,4 @@
-"""A person at the terminal picks the session to go on with."""
+"""Let a person at the terminal pick the session to continue."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from agentcli.ui.choices import Preview
 from agentcli.ui.picker import Picked, Question, pick
 
 _OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
-"""States in which there is nothing to go on with but what the person says."""
+"""States in which a session can only continue with a new message from the person."""
 
 
 def choose_session(
     workspace: Path | None, *, can_wait: bool = False, besides: Path | None = None
 ) -> Picked[Path]:
-    """The folder of the session that the person picks, none of which is `besides`, and what is to
-    be done next in it; that can be nothing where nothing is left to do only if it `can_wait`.
-    Raises UsageError when there is no person, nothing to choose from, or nothing chosen."""
+    """Return the folder of the session that the person picks and the message to send to it;
+    `besides` is not offered. For a session with nothing left to do, the message may be empty only
+    if it `can_wait`. Raises UsageError when nobody is at the terminal, there is nothing to choose
+    from, or nothing is chosen."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "which session?", hint="agent resume --last, or an id of: agent sessions list"
@@ -59,7 +60,7 @@ def choose_session(
 
 
 def preview(found: FoundSession) -> Preview:
-    """Name and place of a session, and what was said last in it."""
+    """Return a preview of a session: its name, its folder and the last messages."""
     state = found.state
     name = f"{state.name} · " if state.name else ""
     heading = f"{name}{place(found)} · {found.folder.name} · {state.model}"
@@ -77,7 +78,8 @@ def preview(found: FoundSession) -> Preview:
 
 
 def _newest_first(events: Sequence[Event]) -> Iterator[Event]:
-    """Without what a person took back. Unlike `live.newest_first` for any stretch of events."""
+    """Yield the newest events first, without those that a rewind took back. Unlike
+    `live.newest_first`, this works on any stretch of events."""
     last = events[-1].id if events else -1
     for event in reversed(events):
         if event.id > last:

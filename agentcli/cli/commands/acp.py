@@ -1,7 +1,7 @@
 """Let an editor drive the agent, by the Agent Client Protocol on stdin and stdout.
 
-Editors start this themselves: docs/editors.md has their settings. Needs the extra agentcli[acp].
-What needs your approval is asked in the editor.
+Editors start this command themselves; docs/editors.md has the settings for them. It needs the extra
+agentcli[acp]. The editor asks you for approvals.
 
 Examples:
   agent acp
@@ -63,7 +63,7 @@ def acp(
 
 
 def _begin_log() -> None:
-    """Of the connection; sessions have logs of their own."""
+    """Log the connection; sessions have logs of their own."""
     path = home() / "acp.log"
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

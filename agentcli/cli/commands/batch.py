@@ -1,8 +1,9 @@
 """Do many tasks, each in a copy of its own.
 
-TASKS has one a line as JSON, or a list as YAML: id, prompt, and workspace (a folder) or repo and
-ref (a git repository); model, limits and check if wanted. Results go to DIR/results.jsonl as they
-come. Started again, tasks with a result are skipped, and what was interrupted goes on where it was.
+TASKS is a file with one task per line as JSON, or a list as YAML. A task has an id, a prompt, and a
+workspace (a folder) or a repo and ref (a git repository); a model, limits and a check are optional.
+Results are added to DIR/results.jsonl as they come in. When the command is run again, it skips
+tasks that have a result and continues interrupted ones where they stopped.
 
 Examples:
   agent batch tasks.jsonl --out results --workers 4
@@ -24,7 +25,7 @@ _FLAGS = (
     *("model", "effort", "approval", "yolo", "allow", "deny", "no_sandbox", "share_tmp"),
     *("max_turns", "max_time", "no_summary", "assignments", "quiet"),
 )
-"""Those that are for each task, too."""
+"""The shared flags that apply to each task."""
 
 
 def batch(
@@ -65,7 +66,7 @@ def batch(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary for programs.")] = False,
 ) -> int:
-    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.batch_run import run
 
     return run(

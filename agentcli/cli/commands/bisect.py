@@ -1,8 +1,8 @@
-"""Find the step of a session that broke a check, by halving.
+"""Find the step of a session that broke a check, by bisection.
 
-The check is a command for bash whose exit code says whether the files are right. It is run in
-copies of the files as they were after some of the steps, in the sandbox, at most 7 times for 60
-steps. What it came to is kept with the session: to ask again costs nothing.
+The check is a command for bash whose exit code says whether the files are right. It runs in the
+sandbox, in copies of the files as they were after some of the steps: at most 7 times for 60 steps.
+Its results are kept with the session, so asking again costs nothing.
 
 Examples:
   agent bisect --check "pytest -q"
@@ -89,7 +89,7 @@ def _builder(folder: Path, assignments: list[str] | None) -> AgentBuilder:
 
 
 class _Progress:
-    """A line for each state that is checked, once it is."""
+    """Shows a line for each state, once it is checked."""
 
     def __init__(self, bisection: Bisection) -> None:
         self._bisection = bisection
@@ -132,7 +132,7 @@ def _notes(bisection: Bisection, found: Bisected) -> Iterator[str]:
 
 
 def _nowhere(found: Bisected, *, until_passes: bool) -> str:
-    """Why there is no such step."""
+    """Say why there is no such step."""
     verb, never = ("passes", "fails") if until_passes else ("fails", "passes")
     if found.first is None:
         return f"there is no step after which the check {verb}: at the end it {never}"
@@ -155,7 +155,7 @@ def _tell(bisection: Bisection, before: Verdict, first: Verdict, no_pager: bool)
 
 
 def _tell_output(verdict: Verdict) -> None:
-    """Of a check that failed: why it did, which may be a thing that it lacks in every copy."""
+    """Show why a check failed; the cause may be something that is missing in every copy."""
     if verdict.passed or not verdict.worst.tail:
         return
     print(f"what the check printed {_moment(verdict.state)}:", file=sys.stderr)
@@ -170,7 +170,7 @@ def _headline(bisection: Bisection, state: FileState, verb: str) -> Iterator[str
         return
     actions = actions_of_step(bisection.record.events, state.step)
     if not actions:
-        # Steps of the best try were made in a copy: here they came all at once.
+        # The steps of the best try were made in a copy; here they arrived all at once.
         moment = f"after step {state.step} ({event})"
         yield f"what was brought in {moment}: from then on the check {verb}"
         return
@@ -180,7 +180,8 @@ def _headline(bisection: Bisection, state: FileState, verb: str) -> Iterator[str
 
 
 def _as_dict(bisection: Bisection, found: Bisected) -> dict[str, Any]:
-    """`result`: found, never (it is not so at the end), always (it was so from the start)."""
+    """Return the outcome for --json. `result` is "found", "never" (the condition does not hold at
+    the end) or "always" (it held from the start)."""
     wanted = bisection.wanted
     first, before = found.first, found.before
     told: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Talk with the agent at a terminal; what `agent` alone does.
 
-Type what is to be done; / shows the commands, @ names files, ! runs a command of yours.
-What you type while the agent works reaches it at its next step.
+Type what is to be done; / shows the commands, @ mentions files, ! runs a shell command. What you
+type while the agent works reaches it at its next step.
 
 Examples:
   agent

@@ -1,6 +1,6 @@
-"""Sum up the older work of a session for its model.
+"""Summarise the older work of a session for its model.
 
-All but the newest two steps. Nothing is deleted: the session shows everything as before, and
+The newest two steps stay as they are. Nothing is deleted: the session still shows everything, and
 the model can recall it.
 
 Examples:

@@ -1,5 +1,7 @@
-"""Complete commands, options, sessions, models and settings in your shell. Prints the script for
-it: source <(agent completion bash); with --install it is put where the shell finds it.
+"""Complete commands, options, sessions, models and settings in your shell.
+
+Prints the script for the shell, as in: source <(agent completion bash). With --install, the script
+is put where the shell finds it.
 
 Examples:
   source <(agent completion bash)
@@ -57,7 +59,7 @@ def completion(
 
 
 def _place(shell: str) -> Path:
-    """Where the shell looks for completions of the person's own."""
+    """Return where the shell looks for the person's own completions."""
     environ = person_environ()
     home = user_home(environ)
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")

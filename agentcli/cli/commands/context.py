@@ -1,7 +1,7 @@
 """Show what fills the model's window.
 
-Each sign of the picture is a share of the window; tokens are estimated by what the provider
-last counted.
+Each character of the picture stands for a share of the window. Tokens are estimated from what the
+provider last counted.
 
 Examples:
   agent context
@@ -80,14 +80,14 @@ def context(
 
 
 def use_of(events: Sequence[Event], model: str, settings: Settings) -> ContextUse:
-    """What the next request of a session to `model` would hold, under these settings."""
+    """Return what the session's next request to `model` would contain, under these settings."""
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     output = settings.model.output_tokens
     return context_use(events, window, output, model.partition("/")[0])
 
 
 def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
-    """For programs: tokens, and shares of the window from 0 to 1."""
+    """Return the data for --json: tokens, and shares of the window from 0 to 1."""
     return {
         "session_id": record.folder.name,
         "model": record.state.model,
@@ -118,8 +118,8 @@ def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
 
 
 def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
-    """The window as rows of signs, a legend, and the biggest parts; no line is longer than
-    `columns`, which is from 40 to 120."""
+    """Return the window as rows of characters, with a legend and the biggest parts. No line is
+    longer than `columns`, which is limited to 40 to 120."""
     columns = max(_LEAST_COLUMNS, min(columns, _MOST_COLUMNS))
     shares = _merged(use.shares)
     signs = [(_LETTERS[n], _STYLES[n % len(_STYLES)]) for n in range(len(shares))]
@@ -142,7 +142,8 @@ def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
 
 
 def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> list[Line]:
-    """Rows of signs, as many of each as it has of all tokens, at least one."""
+    """Return rows of characters in which each part has its share of all tokens, but at least one
+    character."""
     cells = _cells([tokens for _, tokens in counted], columns * _ROWS)
     signs = [sign for (sign, _), count in zip(counted, cells, strict=True) for _ in range(count)]
     rows: list[Line] = []
@@ -158,8 +159,8 @@ def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> lis
 
 
 def _cells(amounts: Sequence[int], total: int) -> list[int]:
-    """`total` shared out by `amounts`, at least one for each that is not 0; the largest one takes
-    what rounding leaves over."""
+    """Divide `total` in proportion to `amounts`, with at least one for each amount that is not 0.
+    The largest takes what rounding leaves over."""
     whole = sum(amounts)
     if not whole:
         return [0] * len(amounts)
@@ -191,7 +192,8 @@ def _part(part: Part, window: int) -> Line:
 
 
 def _merged(shares: Sequence[Share]) -> list[Share]:
-    """At most so many as there are letters for; results of the least used tools are one."""
+    """Limit the shares to the number of available letters by merging the results of the least used
+    tools."""
     if len(shares) <= _MOST_SHARES:
         return list(shares)
 

@@ -1,4 +1,4 @@
-"""See agent at work, without a key. A scripted model fixes a failing test.
+"""See the agent at work, without a key: a scripted model fixes a failing test.
 
 Examples:
   agent demo
@@ -43,7 +43,7 @@ With a model of your own, in a project:
   agent run "fix the failing test"
 """
 _WORDS_PER_SECOND = 7
-"""As a quick reader takes them in."""
+"""The pace at which a quick reader reads."""
 _PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND} }}"
 
 
@@ -76,7 +76,8 @@ def demo(
 
 
 def _show_outcome(repository: Path) -> int:
-    """The exit code of the repository's tests, which are run as anybody would."""
+    """Show the diff and the result of the repository's tests, run as anybody would; return their
+    exit code."""
     diff = subprocess.run(
         [_git(), "--no-pager", "diff"], cwd=repository, capture_output=True, text=True
     )
@@ -90,7 +91,7 @@ def _show_outcome(repository: Path) -> int:
 
 
 def _is_contained(repository: Path) -> bool:
-    """Whether a sandbox works here for what the demo runs."""
+    """Return whether a sandbox works here for what the demo runs."""
     environ = person_environ()
     builder = builder_for(repository)
     folder = builder.home / "sessions" / "demo"
@@ -113,7 +114,8 @@ class _Demo:
 
 
 def _make_repository(folder: Path | None) -> Path:
-    """A fresh git repository with the demo's files committed. Raises UsageError if it exists."""
+    """Create a git repository with the demo's files committed. Raises UsageError if `folder`
+    exists."""
 
     git = _git()
     if folder is None:

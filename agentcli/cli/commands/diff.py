@@ -1,4 +1,4 @@
-"""What a session changed in files, as a patch.
+"""Show what a session changed in files, as a patch.
 
 Examples:
   agent diff
@@ -50,7 +50,7 @@ def diff(
 
 
 def print_patch(patch: str) -> None:
-    """For people at a terminal, as it is to programs."""
+    """Print the patch: with colours for people at a terminal, unchanged for programs."""
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
         return
@@ -60,7 +60,7 @@ def print_patch(patch: str) -> None:
 
 
 def patch_lines(patch: str) -> list[Line]:
-    """For people: whole, with its colours."""
+    """Return the whole patch as coloured lines."""
     styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
     lines: list[Line] = []
     for line in printable(patch).splitlines():

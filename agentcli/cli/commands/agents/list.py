@@ -1,4 +1,4 @@
-"""The agents that sessions in this folder can delegate to.
+"""List the agents that sessions in this folder can delegate to.
 
 Examples:
   agent agents list

@@ -1,4 +1,4 @@
-"""Where the user's settings are read from.
+"""Print the path of your settings file.
 
 Examples:
   $EDITOR "$(agent config path)"

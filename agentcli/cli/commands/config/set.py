@@ -1,5 +1,7 @@
-"""Set a value in your settings, or in those of this folder, its comments kept. VALUE is TOML; what
-is none is taken as text: agent config set agent.max_turns 50
+"""Set a value in your settings, or in those of this folder.
+
+Comments in the file are kept. VALUE is TOML; anything that is not valid TOML is taken as text:
+agent config set agent.max_turns 50
 
 Examples:
   agent config set model.name anthropic/claude-sonnet-5-5
@@ -61,8 +63,8 @@ def set_(
 
 
 def _checked(key: str, value: Any) -> Any:
-    """What is to be set, a model by its full name. Raises ConfigError for what no setting's type
-    can tell to be wrong."""
+    """Return the value to set, with a model spelled out in full. Raises ConfigError for a mistake
+    that the type of the setting does not reveal."""
     if key == "model.name" and value and isinstance(value, str):
         return builder_for(here(), lambda fault: None).registry().full_name(value)
     if key in _RULES and isinstance(value, list) and all(isinstance(rule, str) for rule in value):
@@ -72,7 +74,7 @@ def _checked(key: str, value: Any) -> Any:
 
 
 def _tell_what_differs(key: str, value: Any, path: Path, project: bool) -> None:
-    """What keeps the value from being in force here."""
+    """Say what keeps the value from taking effect here."""
     faults: list[ConfigError] = []
     loaded = load_with_trust(person_environ(), here(), on_fault=faults.append).settings
     origin = loaded.origins.get(key, "")

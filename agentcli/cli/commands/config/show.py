@@ -1,4 +1,4 @@
-"""Every setting with the value in force.
+"""Show every setting with the value in force.
 
 Examples:
   agent config show
