@@ -1,1 +1,1 @@
-"""The person's programs that are run at certain moments of a session."""
+"""Hooks: the user's own programs, run at certain moments of a session."""

@@ -1,7 +1,8 @@
-"""Running one hook: a command of the user that reads JSON and answers with its exit code.
+"""Run one hook: a command of the user that reads JSON and answers with its exit code.
 
-What a hook runs often belongs to the workspace (its tests, its linters), and commands of the
-session may have changed it: so it runs in their sandbox, unless the user decided otherwise.
+A hook often runs programs of the workspace (its tests, its linters), which commands of the session
+may have changed. So it runs in the same sandbox as those commands, unless the user decided
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from agentcli.shell.output import clean
 from agentcli.system import processes
 
 MAX_OUTPUT_BYTES = 65_536
-"""Kept of stdout and stderr each; the rest is read and dropped, so that the hook never blocks."""
+"""Bytes kept of stdout and of stderr; the rest is read and dropped, so the hook never blocks."""
 _CHUNK = 65_536
 _MOST_PIPED = 1 << 20
-"""No pipe holds more by default, whoever writes to it."""
+"""Most bytes that a pipe can hold by default, whichever process writes to it."""
 _TICK_S = 0.1
 _END_POLL_S = 0.005
-"""Where nothing tells that it ends, once it has closed its output: most do that by ending."""
+"""Poll interval when there is nothing left to wait on: the hook has closed its output, which most
+programs do only by exiting."""
 _REAP_S = 2.0
-"""A process of another user (sudo) can't be killed and is not waited for longer."""
+"""How long to wait for a killed hook: a process of another user (sudo) can't be killed."""
 HOOK_MARK = "AGENT_HOOK_ID"
 _NOT_BEGUN = "could not be started in the sandbox"
 _CUT = "\n[… the rest is left out]"
@@ -40,8 +42,9 @@ _CUT = "\n[… the rest is left out]"
 
 @dataclass(frozen=True)
 class HookRun:
-    """The result of one run. `exit_code` None: it ran out of time or could not be started, `fault`
-    says which; negative: the signal that ended it. Output is cleaned of escapes."""
+    """The result of one run. `exit_code` is None if the hook timed out or could not be started
+    (`fault` says which), and negative if a signal ended it. Escape sequences are removed from the
+    output."""
 
     exit_code: int | None
     stdout: str = ""
@@ -51,24 +54,24 @@ class HookRun:
 
 @dataclass
 class HookRunner:
-    """Runs hooks in `folder` with `environment` and, where one is given that contains anything, in
-    `sandbox`; nothing of them outlives their run but what detached itself from their session."""
+    """Runs hooks in `folder` with `environment`, inside `sandbox` if one is given that contains
+    anything. All processes of a hook end with its run, except those that left its session."""
 
     folder: Path
     environment: Mapping[str, str]
     sandbox: Sandbox | None = None
     _options: SpawnOptions | None = None
-    """Prepared once, as for the shell: finding what must be hidden takes longer than starting."""
+    """Prepared once, as for the shell: finding the paths to hide takes longer than starting."""
 
     def __call__(
         self, command: str, payload: bytes, timeout_s: float, alive: Callable[[], None]
     ) -> HookRun:
-        """Run `command` by sh with `payload` on stdin; `alive` is called some ten times a second.
-        When interrupted, or out of time, all that it started is killed."""
+        """Run `command` with sh and `payload` on stdin, and call `alive` about ten times a second.
+        On an interrupt or a timeout, kill every process that it started."""
         was_prepared = self._options is not None
         run = self._tried(command, payload, timeout_s, alive)
         if run.fault == _NOT_BEGUN and was_prepared:
-            # What was there to be hidden or shown may be gone.
+            # Paths that the sandbox was to hide or show may be gone by now.
             self._options = None
             run = self._tried(command, payload, timeout_s, alive)
         return run
@@ -80,8 +83,8 @@ class HookRunner:
         run = None
         whole = False
         try:
-            # A process that was started must be known here before an interrupt can strike, and that
-            # strikes at the end of the shield.
+            # `run` must be set before an interrupt can strike, or the process would be left behind.
+            # A pending interrupt strikes when the shield ends.
             with shield():
                 try:
                     process = self._popen(command, mark, self._options or self._prepared())
@@ -109,14 +112,15 @@ class HookRunner:
         argv, environment = options.launch(
             ("/bin/sh", "-c", f"echo {mark}\n{command}"), {**self.environment, HOOK_MARK: mark}
         )
-        # A session of its own: ^C at the terminal reaches us alone, and no hook reaches the
-        # terminal, which would act on whatever it writes there.
+        # The hook gets a session of its own: ^C at the terminal reaches only us, and the hook can't
+        # write to the terminal, which would act on its escape sequences.
         return subprocess.Popen(
             argv,
             cwd=options.cwd,
             env=environment,
             preexec_fn=options.preexec,
-            # Else those that bwrap is to read would be closed too; ours close by themselves.
+            # close_fds would also close the descriptors that bwrap has to read; all our others are
+            # close-on-exec anyway.
             close_fds=options.preexec is None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -135,8 +139,8 @@ class HookRunner:
 
 
 class _Run:
-    """Feeds a process and reads from it until it has ended or its time is over. `first_line` is
-    printed by the shell that runs the hook, so nothing that fails earlier prints it."""
+    """Feeds a process and reads its output until it ends or times out. The shell that runs the hook
+    prints `first_line`; if it is missing, the start failed before the shell ran."""
 
     def __init__(
         self,
@@ -160,13 +164,13 @@ class _Run:
             process.stdout: bytearray(),
             process.stderr: bytearray(),
         }
-        """Of each stream, and one byte more where that is not all of it."""
+        """The output kept of each stream, with one byte more if it had to be cut."""
         self._open = ExitStack()
         self._selector: selectors.BaseSelector
         self._pidfd: int | None = None
 
     def begin(self) -> None:
-        """Raises OSError, such as when too many files are open."""
+        """Start watching the process. Raises OSError, such as when too many files are open."""
         self._selector = self._open.enter_context(selectors.DefaultSelector())
         for stream in (self._stdin, *self._kept):
             os.set_blocking(stream.fileno(), False)
@@ -179,9 +183,10 @@ class _Run:
             self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
 
     def exchange(self) -> bool:
-        """Whether the process ended in time; after `begin`."""
+        """Exchange data until the end, and return whether the process ended in time. Call `begin`
+        first."""
         tick = time.monotonic() + _TICK_S
-        # Not until all has been read: what it left in the background may hold the pipes open.
+        # Don't wait for the end of the output: background processes may hold the pipes open.
         while not _has_ended(self.process):
             check()
             now = time.monotonic()
@@ -200,7 +205,7 @@ class _Run:
         return True
 
     def texts(self) -> tuple[str, str]:
-        """stdout and stderr, as far as they are kept."""
+        """Return what was kept of stdout and stderr."""
         out, err = (
             clean(bytes(kept[: self._most]).removeprefix(self._first_line)).strip()
             + (_CUT if len(kept) > self._most else "")
@@ -218,7 +223,7 @@ class _Run:
             stream.close()
 
     def _serve(self, seconds: float) -> bool:
-        """Whether a stream, or the end of the process, had to be dealt with."""
+        """Handle what is ready within `seconds`, and return whether there was anything."""
         ready = self._selector.select(seconds)
         for key, _ in ready:
             key.data()
@@ -230,7 +235,7 @@ class _Run:
         except BlockingIOError:
             return
         except OSError:
-            # It does not read its input; what it says counts all the same.
+            # The hook does not read its input; its answer counts all the same.
             written = len(self._payload)
         self._payload = self._payload[written:]
         if not self._payload:
@@ -249,8 +254,8 @@ class _Run:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Without reaping it, where that is possible: until then its pid is nobody else's, so its group
-    can be killed safely."""
+    """Return whether the process has ended, without reaping it where possible: until it is reaped
+    no other process can get its pid, so its group can be killed safely."""
     if not hasattr(os, "waitid"):
         return process.poll() is not None
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -258,9 +263,9 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes], mark: str, *, thoroughly: bool) -> None:
-    """Kill what is left of its group and, `thoroughly`, what it started anywhere; reap it."""
+    """Kill what is left of the process's group, or `thoroughly` everything it started; reap it."""
     with shield():
-        # Not reaped yet, so that the group's number is nobody else's.
+        # The process is not reaped yet, so no other group can have its number.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         if thoroughly:

@@ -1,4 +1,4 @@
-"""Hooks of a session: when they run, what they are told, what follows from their answers."""
+"""The hooks of a session: when they run, what they are sent, and what their answers change."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ MAX_REASON_CHARS = 4_000
 _NO_REASON = "the hook gave no reason"
 _BLOCKED = 2
 _NOT_STARTED = (126, 127)
-"""What a shell exits with when there is no such command, or it may not be run."""
+"""Exit codes of a shell when a command does not exist or may not be run."""
 _SIGNALLED = 128
 _TOLD = {PROMPT, START}
-"""The events whose hooks speak to the model on stdout."""
+"""Hook events whose stdout is passed on to the model."""
 _DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
 @dataclass(frozen=True)
 class Hook:
-    """A hook of the settings, for tools whose names `matcher` matches in full, and what runs it.
-    `prepare` makes of the command the one to be run; what it raises of OSError is the fault."""
+    """A hook from the settings, for tools whose whole name matches `matcher`. `prepare` turns
+    `command` into the command to run; an OSError from it is reported as the run's fault."""
 
     command: str
     matcher: str
@@ -58,7 +58,7 @@ class Hook:
     prepare: Callable[[str], str] = str
 
     def run(self, payload: bytes, alive: Callable[[], None]) -> HookRun:
-        """Run it with `payload` on stdin; `alive` is called while it waits."""
+        """Run the hook with `payload` on stdin; `alive` is called while waiting for it."""
         try:
             command = self.prepare(self.command)
         except OSError as error:
@@ -68,24 +68,25 @@ class Hook:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one hook answered. `reason`: why it blocks, empty when it does not; `context`: what it
-    wants the model to know."""
+    """The answer of one hook. `reason` says why it blocks, and is empty if it does not; `context`
+    is text for the model."""
 
     reason: str = ""
     context: str = ""
 
 
 class SessionHooks:
-    """The hooks of a session, by event. They run one after the other on the main thread, each after
-    what it is told of has been recorded."""
+    """The hooks of a session, by hook event. They run one after the other on the main thread, once
+    the event that they hear about has been recorded."""
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]], workspace: str) -> None:
         self._hooks = hooks
         self._workspace = workspace
 
     def before(self, session: Session, action: Action) -> str:
-        """Why a hook refuses `action`, recorded as its decision; empty when none does. A hook that
-        gives no answer refuses, as it may be a guard."""
+        """Ask the hooks about `action`: return why one refuses it, or "" if none does. A refusal is
+        recorded as the hook's decision. A hook that fails to answer refuses, as it may be a
+        guard."""
         reason = self._first_reason(session, PRE_TOOL, _call_of(action))
         if reason:
             session.emit(
@@ -94,7 +95,7 @@ class SessionHooks:
         return reason
 
     def after(self, session: Session, action: Action, observation: Observation) -> None:
-        """Tell the hooks what came of `action`; what blocks goes to the model."""
+        """Tell the hooks what came of `action`; the reason of one that blocks goes to the model."""
         if not self._hooks.get(POST_TOOL):
             return
         payload = {
@@ -107,16 +108,16 @@ class SessionHooks:
                 _tell_model(session, f"A {POST_TOOL} hook of the user says", verdict.reason)
 
     def submitting(self, session: Session, text: str) -> str:
-        """Why a hook does not let the user's message be taken; empty when it is."""
+        """Return why a hook rejects the user's message, or "" if none does."""
         return self._first_reason(session, PROMPT, {"prompt": text})
 
     def started(self, session: Session, *, resumed: bool) -> None:
-        """The session was opened. Nothing blocks it."""
+        """Tell the hooks that the session was opened. They can't block it."""
         reason = {"reason": "resumed" if resumed else "new"}
         list(self._ask(session, START, reason, may_block=False))
 
     def ended(self, session: Session, reason: str) -> None:
-        """The session is about to be closed; an interrupt ends the hook that runs, and only it."""
+        """Tell the hooks that the session is about to close. An interrupt ends only the hooks."""
         try:
             with heard_again():
                 list(self._ask(session, END, {"reason": reason}, may_block=False))
@@ -124,8 +125,8 @@ class SessionHooks:
             session.notify(Notice(f"the {END} hook was interrupted"))
 
     def stopping(self, session: Session, ending: Ending) -> bool:
-        """Whether a hook has the turn go on: what it said is recorded for the model. Only a turn
-        that came to its end by itself is asked about, and held at most `MOST_STOPS` times."""
+        """Return whether a hook keeps the turn going; its reason is recorded for the model. The
+        hooks run only when a turn ended by itself, and may hold it at most `MOST_STOPS` times."""
         if ending.agent_state not in _DONE or not self._hooks.get(STOP):
             return False
         held = _times_held(session.events)
@@ -145,18 +146,18 @@ class SessionHooks:
         return False
 
     def compacting(self, session: Session, reason: str) -> str:
-        """Why a hook puts the compaction of the conversation off; empty when none does."""
+        """Return why a hook puts off compacting the conversation, or "" if none does."""
         return self._first_reason(session, COMPACT, {"reason": reason})
 
     def _first_reason(self, session: Session, event: str, payload: dict[str, Any]) -> str:
-        """Why a hook blocks; those after it are not run. Empty when none does."""
+        """Return why the first hook that blocks does so, or ""; later hooks are not run."""
         verdicts = self._ask(session, event, payload)
         return next((verdict.reason for verdict in verdicts if verdict.reason), "")
 
     def _ask(
         self, session: Session, event: str, payload: dict[str, Any], *, may_block: bool = True
     ) -> Iterator[Verdict]:
-        """The verdicts of the hooks of `event`, each run when the one before it is dealt with."""
+        """Yield the verdicts of the hooks of `event`; each runs when its verdict is asked for."""
         name = payload.get("tool_name")
         for hook in self._hooks.get(event, ()):
             if name is None or not hook.matcher or re.fullmatch(hook.matcher, name):
@@ -204,7 +205,7 @@ def _fault(run: HookRun) -> str:
 
 
 def _record(session: Session, event: str, hook: Hook, run: HookRun, *, blocked: bool) -> None:
-    """Without a cause, so that nobody takes it for what came of an action."""
+    """Record the run, without a cause, so that nobody takes it for the result of an action."""
     said = "\n".join(text for text in (run.fault, run.stderr, run.stdout) if text)
     if said or run.exit_code != 0:
         session.emit(
@@ -223,9 +224,9 @@ def _tell_model(session: Session, by: str, text: str) -> None:
 
 
 def _call_of(action: Action) -> dict[str, Any]:
-    """The call as the model made it: what is judged is what would run."""
+    """Return the tool call as the model made it, so that hooks judge what would run."""
     if isinstance(action, MCPAction):
-        # Some are called by way of another tool.
+        # The model may have called the tool by way of another one.
         return {"tool_name": tool_name(action), "tool_input": action.arguments}
     call = action.tool_call_metadata
     if call is None:
@@ -244,7 +245,7 @@ def _exit_code(observation: Observation) -> int | None:
 
 
 def _times_held(events: Sequence[Event]) -> int:
-    """How often Stop hooks kept this turn from ending, since the user last spoke."""
+    """Return how often Stop hooks kept the turn from ending since the user's last message."""
     held = 0
     for event in newest_first(events):
         if event.source is Source.USER and isinstance(event, MessageAction):

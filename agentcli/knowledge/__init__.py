@@ -1,1 +1,1 @@
-"""What a session is told beside its conversation: instructions, skills, notes, facts."""
+"""What the model is told besides the conversation: instructions, skills, notes, facts."""

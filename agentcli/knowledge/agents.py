@@ -1,7 +1,7 @@
-"""Agents that work can be delegated to: two of ours, and files that people write.
+"""Agents to delegate work to: two built-in ones, and those that users define in files.
 
-A file is Markdown with a header, its text being the prompt, or TOML with a key `prompt`. Its name
-is that of the agent unless it says another.
+A file is either Markdown with a header, whose body is the prompt, or TOML with a key `prompt`. The
+agent has the name of its file unless the file sets another.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _KEYS = frozenset(
 
 @dataclass(frozen=True)
 class AgentDefinition:
-    """`tools` it may use, of those that its parent has; None: all. `model` is a role of [models] or
-    provider/model, "" for that of children. `max_turns` 0: as the settings say; `max_budget_usd`
-    None: what the parent has left. `shown` is where it is written."""
+    """An agent that work can be delegated to. `tools` are those of its parent's tools that it may
+    use; None means all. `model` is a role of [models] or provider/model; "" means the model for
+    children. `max_turns` 0 means as the settings say, `max_budget_usd` None what the parent has
+    left. `shown` says where the agent is defined."""
 
     name: str
     description: str
@@ -48,7 +49,7 @@ CODER = AgentDefinition("coder", "")
 
 @dataclass(frozen=True)
 class Agents:
-    """By name. `notices` tell the person what was left out."""
+    """The known agents by name. `notices` tell the user what was left out."""
 
     known: Mapping[str, AgentDefinition] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
@@ -57,9 +58,9 @@ class Agents:
 def find_agents(
     user_folder: Path, project_files: Mapping[str, bytes], tools: Collection[str]
 ) -> Agents:
-    """The built-in ones, those in the person's own folder, then those among `project_files`, which
-    are trusted as they are; of several with one name the first counts, except that a person's takes
-    the place of a built-in one. `tools`: the names of those that there are."""
+    """Return the built-in agents, those in the user's own folder, and those in `project_files`,
+    which must be trusted already. The first agent of a name wins, except that the user's own
+    replaces a built-in one. `tools` are the names of all existing tools."""
     known = {agent.name: agent for agent in (EXPLORER, CODER)}
     notices: list[str] = []
     texts = [*_texts_of_user(user_folder, notices), *_texts_of_project(project_files)]
@@ -99,7 +100,7 @@ def _texts_of_project(files: Mapping[str, bytes]) -> Iterator[tuple[str, bool, s
 
 
 def _defined(shown: str, text: str) -> AgentDefinition:
-    """Raises UnreadableText for a file that defines no agent."""
+    """Parse an agent's file. Raises UnreadableText if it defines no agent."""
     values = _of_toml(text) if shown.endswith(".toml") else _of_markdown(text)
     if unknown := sorted(set(values) - _KEYS):
         raise UnreadableText(
@@ -137,7 +138,7 @@ def _of_markdown(text: str) -> dict[str, Any]:
 
 
 def _tools(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """As a list, or as names with commas between them, in whatever case."""
+    """Read `tools`: a list of names, or text with commas between them; case does not matter."""
     given = values.get("tools")
     if given is None or given == "":
         return None

@@ -1,4 +1,4 @@
-"""Text that others wrote, marked so that where it begins and ends can't be mistaken."""
+"""Put text from other sources in tags, so that the model sees where it begins and ends."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_FRAMES)})\b)", re.IGNORECASE)
 
 
 def framed(frame: str, text: str, **attributes: str) -> str:
-    """`text` between tags named `frame`; tags of any frame within it are defused, so that no file
-    can end its own frame and go on as somebody else."""
+    """Return `text` between tags named `frame`. Tags of any frame inside it are defused, so that no
+    file can close its own frame and pose as somebody else after it."""
     told = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
     return f"<{frame}{told}>\n{defused(text).strip()}\n</{frame}>"
 
 
 def defused(text: str) -> str:
-    """`text` in which no tag of a frame is one any more."""
+    """Return `text` with every frame tag escaped, so that none works as a tag."""
     return _TAG.sub("<\\\\", text)
 
 
 def digest(text: str) -> str:
-    """What tells one text from another: the first 16 digits of its SHA-256."""
+    """Return a short identifier of `text`: the first 16 hex digits of its SHA-256."""
     return sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 

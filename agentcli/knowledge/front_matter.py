@@ -1,4 +1,4 @@
-"""The header of a skill or microagent: YAML between two lines of three dashes."""
+"""Parse the header of a skill or microagent: YAML between two lines of three dashes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Value = str | tuple[str | dict[str, str], ...]
 
 @dataclass(frozen=True)
 class FrontMatter:
-    """Every value is text, as it was written: YAML's numbers, dates and yes or no are not
-    interpreted. Lists hold texts, or tables of texts; deeper values are left out."""
+    """A parsed header and the text after it. Every value is text as written: YAML's numbers, dates
+    and booleans are not interpreted. Lists hold texts or tables of texts; values nested deeper are
+    left out."""
 
     values: dict[str, Value] = field(default_factory=dict)
     body: str = ""
@@ -27,22 +28,22 @@ class FrontMatter:
         return " ".join(value.split()) if isinstance(value, str) else ""
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts; one text counts as a list with commas."""
+        """Return a list of texts; a single text is split at its commas."""
         value = self.values.get(key, ())
         items = value.split(",") if isinstance(value, str) else value
         texts = (" ".join(item.split()) for item in items if isinstance(item, str))
         return tuple(text for text in texts if text)
 
     def tables(self, key: str) -> tuple[dict[str, str], ...]:
-        """A list of tables; a text in it counts as a table with a name."""
+        """Return a list of tables; a plain text in it becomes a table with just that name."""
         value = self.values.get(key, ())
         items = () if isinstance(value, str) else value
         return tuple({"name": item} if isinstance(item, str) else item for item in items)
 
 
 def parse(text: str) -> FrontMatter:
-    """The header of `text` and what follows it; without a header all of it is the body. Raises
-    UnreadableText for a header that is damaged, or not a table."""
+    """Split `text` into its header and body; without a header, all of it is the body. Raises
+    UnreadableText if the header is damaged or not a table."""
     match = _HEADER.match(text)
     if match is None:
         if re.match(r"\A\s*---[ \t]*\n", text):
@@ -63,7 +64,7 @@ def _loaded(header: str) -> object:
     import yaml
 
     try:
-        # The base loader makes texts, lists and tables only; nothing of it can grow.
+        # The base loader makes only texts, lists and tables, so a header can't create objects.
         return yaml.load(header, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -1,4 +1,7 @@
-"""What a folder holds, in one line: folders, then what builds and configures, families folded."""
+"""List a folder in one line: folders, then build and configuration files, then other files.
+
+Files with similar names share one entry.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ _FAMILY = re.compile(r"([^._-][^._-]*[._-]).+(\.[A-Za-z]\w*)")
 
 
 def in_order(folders: Iterable[str], files: Sequence[str]) -> list[str]:
-    """The names to be shown, folders with a slash. Files of one kind are one entry each:
-    `README.*.md (18)`; those that begin with a dot and configure nothing are counted."""
+    """Return the names to show, with a slash after folders. Similar files share an entry, such as
+    `README.*.md (18)`; dotfiles that configure nothing are only counted."""
     ordered = sorted(folders, key=lambda name: (name.startswith("."), name))
     shown = folded(sorted(files))
     configures = [name for name in shown if _CONFIGURES.fullmatch(name)]
@@ -31,7 +34,8 @@ def in_order(folders: Iterable[str], files: Sequence[str]) -> list[str]:
 
 
 def folded(names: Sequence[str]) -> list[str]:
-    """`names` with those that begin and end alike in one entry, where its first one stood."""
+    """Return `names`, merging names that begin and end alike into one entry, at the first one's
+    place."""
     families: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in names:
         match = _TESTS.fullmatch(name) or _FAMILY.fullmatch(name)

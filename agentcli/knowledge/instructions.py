@@ -1,4 +1,4 @@
-"""Instruction files: what a project, and the person, tell everyone who works on it."""
+"""Find instruction files: AGENTS.md and the like, from the project and from the user."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from agentcli.knowledge.outline import in_short
 from agentcli.knowledge.workspace_facts import ascii_safe
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
-"""The first of them that a folder has."""
+"""Names of instruction files; of each folder only the first one found counts."""
 MAX_BYTES = 32 * 1024
-"""Of all files together."""
+"""Most bytes of all instruction files together."""
 
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """`shown` is the path as people know it: relative to the repository, or with `~`."""
+    """One instruction file. `shown` is its path for display: relative to the repository, or with
+    `~`."""
 
     shown: str
     text: str
@@ -29,16 +30,17 @@ class InstructionFile:
 
 @dataclass
 class Instructions:
-    """In the order in which they are told: the person's own, then from the root of the repository
-    down to the working directory. `notices` say what was left out, for the person."""
+    """Instruction files in the order in which the model gets them: the user's own, then from the
+    repository's root down to the working directory. `notices` tell the user what was left out."""
 
     files: list[InstructionFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
 def repository_root(workspace: Path) -> Path:
-    """The folder at or above `workspace` that holds `.git`, if it is the user's own; else
-    `workspace`. Whoever can make a `.git` in a shared folder above must not get a say here."""
+    """Return the nearest folder at or above `workspace` that holds `.git`, if that belongs to the
+    user, root or the owner of `workspace`; else `workspace`. Otherwise anyone who can create a
+    `.git` in a shared parent folder could add instructions."""
     for folder in (workspace, *workspace.parents):
         try:
             owner = (folder / ".git").lstat().st_uid
@@ -54,10 +56,11 @@ def find_instructions(
     user_folder: Path | None,
     more_names: Sequence[str] = (),
 ) -> Instructions:
-    """The instruction files of `workspace`, a resolved folder, and of `user_folder`.
+    """Return the instruction files of `workspace`, a resolved folder, and of `user_folder`.
 
-    `more_names` are further files at the root of the repository. The person's own come before all
-    others when there is not room for all, then the nearest; what does not fit is cut at a line.
+    `more_names` are further files at the root of the repository. If not all fit, the user's own
+    files have priority, then the files nearest to `workspace`; a file that does not fit is cut at
+    the end of a line.
     """
     found = Instructions()
     root = repository_root(workspace)
@@ -79,7 +82,8 @@ def find_instructions(
 def _places(
     workspace: Path, root: Path, user_folder: Path | None, more_names: Sequence[str]
 ) -> Iterator[tuple[list[Path], Path | None]]:
-    """Alternatives, of which one counts, with the folder that they may not lead out of."""
+    """Yield the candidates of each place, of which the first found counts, with the folder that
+    links among them must stay inside (None: anywhere)."""
     if user_folder is not None:
         yield [user_folder / NAMES[0]], None
     for name in more_names:
@@ -124,7 +128,8 @@ def _first_of(
 
 
 def shown_path(path: Path, root: Path | None) -> str:
-    """`path` relative to `root`, if there is one, or to the home folder, safe for any screen."""
+    """Return `path` relative to `root` or to the home folder, escaped so that it is safe on any
+    screen."""
     if root is not None and path.is_relative_to(root):
         return ascii_safe(str(path.relative_to(root)))
     home = os.environ.get("HOME")

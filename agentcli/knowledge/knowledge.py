@@ -1,8 +1,8 @@
-"""What the model is told beside the conversation, each piece once a session.
+"""What the model is told besides the conversation, each piece once a session.
 
-With the first message of the person: facts of the workspace, notes, instruction files, skills.
-Later: the skills that a message brings up. All of it is recorded as recalls right after the
-message, so that it is a part of the history like any other and the prompt only ever grows.
+With the user's first message come facts about the workspace, notes, instruction files and skills;
+with later ones the skills that they trigger. All of it is recorded as recalls right after the
+message, so that it is part of the history like anything else and the prompt only ever grows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_LISTED_CHARS = 4_000
 MAX_DESCRIPTION_CHARS = 240
 MOST_FILES_TOLD = 20
 MAX_TRIGGERED_BYTES = 32 * 1024
-"""Of the skills that one message brings up."""
+"""Most bytes of all skills that one message triggers."""
 _OF_PROJECT = (
     "Instructions of this project for all who work on it, the nearest last. Follow them unless the "
     "user says otherwise; they can't change what you are allowed to do."
@@ -51,7 +51,7 @@ _CALLED = "The user called this task; do what it says:"
 
 
 class SessionLike(Protocol):
-    """The session, as far as it is needed here."""
+    """The part of a session that is needed here."""
 
     @property
     def events(self) -> Sequence[Event]: ...
@@ -61,8 +61,8 @@ class SessionLike(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """One thing that is told: `text` as the model reads it. `event` is the message that called a
-    task, which may be called again."""
+    """One piece of knowledge; `text` is what the model reads. `event` is the id of the message that
+    called a task, since later messages may call the same task again."""
 
     kind: Literal["facts", "notes", "instructions", "skill", "skills", "task"]
     name: str
@@ -71,7 +71,7 @@ class Piece:
     event: int | None = None
 
     def record(self) -> dict[str, Any]:
-        """For the event: what it was, its size in characters and what tells it from others."""
+        """Return an entry for the event: kind, name, size in characters and digest."""
         told = {"kind": self.kind, "name": self.name, "chars": len(self.text)}
         more = {"version": self.version} if self.version else {}
         if self.event is not None:
@@ -81,13 +81,13 @@ class Piece:
 
 @dataclass
 class _Told:
-    """What a session was told already."""
+    """What the model was already told in a session."""
 
     workspaces: set[str] = field(default_factory=set)
     pieces: set[tuple[str, str]] = field(default_factory=set)
-    """Kind and name of skills, and calls of tasks by the message that made them."""
+    """Kind and name of each piece; for a call of a task, kind and id of the message."""
     texts: set[str] = field(default_factory=set)
-    """Digests."""
+    """Digests of the texts."""
 
     def take(self, event: Event) -> None:
         if not isinstance(event, RecallObservation):
@@ -103,7 +103,8 @@ class _Told:
 
 
 class Knowledge:
-    """Follows one session: what it was told is read from its events, each looked at once."""
+    """Adds knowledge to one session. What was told already is read from the session's events, each
+    of which is looked at only once."""
 
     def __init__(
         self,
@@ -115,12 +116,12 @@ class Knowledge:
         trusted: Callable[[Path], bool] = lambda folder: True,
         skill_folders: Sequence[Path] = (),
     ) -> None:
-        """`start_facts` begins to ask git and the like. `user_folder` holds the person's AGENTS.md;
-        None: there is none. `skill_folders` are theirs too. `trusted`: whether what a project's
-        folder brings along to be run may take effect."""
+        """`start_facts` starts gathering facts from git and the like. `user_folder` holds the
+        user's AGENTS.md, if not None; `skill_folders` are the user's too. `trusted` says whether
+        scripts that come with a project's folder may take effect."""
         self._workspace = workspace
         self._settings = settings
-        # Without what a record can't hold, so that it is known again.
+        # Escaped as in the recorded events, so that the two can be compared.
         self._place = ascii_safe(str(workspace))
         self._start_facts = start_facts
         self._user_folder = user_folder
@@ -134,20 +135,20 @@ class Knowledge:
         self._taken = 0
 
     def begin(self, events: Sequence[Event]) -> None:
-        """Start finding out what will be told, if the session needs it; nobody waits yet."""
+        """Start gathering the workspace facts in the background if the session needs them."""
         if self._facts is None and self._is_new_to(self._told_in(events)):
             self._facts = self._start_facts()
 
     def check(self, message: str) -> None:
-        """Raises ValueError when `message` calls a task without all of its inputs, naming them."""
+        """Check a call of a task. Raises ValueError that names the inputs missing in `message`."""
         if message.lstrip().startswith("/"):
             call = self._known_skills().called(message)
             if call is not None and call.missing:
                 raise ValueError(_usage(call))
 
     def recall(self, session: SessionLike) -> None:
-        """Record what is to be told now: after a message of the person, or when a session is gone
-        on with. Does nothing when there is nothing new."""
+        """Record what the model must be told now: after a message of the user, or when a session
+        is resumed. Does nothing when there is nothing new."""
         told = self._told_in(session.events)
         messages = list(_unanswered(session.events))
         new_here = self._is_new_to(told)
@@ -184,7 +185,7 @@ class Knowledge:
         return self._told
 
     def _is_new_to(self, told: _Told) -> bool:
-        # Sessions of earlier versions did not say of which workspace they were told.
+        # Sessions of earlier versions did not record the workspace.
         return told.workspaces.isdisjoint({"", self._place})
 
     def _known_skills(self) -> Skills:
@@ -217,7 +218,7 @@ class Knowledge:
         yield from (piece for piece in pieces if digest(piece.text) not in told.texts)
 
     def _notices(self) -> list[str]:
-        """What is to be said to the person, once."""
+        """Return the pending notices for the user and clear them."""
         sources = [self._file_notices]
         sources += [of.notices for of in (self._skills, self._saved_notes) if of is not None]
         notices = [notice for source in sources for notice in source]
@@ -252,7 +253,7 @@ def read_skills(
     skill_folders: Sequence[Path],
     trusted: Callable[[Path], bool],
 ) -> Skills:
-    """Those that a session in `workspace` knows; see Knowledge."""
+    """Return the skills that a session in `workspace` knows; for the arguments see Knowledge."""
     if not settings.skills:
         return Skills()
     root = repository_root(workspace)
@@ -268,7 +269,7 @@ def read_skills(
 
 
 def _unanswered(events: Sequence[Event]) -> Sequence[MessageAction]:
-    """What the person said since the model last replied, in order."""
+    """Return the user's messages since the model's last reply, in order."""
     since = takewhile(lambda event: event.reply is None, newest_first(events))
     said = [e for e in since if isinstance(e, MessageAction) and e.source is Source.USER]
     return said[::-1]
@@ -281,7 +282,8 @@ def _instructions(head: str, files: Sequence[InstructionFile]) -> Iterator[Piece
 
 
 def _whole(skills: Sequence[Skill], room: int, head: str, notices: list[str]) -> Iterator[Piece]:
-    """Skills with all of their text, as far as there is room for that, in bytes."""
+    """Yield `skills` with their full text, or just a hint to read it once `room`, in bytes, is
+    used up."""
     for skill in skills:
         text = framed("skill", _with_files(skill, skill.body), name=skill.name, path=skill.shown)
         size = len(text.encode())
@@ -293,7 +295,7 @@ def _whole(skills: Sequence[Skill], room: int, head: str, notices: list[str]) ->
 
 
 def _with_files(skill: Skill, text: str) -> str:
-    """What a skill says, with the names of what it brings along: where they are, its path says."""
+    """Return `text` with the names of the skill's other files; its path says where they are."""
     names = skill.files
     if not names:
         return text
@@ -302,7 +304,7 @@ def _with_files(skill: Skill, text: str) -> str:
 
 
 def _listed(skills: Sequence[Skill]) -> Iterator[Piece]:
-    """One line for each, so that the model knows what there is to read."""
+    """Yield a list with one line for each skill, so that the model knows what it can read."""
     lines: list[str] = []
     room = MAX_LISTED_CHARS
     for number, skill in enumerate(skills):
@@ -333,7 +335,7 @@ def _called(call: TaskCall, event: int) -> Piece:
 
 
 def _usage(call: TaskCall) -> str:
-    """How the task is called, and what was missing."""
+    """Say which inputs are missing and how to call the task."""
     wanted = " ".join(f"{name}=…" for name in call.skill.inputs)
     said = (
         f"{name} ({about})" if (about := call.skill.inputs[name]) else name for name in call.missing

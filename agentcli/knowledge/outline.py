@@ -1,4 +1,4 @@
-"""A long instruction file in short: what every task needs whole, of the rest the headings."""
+"""Shorten a long instruction file: keep what every task needs, and the headings of the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 LONG_CHARS = 4_000
 _LEAST_SAVED = 0.2
-"""A share of the text: for less, it is told whole."""
+"""Least share of the text that shortening must save; otherwise the text stays whole."""
 _HEADING = re.compile(r"(#{1,4})\s+(.+?)\s*#*\s*$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _NEEDED = re.compile(
@@ -24,7 +24,7 @@ _TELLS_HOW = re.compile(
     r"|\b(?:must|never|always|do not|don't|require[ds]?|forbidden|important|prefer|avoid)\b",
     re.MULTILINE | re.IGNORECASE,
 )
-"""Commands for building and testing, and what is demanded."""
+"""Matches commands for building and testing, and words that demand something."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Section:
     level: int
     title: str
     first: int
-    """Line, from 1."""
+    """Number of the first line, from 1."""
     lines: list[str]
 
     @property
@@ -45,15 +45,15 @@ class _Section:
 
 
 def in_short(text: str, shown: str) -> str:
-    """`text` of the Markdown file that people know as `shown`. Whole if it is short, or if little
-    could be left out; else its opening and the sections on building, testing, style and the like,
-    or that demand something, and the headings of the others with their lines."""
+    """Shorten `text` of the Markdown file at `shown`. It stays whole if it is short or little could
+    be left out. Otherwise keep its opening and the sections that are about building, testing,
+    style and the like or that demand something; of the others list headings and line numbers."""
     if len(text) <= LONG_CHARS:
         return text
     kept: list[str] = []
     left: list[_Section] = []
     above: list[tuple[int, bool]] = []
-    """Of each section around: its level, and whether all in it is needed."""
+    """Level of each enclosing section, and whether everything inside it is needed."""
     for section in _sections(text):
         above = [(level, needed) for level, needed in above if level < section.level]
         needed = _is_needed(section) or any(needed for level, needed in above if level > 1)
@@ -76,7 +76,7 @@ def _is_needed(section: _Section) -> bool:
 
 
 def _sections(text: str) -> Iterator[_Section]:
-    """What stands before the first heading, and each heading with what follows it."""
+    """Yield the text before the first heading, then each heading with the text below it."""
     section = _Section(0, "the beginning", 1, [])
     fence = ""
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):

@@ -1,4 +1,4 @@
-"""Commands that people write themselves: Markdown files whose text is said in place of `/name`."""
+"""Commands that users define: Markdown files whose text is sent in place of `/name`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _PLACE = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 @dataclass(frozen=True)
 class OwnCommand:
-    """`takes` is what follows the name, in its author's words; `shown` is where its file is."""
+    """A command from a Markdown file. `takes` is its author's hint at the arguments; `shown` says
+    where the file is."""
 
     name: str
     whose: Whose
@@ -34,7 +35,8 @@ class OwnCommand:
 
     @classmethod
     def of(cls, name: str, whose: Whose, shown: str, text: str) -> OwnCommand:
-        """Raises UnreadableText for a damaged header, and where there is nothing to say."""
+        """Parse a command's file. Raises UnreadableText for a bad name, a damaged header or an
+        empty body."""
         header = parse(text)
         body = header.body.strip()
         if not _NAME.fullmatch(name):
@@ -45,8 +47,9 @@ class OwnCommand:
         return cls(name, whose, shown, body, description, header.text("argument-hint"))
 
     def text(self, arguments: str) -> str:
-        """What is said: $ARGUMENTS is all that followed the name, $1 … $9 are its words, as a shell
-        has them. A text that takes none of them is followed by the arguments."""
+        """Return the text to send. $ARGUMENTS stands for everything after the command's name, and
+        $1 … $9 for its words, split as by a shell. If the text uses none of these, the arguments
+        are appended."""
         words = _words(arguments)
 
         def value(place: re.Match[str]) -> str:
@@ -60,7 +63,8 @@ class OwnCommand:
 
 
 def commands_of_user(folder: Path, notices: list[str]) -> Iterator[OwnCommand]:
-    """Those below the person's own folder, which may be links; `notices` gets what is left out."""
+    """Yield the commands in the user's own folder, where links are followed; add what is left out
+    to `notices`."""
     paths: list[Path] = []
     with suppress(OSError):
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".md")
@@ -76,7 +80,7 @@ def commands_of_user(folder: Path, notices: list[str]) -> Iterator[OwnCommand]:
 
 
 def commands_of_project(files: Mapping[str, bytes], notices: list[str]) -> Iterator[OwnCommand]:
-    """Those among files by their path in the project, which is trusted as they are."""
+    """Yield the commands among `files`, by path in the project, which must be trusted already."""
     for shown in sorted(name for name in files if name.endswith(".md"))[:MOST_COMMANDS]:
         try:
             text = files[shown].decode("utf-8", "replace")

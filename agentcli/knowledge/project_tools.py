@@ -1,4 +1,4 @@
-"""Which tools a project names for its work, and which of them can't be run here."""
+"""Find the development tools that a project mentions, and which of them are missing here."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _BY_FILE = {
 
 
 TEST_SCRIPTS = ("package.json", "Makefile")
-"""Files that may name a script for tests, and often don't."""
+"""Files that may define a test script, but often don't."""
 _NO_SCRIPT = "no test specified"
-"""As npm itself writes it into a new package.json."""
+"""The placeholder that npm writes into a new package.json."""
 _MAKE_TARGET = re.compile(r"^test\s*:(?!=)", re.MULTILINE)
 
 
 def has_test_script(workspace: Path, name: str) -> bool:
-    """Whether this one of TEST_SCRIPTS has a script or target called test."""
+    """Return whether `name`, one of TEST_SCRIPTS, has a script or target called test."""
     with suppress(UnreadableText):
         read = read_bounded(workspace / name, _LARGEST_READ, workspace)
         if read is None:
@@ -65,9 +65,9 @@ def has_test_script(workspace: Path, name: str) -> bool:
 def project_tools(
     workspace: Path, environ: Mapping[str, str], bin_folder: Path | None
 ) -> tuple[list[str], list[str]]:
-    """Of those that the files of `workspace` name the ones on the PATH of `environ`, and the ones
-    that stand neither there nor in `bin_folder`, that of its virtual environment, nor in
-    node_modules."""
+    """Return the tools mentioned in files of `workspace`: those on the PATH of `environ`, and those
+    missing. A tool is missing if it is neither on the PATH nor in `bin_folder` (of the virtual
+    environment) nor in node_modules."""
     names = dict.fromkeys(_named(workspace))
     present = [name for name in names if find_on(name, environ.get("PATH"))]
     local = [folder for folder in (bin_folder, workspace / "node_modules/.bin") if folder]

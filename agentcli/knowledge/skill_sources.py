@@ -1,5 +1,4 @@
-"""Skills that a person takes from elsewhere: looked through as what anybody may have made, and
-copied as plain files."""
+"""Add skills from elsewhere: check them as untrusted files, and copy them as plain files."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from agentcli.knowledge.skills import SKILL_FILE, TEXT_SUFFIXES, skill_name
 
 MAX_FILES = 1_000
 MAX_BYTES = 50_000_000
-"""Of one skill."""
+"""Most bytes of one skill."""
 MOST_SKILLS = 100
 _MOST_FOLDERS = 10_000
 _LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store"})
@@ -28,17 +27,17 @@ _SKILL_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class SourceFile:
-    """Of a skill, by its name relative to the skill's folder; `bytes` is its size."""
+    """A file of a skill. `name` is relative to the skill's folder; `bytes` is its size."""
 
     name: str
     bytes: int
     runs: bool
-    """It is no text, or has the mode of a program."""
+    """Whether it may be run: it is executable, or not a text file."""
 
 
 @dataclass(frozen=True)
 class SkillSource:
-    """A folder with a SKILL.md, of which every file can be copied."""
+    """A folder with a SKILL.md, all of whose files can be copied."""
 
     name: str
     description: str
@@ -54,8 +53,8 @@ class SkillSource:
         return [file.name for file in self.files if file.runs]
 
     def copy_to(self, target: Path, *, replace: bool = False) -> None:
-        """Make `target` a copy, whole or not at all. Raises UsageError where something is there
-        already and it is not to be replaced, or the files are no longer what they were."""
+        """Copy the skill to `target`, whole or not at all. Raises UsageError if `target` exists and
+        `replace` is not set, or if the files have changed in the meantime."""
         if os.path.lexists(target) and not replace:
             raise UsageError(
                 f"{target} is there already", hint="--replace puts the new one in its place"
@@ -76,7 +75,7 @@ class SkillSource:
             remove_tree(made)
 
     def _fill(self, made: Path) -> None:
-        """Raises OSError, UsageError."""
+        """Copy the files into `made`. Raises OSError, UsageError."""
         for file in self.files:
             place = made / file.name
             place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -90,8 +89,7 @@ class SkillSource:
 
 
 def remove_skill(place: Path) -> None:
-    """The folder of a skill with all that is in it, or the link that leads to one. Raises
-    OSError."""
+    """Remove a skill's folder with everything in it, or just the link to one. Raises OSError."""
     if place.is_symlink() or place.is_file():
         place.unlink()
     elif place.is_dir():
@@ -101,8 +99,8 @@ def remove_skill(place: Path) -> None:
 
 
 def find_sources(root: Path) -> list[SkillSource]:
-    """The skills in `root`: it is one, or some folders below it are. Raises UsageError for one that
-    leads elsewhere, is too large or has no proper SKILL.md."""
+    """Return the skills in `root`: the folder itself if it is one, else folders below it. Raises
+    UsageError for a skill that contains links, is too large or has no valid SKILL.md."""
     found = [_source(folder) for folder in _skill_folders(root)]
     if len(found) > MOST_SKILLS:
         raise UsageError(f"{root} has more than {MOST_SKILLS} skills", hint="name a folder of it")
@@ -113,7 +111,7 @@ def find_sources(root: Path) -> list[SkillSource]:
 
 
 def _skill_folders(root: Path) -> Iterator[Path]:
-    """Without those within the folder of another."""
+    """Yield the folders with a SKILL.md, except those inside the folder of another skill."""
     for seen, (place, folders, files) in enumerate(os.walk(root)):
         if seen >= _MOST_FOLDERS:
             raise UsageError(f"{root} holds too much to look through", hint="name a folder of it")
@@ -124,7 +122,7 @@ def _skill_folders(root: Path) -> Iterator[Path]:
 
 
 def _source(folder: Path) -> SkillSource:
-    """Raises UsageError."""
+    """Read the skill in `folder`. Raises UsageError."""
     files = tuple(sorted(_files(folder), key=lambda file: file.name))
     if sum(file.bytes for file in files) > MAX_BYTES:
         raise UsageError(f"{folder} is larger than {MAX_BYTES:,} bytes, the most of one skill")
@@ -141,8 +139,8 @@ def _source(folder: Path) -> SkillSource:
 
 
 def _files(root: Path) -> Iterator[SourceFile]:
-    """Raises UsageError for what is no file or folder: a link may lead to whatever is on this
-    machine, and a pipe has no content."""
+    """Yield the files below `root`. Raises UsageError for anything but files and folders: a link
+    may lead anywhere on this machine, and a pipe has no content."""
     count = 0
     for place, folders, files in os.walk(root, onerror=_refuse):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]

@@ -1,7 +1,8 @@
-"""Skills and microagents: Markdown files with a header that says when they matter.
+"""Skills and microagents: Markdown files with a header that says when they apply.
 
-`repo` ones are always told, `knowledge` ones when a word of their `triggers` is said, `task` ones
-when the person says `/name`. Of the rest the model gets one line each and reads what fits.
+The model always gets `repo` skills, `knowledge` skills when a message contains one of their
+`triggers`, and `task` skills when the user enters `/name`. Of each other skill it gets one line,
+and reads the file if it fits.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SKILL_FILE = "SKILL.md"
 PROJECT_FOLDERS = (".agents/skills", ".agent/skills", ".openhands/microagents", ".claude/skills")
 TEXT_SUFFIXES = (".md", ".txt")
 MAX_SKILL_BYTES = 16 * 1024
-"""What the model is told of one skill; of a longer one it is told where to read on."""
+"""Most bytes shown of one skill; of a longer one the model is told where to read on."""
 MOST_SKILLS = 100
 _MOST_ENTRIES = 1_000
 _DEEPEST = 3
@@ -42,17 +43,17 @@ _UNSPACED = (
     ("\u3400", "\u9fff"),
     ("\uf900", "\ufaff"),
 )
-"""First and last letters of scripts that set no spaces between words."""
-# Compiled when they are first used: most sessions call no task.
+"""First and last letters of scripts that put no spaces between words."""
+# Compiled on first use: most sessions call no task.
 _CALL = r"\s*/([\w][\w.-]{0,63})(?:\s+(.*))?\Z"
 _PLACE = r"\$\{\s*(\w+)\s*\}|\$ARGUMENTS\b"
 
 
 @dataclass(frozen=True)
 class Skill:
-    """`shown` is where the file is, as people and the model know it; `inputs` are names with what
-    is said of them, for a task. `folder` is what belongs to it, of one that is a SKILL.md: there
-    the `files` are, as many as are looked through; of these `scripts` are all but texts."""
+    """A skill or microagent. `shown` is its file's path for people and the model; `inputs` are the
+    inputs of a task, by name with their descriptions. A skill in a SKILL.md owns its `folder`:
+    `files` are the others there, up to a limit, and `scripts` are those that are not texts."""
 
     name: str
     kind: Kind
@@ -71,7 +72,7 @@ class Skill:
 
     @property
     def files(self) -> list[str]:
-        """Beside SKILL.md, by name; each is looked for anew."""
+        """Names of the files beside SKILL.md; the folder is read at each call."""
         folder = self.folder
         if folder is None:
             return []
@@ -82,15 +83,15 @@ class Skill:
         return [name for name in self.files if not name.endswith(TEXT_SUFFIXES)]
 
     def is_triggered(self, message: str) -> bool:
-        """Whether one of the trigger words stands in `message`, whatever its case."""
+        """Return whether `message` contains one of the triggers, ignoring case."""
         text = message[:_LONGEST_MESSAGE]
         return any(_trigger(trigger).search(text) for trigger in self.triggers)
 
 
 @dataclass(frozen=True)
 class TaskCall:
-    """A skill that a message calls by `/name`. `missing` are inputs that were not given; `text` is
-    the skill with the given ones in place."""
+    """A skill that a message calls by `/name`. `text` is the skill with the given inputs filled in;
+    `missing` are the inputs that were not given."""
 
     skill: Skill
     text: str
@@ -99,7 +100,7 @@ class TaskCall:
 
 @dataclass
 class Skills:
-    """All that were found, each name once. `notices` say what was left out, for the person."""
+    """All skills found, each name once. `notices` tell the user what was left out."""
 
     found: list[Skill] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -108,11 +109,11 @@ class Skills:
         return [skill for skill in self.found if skill.kind == kind]
 
     def triggered(self, message: str) -> list[Skill]:
-        """`knowledge` skills that `message` brings up."""
+        """Return the `knowledge` skills that `message` triggers."""
         return [skill for skill in self.of_kind("knowledge") if skill.is_triggered(message)]
 
     def called(self, message: str) -> TaskCall | None:
-        """What `message` calls, if it begins with `/name` of a skill that is there."""
+        """Return the call in `message` if it begins with `/name` of a known skill."""
         if not message.lstrip().startswith("/"):
             return None
         match = re.match(_CALL, message[:_LONGEST_MESSAGE], re.DOTALL)
@@ -131,10 +132,10 @@ def load_skills(
     disabled: Collection[str] = (),
     trusted: Callable[[Path], bool] = lambda folder: True,
 ) -> Skills:
-    """The skills below these folders; of several with one name the first counts, so that a project
-    can't take the place of what the person wrote. A project's folder comes with the folder that
-    nothing in it may lead out of. What is damaged is left out with a notice, and so is what brings
-    along more than text where the folder that it is in is not `trusted`."""
+    """Return the skills below these folders. Of several with one name the first wins, so that a
+    project can't replace a skill of the user. Each project folder comes with the folder that links
+    in it must stay inside. A damaged skill is left out with a notice, and so is one with scripts
+    if its project's folder is not `trusted`."""
     skills = Skills()
     known = {name.casefold() for name in disabled}
     seen: set[Path] = set()
@@ -165,13 +166,13 @@ def load_skills(
 
 
 def _project_of(folder: Path) -> Path:
-    """The project that has this one of PROJECT_FOLDERS."""
+    """Return the project that `folder`, one of PROJECT_FOLDERS, belongs to."""
     return folder.parents[1]
 
 
 def _has_scripts(path: Path) -> bool:
-    """Whether beside a SKILL.md, at any depth, there is anything but text, or more than is looked
-    through."""
+    """Return whether there is anything but text beside a SKILL.md, at any depth. Too many files to
+    look through count as scripts."""
     if path.name != SKILL_FILE:
         return False
     found = files_below(path.parent, _MOST_ENTRIES + 1)
@@ -179,8 +180,8 @@ def _has_scripts(path: Path) -> bool:
 
 
 def files_below(folder: Path, most: int) -> list[str]:
-    """Names relative to `folder`, at any depth, sorted; links are not followed and count as files.
-    Of many so many."""
+    """Return up to `most` names of files at any depth, relative to `folder` and sorted. Links are
+    not followed and count as files."""
     found: list[str] = []
     left = most
     for place, folders, files in os.walk(folder):
@@ -194,8 +195,8 @@ def files_below(folder: Path, most: int) -> list[str]:
 
 
 def _files(folder: Path, within: Path | None) -> Iterator[Path]:
-    """Markdown files below `folder`, in the order of their names; of a folder with a SKILL.md only
-    that."""
+    """Yield the Markdown files below `folder`, ordered by name; of a folder with a SKILL.md, only
+    that file."""
     left = _MOST_ENTRIES
     waiting = [(folder, 0)]
     while waiting and left > 0:
@@ -214,7 +215,8 @@ def _files(folder: Path, within: Path | None) -> Iterator[Path]:
 
 
 def _entries(folder: Path, within: Path | None, most: int) -> list[os.DirEntry[str]]:
-    """Of a folder that can be read and is not elsewhere, at most so many, by name."""
+    """Return at most `most` entries of `folder`, sorted by name; none if the folder can't be read
+    or leads out of `within`."""
     with suppress(OSError, RuntimeError):
         if within is None or folder.resolve(strict=True).is_relative_to(within):
             with os.scandir(folder) as scan:
@@ -226,12 +228,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # A link to itself; reading it says what is wrong.
+        # It may be a link to itself; reading it will report what is wrong.
         return False
 
 
 def _read(path: Path, within: Path | None, seen: set[Path]) -> Skill | None:
-    """Raises UnreadableText."""
+    """Read the skill at `path`; None if it is empty or was `seen`. Raises UnreadableText."""
     read = read_bounded(path, MAX_SKILL_BYTES, within)
     if read is None or read.path in seen or not read.text.strip():
         return None
@@ -259,7 +261,7 @@ def _read(path: Path, within: Path | None, seen: set[Path]) -> Skill | None:
 
 
 def skill_name(header: FrontMatter, stem: str) -> str:
-    """What it is called by, from its header or else from its file."""
+    """Return the skill's name, from its header or else from its file."""
     name = header.text("name") or stem
     if re.fullmatch(_NAME, name):
         return name
@@ -269,7 +271,7 @@ def skill_name(header: FrontMatter, stem: str) -> str:
 def _kind(
     header: FrontMatter, triggers: Sequence[str], inputs: Mapping[str, str], *, is_skill: bool
 ) -> Kind:
-    """Raises UnreadableText for a type that is none."""
+    """Return the kind of a skill. Raises UnreadableText for an unknown type."""
     named = header.text("type").casefold().removesuffix("_agent")
     if named in ("repo", "knowledge", "task"):
         return named  # type: ignore[return-value]
@@ -293,7 +295,8 @@ def _inputs(header: FrontMatter) -> dict[str, str]:
 
 
 def _trigger(trigger: str) -> re.Pattern[str]:
-    """Whole words only, where the script has words; any blank counts as a blank."""
+    """Compile a trigger. It matches whole words only, in scripts that separate words; any
+    whitespace matches its blanks."""
     before = r"(?<!\w)" if _is_of_a_word(trigger[0]) else ""
     after = r"(?!\w)" if _is_of_a_word(trigger[-1]) else ""
     words = r"\s+".join(map(re.escape, trigger.split()))
@@ -319,8 +322,8 @@ def _call(skill: Skill, arguments: str) -> TaskCall:
 
 
 def _given(names: Sequence[str], arguments: str) -> dict[str, str]:
-    """What `arguments` say for each name: name=value anywhere, else in order; the last name takes
-    all the words that are left."""
+    """Return the value that `arguments` give each name: as name=value anywhere, or else in order;
+    the last name takes all remaining words."""
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -338,6 +341,6 @@ def _given(names: Sequence[str], arguments: str) -> dict[str, str]:
         if rest:
             given[name] = rest.pop(0)
     if free and rest:
-        # One input alone is what was said, word for word.
+        # A single input takes the arguments verbatim.
         given[free[-1]] = arguments if len(names) == 1 else " ".join(rest)
     return given

@@ -1,4 +1,4 @@
-"""What the agent is told of the workspace at the start: facts that each task needs anyway."""
+"""Facts about the workspace that the model gets at the start, as every task needs them anyway."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _MOST_PLUGINS = 8
 
 
 class WorkspaceFacts:
-    """Starts asking git at once and collects the answers when `text` is wanted. `may_read`: whether
-    the session may read a resolved path."""
+    """Starts asking git at once, in the background, and collects the answers when `text` is called.
+    `may_read` says whether the session may read a resolved path."""
 
     def __init__(
         self, workspace: Path, environ: Mapping[str, str], may_read: Callable[[Path], bool]
@@ -86,7 +86,7 @@ class WorkspaceFacts:
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
 
     def _has_tests(self, sign: str) -> bool:
-        """Whether the file `sign` says how tests are run, of those that can be there and not."""
+        """Return whether the file `sign` really defines tests; some files may exist without."""
         return sign not in TEST_SCRIPTS or has_test_script(self._workspace, sign)
 
     def _find_out(self) -> None:
@@ -112,7 +112,7 @@ class WorkspaceFacts:
         return "\n".join([f"git: {self._look.branch}, changed:", *shown, *tail])
 
     def _python(self) -> str | None:
-        """The interpreter that commands here are likely to use, and whether it has pytest."""
+        """Describe the interpreter that commands are likely to use, and whether it has pytest."""
         folder = environment_folder(self._workspace, self._environ)
         if folder is None:
             return python_on_path(self._environ)
@@ -122,7 +122,7 @@ class WorkspaceFacts:
 
 
 def _pytest(packages: Path) -> str:
-    """Whether it is installed, and which of its plugins."""
+    """Say whether pytest is installed, and with which plugins."""
     if not (packages / "pytest").exists():
         return "without pytest"
     names = (_PLUGIN.match(path.name) for path in packages.iterdir())
@@ -132,6 +132,6 @@ def _pytest(packages: Path) -> str:
 
 
 def ascii_safe(name: str) -> str:
-    """A file name with what is not printable text in it escaped."""
+    """Return a file name with everything that is not printable text escaped."""
     text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return text if text.isprintable() else text.encode("unicode_escape").decode()
