@@ -1,1 +1,1 @@
-"""Files as the agent reads, finds and changes them, and what of them a session may touch."""
+"""How the agent reads, finds and changes files, and which of them a session may touch."""

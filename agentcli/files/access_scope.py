@@ -1,4 +1,4 @@
-"""What a session may see, change and bring back: values that policy, sandbox and tools share."""
+"""What a session may read, change and bring back, as values shared by policy, sandbox and tools."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ from agentcli.files.git_layout import is_control, is_daily
 
 @dataclass(frozen=True)
 class AccessScope:
-    """All paths are absolute and resolved. `writable`: the repository's root (else the working
-    directory), a worktree's common git folder, and what the user added. `protected`: within those,
-    but read-only: `.git/hooks`, `.git/config`, an agent that is installed there. `git_folders`:
-    those of repositories, of which only what git's daily work changes may be written. `hidden`: not
-    even to be read: secret files and folders, sockets, the agent's own settings and sessions;
-    `readable` are exceptions within it, such as the session's outputs. `shown`: where there are
-    any, nothing else may be read but these and what is writable; `covered` are then the folders
-    below the root that hold the rest. `own`: the agent's settings and state, which nothing it runs
-    may write in any mode. `mounts`: where a folder of the commands' view really is (`/tmp`).
-    `sealed`: nothing but the mounts is to be written (plan mode); what is writable otherwise is
-    shown. `problems`: what can't be protected, in words for the person. `named`: what of the real
-    /tmp the person named, to be read where it is; it grows while the session goes on, and copies
-    of the scope share it."""
+    """What a session may access. All paths are absolute and resolved."""
 
     workspace: Path
     home: Path
     writable: tuple[Path, ...]
+    """The root of the repository (else the working directory), the common git folder of a worktree,
+    and what the user added."""
     protected: tuple[Path, ...] = ()
+    """Read-only places within `writable`: `.git/hooks`, `.git/config`, an agent installed there."""
     git_folders: tuple[Path, ...] = ()
+    """Git folders of repositories, where only what git's daily work changes may be written."""
     hidden: tuple[Path, ...] = ()
+    """Not even readable: secret files and folders, sockets, the agent's own settings and
+    sessions."""
     readable: tuple[Path, ...] = ()
+    """Exceptions within `hidden`, such as the session's outputs."""
     shown: tuple[Path, ...] = ()
+    """If there are any, only these and what is writable may be read."""
     covered: tuple[Path, ...] = ()
+    """The folders below the root that hold everything else; empty unless something is `shown`."""
     own: tuple[Path, ...] = ()
+    """The agent's settings and state, which nothing it runs may write in any mode."""
     mounts: Mapping[Path, Path] = field(default_factory=dict)
+    """Where folders in the view of commands (`/tmp`) really are."""
     sealed: bool = False
+    """Only the mounts may be written (plan mode); what is writable otherwise can be read."""
     problems: tuple[str, ...] = ()
+    """What can't be protected, in words for the person."""
     named: list[Path] = field(default_factory=list)
+    """Paths in the real /tmp that the person named, to be read in place. The list grows during the
+    session, and copies of the scope share it."""
 
     def may_read(self, path: Path) -> bool:
-        """Of a resolved path."""
+        """Return whether a resolved path may be read."""
         if _within(path, self._always_readable):
             return True
         if _within(path, self._hidden):
@@ -50,15 +53,15 @@ class AccessScope:
         return not self.shown or _within(path, self._shown) or self.is_named(path)
 
     def is_named(self, path: Path) -> bool:
-        """Whether the person named it, or a folder around it."""
+        """Return whether the person named this path or a folder around it."""
         return bool(self.named) and _within(path, _names(self.named))
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a resolved path is only hidden for not being among what is shown."""
+        """Return whether a resolved path is unreadable only because it is not among `shown`."""
         return bool(self.shown) and not _within(path, self._hidden)
 
     def may_write(self, path: Path) -> bool:
-        """Of a resolved path."""
+        """Return whether a resolved path may be written."""
         if _within(path, self._opened):
             return True
         if self.sealed or not self.may_read(path) or _within(path, self._own):
@@ -69,8 +72,8 @@ class AccessScope:
         return around is not None and (around != "/" or not _within(path, OF_THE_KERNEL))
 
     def is_protected(self, path: Path) -> bool:
-        """Whether a resolved path, there or not, is read-only though what lies around it is not:
-        what git would run or believe, mostly."""
+        """Return whether a resolved path, existing or not, is read-only within a writable place:
+        mostly what git would run or trust."""
         if _within(path, self._protected):
             return True
         folder = _nearest(path.parent, self._git_folders)
@@ -79,8 +82,8 @@ class AccessScope:
         return is_control(path.parts)
 
     def real_path(self, path: Path) -> Path:
-        """Where an absolute path of the commands' view is. What is shown at or below a mount at its
-        own place, such as a workspace in /tmp, is there."""
+        """Return where an absolute path in the view of commands really is. What the sandbox shows
+        in place at or below a mount, such as a workspace in /tmp, keeps its path."""
         if ".." in path.parts or self.is_named(path):
             return path
         around = _nearest(path, _names((*self.writable, *self.readable, self.workspace)))
@@ -91,7 +94,7 @@ class AccessScope:
         return self.mounts[seen] / path.relative_to(seen)
 
     def seen_path(self, path: Path) -> Path:
-        """The other way round."""
+        """Return the path under which commands see a real path."""
         for seen, real in self.mounts.items():
             if path.is_relative_to(real):
                 return seen / path.relative_to(real)
@@ -127,7 +130,8 @@ class AccessScope:
 
     @cached_property
     def _opened(self) -> frozenset[str]:
-        """Folders of the agent's own that are there for commands."""
+        """Folders that may be written whatever lies around them: the mounts and, unless `sealed`,
+        what is `writable` among the agent's own."""
         if self.sealed:
             return _names(self.mounts.values())
         opened = (folder for folder in self.writable if _within(folder, self._own))
@@ -137,18 +141,19 @@ class AccessScope:
 TMP = Path("/tmp")
 
 OF_THE_KERNEL = frozenset(("/dev", "/proc", "/run", "/sys"))
-"""Of a writable root these are no part: what is written there sets the machine, no files."""
+"""Never writable, even if the root is: writing there configures the machine instead of storing
+files."""
 
 LARGEST_COVERED = 50_000_000
-"""Bytes of a file that checkpoints hold. Sources are smaller; a disk full of versions of one data
-file helps nobody."""
+"""Largest file that checkpoints hold, in bytes. Sources are smaller, and filling the disk with
+versions of a data file helps nobody."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What checkpoints hold: all that is below `root` but for what was `left_out` when the agent
-    was started, with all below that, and files over `largest_file` bytes. `failure`: why there are
-    none."""
+    """What checkpoints hold: everything below `root`, except files over `largest_file` bytes and
+    what was `left_out`, with everything below it, when the agent was started. `failure` says why
+    there are no checkpoints."""
 
     root: Path
     left_out: frozenset[Path] = frozenset()
@@ -161,12 +166,12 @@ def _names(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def _within(path: Path, folders: frozenset[str]) -> bool:
-    """Whether it is one of them, or in one: asked of every file of a search."""
+    """Return whether `path` is or lies in one of `folders`; called for every file of a search."""
     return _nearest(path, folders) is not None
 
 
 def _nearest(path: Path, folders: frozenset[str]) -> str | None:
-    """The innermost of these that it is, or is in."""
+    """Return the innermost of `folders` that `path` is or lies in."""
     here = str(path)
     while here and here != "/":
         if here in folders:

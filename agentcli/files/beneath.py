@@ -1,4 +1,4 @@
-"""Opening what is below a folder, one name after the other and never through a symlink."""
+"""Opens what is below a folder, one path part at a time and never through a symlink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Beneath:
-    """Paths are relative to `top`. Raises OSError."""
+    """Opens paths relative to `top`. Raises OSError."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -20,7 +20,8 @@ class Beneath:
         os.close(self._top)
 
     def place(self, path: bytes) -> tuple[int, bytes]:
-        """The folder of `path`, open until another is asked for, and its name there."""
+        """Return the parent folder of `path`, open until another is requested, and the last part of
+        `path`."""
         above, _, name = path.rpartition(b"/")
         if name in (b"", b".", b"..") or path.startswith(b"/"):
             raise _outside()
@@ -54,7 +55,8 @@ class Beneath:
         return folder
 
     def _enter(self, above: int, name: bytes, path: bytes) -> int:
-        """The folder `name` of the open folder `above`, which is at `path`."""
+        """Open the folder `name` in the open folder `above`; `path` is where `name` is below
+        `top`."""
         return os.open(name, _OPEN_FOLDER, dir_fd=above)
 
 

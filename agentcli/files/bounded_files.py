@@ -1,4 +1,4 @@
-"""Text files of a folder that nobody vouches for, read so that none of them can do harm."""
+"""Reads text files of an untrusted folder so that none of them can do harm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class UnreadableText(Exception):
-    """Why a file is left out, in words that follow its name."""
+    """Says why a file is left out, in words that follow its name."""
 
 
 @dataclass(frozen=True)
 class BoundedText:
-    """`text` holds no NUL and ends on a whole line where it was cut; `size` is that of the whole
-    file, in bytes; `path` is where the file really is."""
+    """`text` holds no NUL and, if `cut`, ends with a whole line. `size` is that of the whole file,
+    in bytes; `path` is where the file really is."""
 
     path: Path
     text: str
@@ -27,10 +27,10 @@ class BoundedText:
 
 
 def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | None:
-    """The first `limit` bytes of a text file; None when there is no such file.
+    """Read the first `limit` bytes of a text file; None if there is no such file.
 
-    Never waits (a FIFO is no file) and never follows a link to a place outside of `within`, a
-    resolved folder; None lets links lead anywhere. What is no UTF-8 becomes U+FFFD. Raises
+    Never waits (a FIFO is not a file) and never follows a symlink out of `within`, a resolved
+    folder; with None, symlinks may lead anywhere. Invalid UTF-8 becomes U+FFFD. Raises
     UnreadableText.
     """
     try:
@@ -54,7 +54,7 @@ def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | N
 
 
 def _decoded(data: bytes, *, cut: bool) -> str:
-    """Raises UnreadableText for what is no text."""
+    """Raises UnreadableText if `data` is not text."""
     if data.startswith(_UTF16):
         text = data.decode("utf-16", errors="replace")
     else:

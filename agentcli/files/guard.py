@@ -1,4 +1,4 @@
-"""What the file tools may touch: the access scope, and what no tool reads on any system."""
+"""Decides what the file tools may touch: by the access scope, and never devices or processes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import display_path
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
-"""Devices, and the memory, environment and view of processes, by lexical or resolved path."""
+"""Devices, and the memory, environment and view of processes; matches lexical and resolved
+paths."""
 _NEVER_SEARCHED = (Path("/dev"), Path("/proc"))
 _LARGEST_SCAN = 10_000
-"""Files among the hidden ones that are compared with one that has several names."""
+"""How many hidden files are compared with a file that has several hard links."""
 _CLOCK_SLACK_NS = 1_000_000_000
 """File systems stamp changes with a clock that may be this far behind ours."""
 
 
 class Guard:
-    """Judges resolved paths; without a scope, only what belongs to the system is off limits."""
+    """Judges resolved paths. Without a scope, only devices and processes are off limits."""
 
     def __init__(self, scope: AccessScope | None) -> None:
         self._scope = scope
@@ -38,7 +39,7 @@ class Guard:
 
     @contextlib.contextmanager
     def permitting(self, target: Path) -> Iterator[None]:
-        """Let this one resolved path be read and written although the scope says no."""
+        """Allow this one resolved path to be read and written although the scope forbids it."""
         before, self._permitted = self._permitted, self._permitted | {target}
         try:
             yield
@@ -52,13 +53,13 @@ class Guard:
         return scope is None or target in self._permitted or scope.may_read(target)
 
     def hidden_below(self, top: Path) -> frozenset[str]:
-        """The hidden paths within the resolved folder `top`: a walk that enters none of them sees
-        nothing hidden, and asks once instead of for each file."""
+        """Return the hidden paths below the resolved folder `top`. A walk that avoids them sees
+        nothing hidden, and need not check each file."""
         hidden = (*_NEVER_SEARCHED, *(self._scope.hidden if self._scope else ()))
         return frozenset(str(path) for path in hidden if path.is_relative_to(top))
 
     def judge_reading(self, target: Path) -> None:
-        """Raises ToolError where the resolved `target` is hidden or the system's."""
+        """Raise ToolError if the resolved `target` is hidden or belongs to the system."""
         self.judge_name(target)
         if not self.may_read(target):
             if self._scope is not None and self._scope.is_elsewhere(target):
@@ -74,7 +75,7 @@ class Guard:
             )
 
     def judge_name(self, path: Path) -> None:
-        """Raises ToolError for a path that names a device or a process, whatever it leads to."""
+        """Raise ToolError if a path names a device or a process, whatever it leads to."""
         if _OF_THE_SYSTEM.fullmatch(os.path.normpath(path)):
             raise ToolError(
                 f"{display_path(path)} is a device or belongs to a process, which is nothing for "
@@ -83,7 +84,7 @@ class Guard:
             )
 
     def judge_writing(self, target: Path) -> None:
-        """Raises ToolError where `target` is outside what may be written."""
+        """Raise ToolError if `target` may not be written."""
         self.judge_name(target)
         scope = self._scope
         if scope is None or scope.may_write(target):
@@ -103,19 +104,19 @@ class Guard:
         )
 
     def judge_inode(self, info: os.stat_result, shown: str) -> None:
-        """Raises ToolError for another name of a hidden file: a hard link to it."""
+        """Raise ToolError if the file is a hard link to a hidden file."""
         if self.is_hidden(info):
             raise ToolError(
                 f"{shown} is a hard link to a file that may not be read.", error_id="hidden_path"
             )
 
     def is_hidden(self, info: os.stat_result) -> bool:
-        """Whether this is a hidden file, by whatever name it was reached."""
+        """Return whether this is a hidden file, whatever name it was reached by."""
         if info.st_nlink < 2 or self._scope is None or not self._scope.hidden:
             return False
-        # Tools that only read run side by side.
+        # Read-only tools run concurrently.
         with self._scanning:
-            # A link made since the last look has changed the file's ctime.
+            # A link made since the last scan has changed the file's ctime.
             if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
                 self._scanned_ns = time.time_ns()
                 self._hidden_files = frozenset(_linked_files(self._scope.hidden))
@@ -123,13 +124,13 @@ class Guard:
 
 
 def _linked_files(hidden: tuple[Path, ...]) -> Iterator[tuple[int, int]]:
-    """Device and inode of the hidden files that have several names, so many of them as are looked
-    at: those that lie deepest last, else one place with many would leave no look at the others."""
+    """Yield device and inode of the hidden files that have several names, within the scan limit.
+    Goes breadth-first, so that one place with many files can't use up the limit for all others."""
     left = _LARGEST_SCAN
     waiting = deque(hidden)
     while waiting and left > 0:
         path = waiting.popleft()
-        # What is not there, or not ours to see, is nothing that we could have read.
+        # If it is missing or not accessible to us, we could not have read it either.
         with contextlib.suppress(OSError):
             info = path.lstat()
             left -= 1

@@ -1,10 +1,10 @@
-"""Images as models take them: what they are by their bytes, and whether they are sound.
+"""Identifies images by their bytes, and checks that a model can take them.
 
-A provider refuses a whole request for one bad image, and an image once in a session is in each of
-its later requests; so nothing is let in that any provider would refuse. The limits are those of the
-strictest: 5 MB as base64, still pictures only; what is larger is made smaller (`scaling.py`).
-Pillow would do it slower (19 ms for a JPEG of 1.3 MB, this 1.3), and what of it is fast takes
-images that are cut off. It reads those that no model takes (BMP, TIFF), to make PNG images of them.
+A provider refuses a whole request because of one bad image, and an image once in a session is part
+of all its later requests. So we accept only what every provider takes. The limits are those of the
+strictest one: 5 MB as base64, and no animations; larger images are made smaller (`scaling.py`).
+Pillow would be slower (19 ms for a JPEG of 1.3 MB; this takes 1.3 ms), and its fast checks accept
+truncated images. It is used for formats that no model takes (BMP, TIFF), to convert them to PNG.
 
 Formats: https://www.w3.org/TR/png-3/, https://www.w3.org/Graphics/JPEG/itu-t81.pdf,
 https://www.w3.org/Graphics/GIF/spec-gif89a.txt, https://www.rfc-editor.org/rfc/rfc9649
@@ -24,11 +24,12 @@ from pathlib import Path
 from agentcli.files.names import size_text
 
 MAX_BYTES = 3_750_000
-"""5 MB as base64."""
+"""Largest image sent, in bytes: 5 MB as base64."""
 MAX_TOGETHER = 16_000_000
-"""Of all images of one message, in bytes as base64: half of what the smallest request holds."""
+"""Limit for all images of one message, in bytes of base64: half of the smallest provider's request
+limit."""
 LARGEST_FILE = 50_000_000
-"""In bytes, of an image that is made smaller."""
+"""Largest file that can be made smaller, in bytes."""
 
 _GIF_FRAME, _GIF_EXTENSION, _GIF_END = 0x2C, 0x21, 0x3B
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
@@ -37,21 +38,22 @@ _WEBP_ANIMATED = 0x02
 
 Size = tuple[int, int]
 KINDS = frozenset(("png", "jpeg", "gif", "webp"))
-"""That models take."""
+"""The formats that models take."""
 _BMP_HEADERS = frozenset((12, 40, 52, 56, 64, 108, 124))
-"""Their sizes, one for each version; a text may begin with BM too."""
+"""Header sizes of the BMP versions; needed because a text may begin with "BM" too."""
 NEEDED_BYTES = 18
-"""So many tell what an image is."""
+"""How many bytes it takes to identify an image."""
 
 
 class ImageFault(ValueError):
-    """Why an image can't go to a model; reads on after the image's name ("is cut off: …")."""
+    """An image can't go to a model. The message continues after the image's name ("is cut off:
+    …")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A sound image: `kind` is one of KINDS, or of those that `scaling` makes one of; `width` and
-    `height` are in pixels."""
+    """A valid image. `kind` is one of KINDS, or a format that `scaling` converts to one; `width`
+    and `height` are in pixels."""
 
     kind: str
     width: int
@@ -59,7 +61,7 @@ class Image:
 
 
 def kind_of(data: bytes) -> str | None:
-    """png, jpeg, gif, webp, bmp or tiff by how `data` begins; None for anything else."""
+    """Return png, jpeg, gif, webp, bmp or tiff by the first bytes of `data`, else None."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "webp"
     if data.startswith(b"BM") and int.from_bytes(data[14:18], "little") in _BMP_HEADERS:
@@ -68,7 +70,7 @@ def kind_of(data: bytes) -> str | None:
 
 
 def inspected(data: bytes) -> Image:
-    """What image `data` is. Raises ImageFault for one that a provider would refuse, whatever its
+    """Identify the image `data`. Raises ImageFault if a provider would refuse it whatever its
     size."""
     kind = kind_of(data)
     if kind is None:
@@ -89,12 +91,12 @@ def as_url(kind: str, data: bytes) -> str:
 
 
 def data_url(data: bytes) -> str:
-    """A sound image as a data URL, of any size. Raises ImageFault."""
+    """Return a valid image of any size as a data URL. Raises ImageFault."""
     return as_url(inspected(data).kind, data)
 
 
 def file_url(path: Path) -> str:
-    """`data_url` of a file. Raises OSError too."""
+    """Return an image file as a `data_url`. Raises ImageFault, OSError."""
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
         raise ImageFault("is not a file")
@@ -136,7 +138,8 @@ def _png(data: bytes) -> Size:
 
 
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Name, place and length of each chunk; those that every decoder reads have a right sum."""
+    """Yield name, position and length of each chunk. Verifies the checksums of the critical chunks,
+    which every decoder reads."""
     at = 8
     view = memoryview(data)
     while at < len(data):
@@ -197,7 +200,7 @@ def _gif(data: bytes) -> Size:
 
 
 def _gif_colours(flags: int) -> int:
-    """Bytes of the colour table that `flags` announce."""
+    """Return the size in bytes of the colour table announced by `flags`."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
@@ -224,7 +227,7 @@ def _by_pillow(kind: str) -> Callable[[bytes], Size]:
     def size(data: bytes) -> Size:
         from PIL import Image
 
-        # Its own limit is for images that are decoded; this reads the header alone.
+        # Pillow's own limit is meant for decoding; this reads only the header.
         Image.MAX_IMAGE_PIXELS = None
         try:
             with Image.open(io.BytesIO(data), formats=[kind]) as image:

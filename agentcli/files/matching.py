@@ -1,7 +1,7 @@
-"""Lines that match a regular expression, found by a process that can be ended.
+"""Finds lines that match a regular expression, in a process that can be killed.
 
-A pattern such as `(a+)+$` may take longer than anyone lives, and Python's `re` can be neither
-interrupted in a thread nor given a limit.
+A pattern such as `(a+)+$` may take practically forever, and Python's `re` can neither be
+interrupted in a thread nor given a time limit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ while size := sys.stdin.buffer.readline():
 
 
 class Matcher:
-    """Searches one text after the other for a sound `pattern`, `limit_s` seconds in all; `across`
+    """Searches texts one by one for a valid `pattern`, for `limit_s` seconds in total. `across`
     lets a match span lines. The process starts with the first text."""
 
     def __init__(self, pattern: str, flags: int, limit_s: float, *, across: bool) -> None:
@@ -69,7 +69,7 @@ class Matcher:
             self._process.communicate()
 
     def lines(self, text: str) -> set[int] | None:
-        """Numbers, from 0, of the lines that match; None when the time is over."""
+        """Return the numbers, from 0, of the matching lines; None if the time is up."""
         process = self._process or self._start()
         asked, answers = process.stdin, process.stdout
         assert asked is not None
@@ -84,7 +84,7 @@ class Matcher:
         return set(json.loads(answer)) if answer else None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Isolated: neither the workspace nor the environment may add a module to it.
+        # Isolated, so that neither the workspace nor the environment can inject a module.
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""File names whatever their bytes: shown so that they harm no terminal and can be given back."""
+"""File names of any bytes: shown so that they can't harm a terminal, and parsed back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GENERATED = frozenset(
         "venv",
     )
 )
-"""Folders that tools fill by themselves, so that nobody calls what is in them a change."""
+"""Folders that tools fill by themselves; what is in them does not count as a change."""
 OUTPUTS_VARIABLE = "AGENT_OUT"
-"""In the environment of commands: the folder of whole outputs, which the file tools know by this
-name too. In a fork or a copy of a session it is another folder with the same files."""
+"""Environment variable with which commands find the folder of complete outputs. The file tools know
+the folder by this name too. A fork or copy of a session has another folder with the same files."""
 _NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 _ESCAPE = re.compile(
     rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
@@ -34,8 +34,8 @@ _LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 def display_path(path: Path | str, workspace: Path | None = None) -> str:
-    """`path` for people and models, relative inside `workspace`. A name with bytes or characters
-    that can't be shown is written as bash does ($'caf\\xe9.txt') and can be pasted into bash."""
+    """Return `path` for people and models, relative if it is inside `workspace`. A name that can't
+    be shown as it is gets bash quoting ($'caf\\xe9.txt') and can be pasted into bash."""
     text = str(path)
     if workspace is not None and Path(path).is_relative_to(workspace):
         text = str(Path(path).relative_to(workspace))
@@ -55,12 +55,12 @@ def _escape(character: str) -> str:
 
 
 def output_name(path: Path) -> str:
-    """How the model knows a file in the folder of outputs."""
+    """Return the model's name for a file in the folder of outputs."""
     return f"${OUTPUTS_VARIABLE}/{path.name}"
 
 
 def in_outputs(text: str) -> str | None:
-    """The rest of a path that begins with the name of the folder of outputs."""
+    """Return the rest of a path that begins with the name of the folder of outputs, else None."""
     for name in (f"${OUTPUTS_VARIABLE}", f"${{{OUTPUTS_VARIABLE}}}"):
         if text == name or text.startswith(f"{name}/"):
             return text[len(name) + 1 :]
@@ -68,7 +68,8 @@ def in_outputs(text: str) -> str | None:
 
 
 def parse_path(text: str) -> str:
-    """The path that `display_path` or a model wrote; ToolError when no file can have that name."""
+    """Parse a path written by `display_path` or a model. Raises ToolError if no file can have that
+    name."""
     try:
         raw = os.fsencode(text)
     except UnicodeEncodeError:

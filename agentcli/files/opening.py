@@ -1,8 +1,8 @@
-"""Files and folders opened so that nobody can lead us elsewhere by swapping folders for symlinks.
+"""Opens files and folders so that nobody can redirect us by swapping folders for symlinks.
 
-A path is resolved first and judged by where it really leads. What was judged is then opened one
-part at a time, each from the one before and never through a symlink: whatever happens to the tree
-in between, this is the file that was judged or it is none.
+A path is resolved first and judged by where it really leads. The judged path is then opened one
+part at a time, each relative to the one before and never through a symlink. Whatever happens to the
+tree in between, we open the file that was judged or none.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from agentcli.files.names import display_path
 from agentcli.files.private import open_regular
 
 Judge = Callable[[Path], None]
-"""Given a resolved path; raises ToolError where it is off limits."""
+"""Takes a resolved path; raises ToolError if it is off limits."""
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _PASSING = getattr(os, "O_PATH", os.O_RDONLY)
-"""How a folder is opened that is only passed through: that needs no right to list it."""
+"""Flags for a folder that is only passed through, which needs no right to list it."""
 _SWAPPED = (errno.ELOOP, errno.ENOTDIR)
 _ATTEMPTS = 8
 
 
 def open_file(path: Path, judge: Judge | None = None) -> int:
-    """A handle to read the regular file at `path`, symlinks followed. Raises ToolError for what is
-    no file and OSError; opening neither blocks on a FIFO nor wakes a device."""
+    """Return a handle to read the regular file at `path`, following symlinks. Opening never blocks
+    on a FIFO or wakes a device. Raises OSError, ToolError if it is not a file."""
     for _ in range(_ATTEMPTS):
         target = Path(os.path.realpath(path))
         if judge is not None:
@@ -56,8 +56,8 @@ def open_file(path: Path, judge: Judge | None = None) -> int:
 
 
 def open_folder(path: Path, *, make: bool) -> int:
-    """A handle on the folder at the resolved `path`, made where missing if `make`; good for what
-    is done relative to it. Raises OSError, also where a part of the path is a symlink by now."""
+    """Return a handle on the folder at the resolved `path` for operations relative to it; `make`
+    creates missing folders. Raises OSError, also if a part of the path is now a symlink."""
     handle = os.open(path.anchor, _FOLDER | _PASSING)
     for part in path.parts[1:]:
         try:
@@ -77,8 +77,8 @@ def open_folder(path: Path, *, make: bool) -> int:
 
 @contextlib.contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
-    """A handle on the folder at the resolved `path` by which its entries can be listed. Raises
-    OSError, also where a part of the path is a symlink by now."""
+    """Yield a handle on the folder at the resolved `path` that can list its entries. Raises
+    OSError, also if a part of the path is now a symlink."""
     place = open_folder(path, make=False)
     try:
         handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
@@ -92,8 +92,8 @@ def opened_folder(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def opened_below(folder: int, place: str) -> Iterator[int]:
-    """A handle on the folder at `place`, "" for `folder` itself, by which its entries can be
-    listed; links are not followed. Raises OSError."""
+    """Yield a handle that can list the folder at `place` below `folder`, where "" is `folder`
+    itself. Does not follow symlinks. Raises OSError."""
     handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=folder)
     try:
         for part in filter(None, place.split("/")):
@@ -106,8 +106,8 @@ def opened_below(folder: int, place: str) -> Iterator[int]:
 
 
 def open_within(folder: int, name: str) -> BinaryIO:
-    """The regular file `name`, which may have several parts, in the folder behind a handle; never
-    through a symlink. Raises OSError, also for what is no regular file."""
+    """Open the regular file `name` in the folder behind a handle. `name` may have several parts;
+    symlinks are never followed. Raises OSError, also if it is not a regular file."""
     first, slash, rest = name.partition("/")
     if slash:
         inner = os.open(first, _FOLDER | _PASSING, dir_fd=folder)
@@ -119,7 +119,7 @@ def open_within(folder: int, name: str) -> BinaryIO:
 
 
 class Entry(NamedTuple):
-    """Of a folder; `link` is what it points to, for a symlink."""
+    """An entry of a folder; `link` is the target if it is a symlink."""
 
     name: str
     info: os.stat_result
@@ -127,7 +127,8 @@ class Entry(NamedTuple):
 
 
 def list_folder(path: Path, judge: Judge | None = None) -> tuple[Path, list[Entry]]:
-    """Where the folder at `path` really is, and its entries by name. Raises OSError."""
+    """Return the real path of the folder at `path` and its entries sorted by name. Raises
+    OSError."""
     for _ in range(_ATTEMPTS):
         target = Path(os.path.realpath(path))
         if judge is not None:
@@ -144,7 +145,7 @@ def list_folder(path: Path, judge: Judge | None = None) -> tuple[Path, list[Entr
 
 def _entries(handle: int) -> Iterator[Entry]:
     for name in os.listdir(handle):
-        # Gone since it was listed, as happens while something is built.
+        # The entry may have vanished since it was listed, as happens during a build.
         with contextlib.suppress(FileNotFoundError):
             info = os.stat(name, dir_fd=handle, follow_symlinks=False)
             is_link = stat.S_ISLNK(info.st_mode)
@@ -152,7 +153,7 @@ def _entries(handle: int) -> Iterator[Entry]:
 
 
 def require_regular(mode: int, shown: str) -> None:
-    """ToolError that says what it is for anything but a regular file."""
+    """Raise a ToolError that names the kind of file unless it is a regular file."""
     if stat.S_ISREG(mode):
         return
     kinds = {
@@ -167,8 +168,8 @@ def require_regular(mode: int, shown: str) -> None:
 
 
 def name_on_disk(handle: int) -> Path | None:
-    """The path of an open file as its file system spells it, where the system tells (macOS): there
-    `.SSH` opens `.ssh`, and only this name tells."""
+    """Return the path of an open file as its file system spells it, where the system tells (macOS).
+    `.SSH` opens `.ssh` there, and only this name reveals it."""
     command = getattr(fcntl, "F_GETPATH", None)
     if command is None:
         return None
@@ -189,7 +190,7 @@ def _checked(handle: int, path: Path, judge: Judge | None) -> int:
 
 
 def _leads_in_circles(path: Path) -> bool:
-    """Unlike a folder that was swapped meanwhile, this stays so."""
+    """Return whether `path` is a symlink loop, which unlike a swapped folder is permanent."""
     try:
         path.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The folder where a session keeps whole outputs, and how much it may hold."""
+"""The folder where a session keeps complete outputs, and its size limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from threading import Lock
 from agentcli.files.private import reserve
 
 MOST_BYTES = 1_000_000_000
-"""Of all outputs of a session, where nothing else is set."""
+"""Default limit for all outputs of a session."""
 DISK_BYTES = 50_000_000
-"""Of one output."""
+"""Limit for one output."""
 
 
 class OutputFolder:
-    """Nothing is ever removed to make room, because the model has been told of it. Once the folder
-    is full, further output is not kept, and the model is told that."""
+    """Limits how much output is kept.
+
+    Nothing is ever removed to make room, because the model has been told where it is. Once the
+    folder is full, further output is not kept, and the model is told so.
+    """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
@@ -26,11 +29,11 @@ class OutputFolder:
         self._used: int | None = None
         self._logs: list[Path] = []
         self._lock = Lock()
-        """Commands in the background have a thread each that writes."""
+        """Each command in the background writes from a thread of its own."""
 
     @property
     def full(self) -> str:
-        """Why output is not kept any more, as part of a sentence."""
+        """Why output is no longer kept, as part of a sentence."""
         return f"a session keeps {self._most:,} bytes of outputs, and this one has them"
 
     @property
@@ -42,25 +45,25 @@ class OutputFolder:
         return max(0, self._most - self._used - growing)
 
     def take(self, wanted: int) -> int:
-        """How many of the `wanted` bytes may be written; they count as used from now on."""
+        """Reserve up to `wanted` bytes and return how many may be written."""
         with self._lock:
             taken = min(wanted, self.room)
             self._used = (self._used or 0) + taken
         return taken
 
     def give_back(self, count: int) -> None:
-        """Undoes `take` for bytes that were removed."""
+        """Undo `take` for bytes that were removed."""
         with self._lock:
             self._used = (self._used or 0) - count
 
     def new_path(self, name: str) -> Path:
-        """Of a file that is not there: `name` with a number in the place of `{}`."""
+        """Return an unused path: `name` with a number in place of `{}`."""
         paths = (self.path / name.replace("{}", str(number)) for number in count(1))
         return next(path for path in paths if not path.exists())
 
     def add(self, name: str, data: bytes) -> Path:
-        """A new file of `data`, called as by `new_path`. Raises OSError, where there is no room
-        too."""
+        """Write `data` to a new file named as by `new_path`. Raises OSError, also if there is no
+        room."""
         if (taken := self.take(len(data))) < len(data):
             self.give_back(taken)
             raise OSError(self.full)
@@ -69,7 +72,7 @@ class OutputFolder:
         return path
 
     def add_log(self, path: Path) -> None:
-        """A new file that others write to: it counts with its size at the time of each question."""
+        """Add a new file that others write to; its current size always counts."""
         self._used = self._count() if self._used is None else self._used
         self._logs.append(path)
 
@@ -80,7 +83,7 @@ class OutputFolder:
 
 
 def _size(path: Path) -> int:
-    """What counts of a file: a job can give its log any length."""
+    """Return how many bytes of a file count; capped, as a job can make its log any length."""
     with suppress(OSError):
         return min(path.lstat().st_size, DISK_BYTES)
     return 0

@@ -1,5 +1,5 @@
-"""The agent's own files, for our user alone, and the one way to read a file that others could have
-put there."""
+"""The agent's own files, which only our user can access, and the only way to read a file that
+others could have put there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _LOCK_S = 5.0
-"""A writer needs milliseconds; one that was stopped is not waited for."""
+"""A writer needs milliseconds. We do not wait longer: the other process may be stopped."""
 _LOCK_PAUSE_S = 0.01
 _WRITABLE_BY_OTHERS = 0o022
 _REMOVAL_S = 10.0
-"""Whoever is still alive there could go on filling it for ever."""
+"""A process that is still alive there could go on filling the folder forever."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,16 +29,18 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
-    """A device, pipe or socket."""
+    """The path leads to a device, pipe or socket."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(errno.EINVAL, "not a regular file", str(path))
 
 
 def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = False) -> BinaryIO:
-    """The regular file at `path`, relative to the open `folder` if that is given. Never waits for
-    a FIFO or wakes a device, and follows a link as the last part of the path only with `follow`.
-    Raises OSError, NotRegular where something else is there."""
+    """Open the regular file at `path`, relative to the open `folder` if that is given.
+
+    Never waits for a FIFO or wakes a device. A symlink as the last part of the path is followed
+    only with `follow`. Raises OSError, NotRegular if it is not a regular file.
+    """
     handle = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -52,15 +54,17 @@ def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = 
 def read_regular(
     path: Path | str, limit: int = -1, *, folder: int | None = None, follow: bool = False
 ) -> tuple[bytes, os.stat_result]:
-    """The first `limit` bytes, or all, of what `open_regular` opens."""
+    """Read the first `limit` bytes, or everything, from a file opened by `open_regular`."""
     with open_regular(path, folder=folder, follow=follow) as file:
         status = os.fstat(file.fileno())
         return file.read(limit), status
 
 
 def read_private(path: Path, limit: int = 1 << 16, *, follow: bool = False) -> bytes | None:
-    """At most `limit` bytes of a file that others may have written; None if it is no regular file,
-    can't be read, or is a link and `follow` is not set."""
+    """Return at most `limit` bytes of a file that others may have written.
+
+    Returns None if it is not a regular file, can't be read, or is a symlink without `follow`.
+    """
     try:
         return read_regular(path, limit, follow=follow)[0]
     except OSError:
@@ -68,8 +72,8 @@ def read_private(path: Path, limit: int = 1 << 16, *, follow: bool = False) -> b
 
 
 def ownership_fault(facts: os.stat_result) -> str:
-    """Why a file's content can't be trusted: it belongs to another user, or others may write to it.
-    Files of root are trusted. "" if nothing is wrong."""
+    """Return why the content of a file can't be trusted, or "" if it can: it belongs to another
+    user (root is trusted), or others may write to it."""
     if facts.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
     return "others may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""
@@ -79,7 +83,7 @@ def ownership_fault(facts: os.stat_result) -> str:
 
 
 def private_folder(parent: Path, name: str) -> Path:
-    """Raises FileExistsError if it is there already."""
+    """Create a folder for our user alone. Raises FileExistsError if it already exists."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = parent / name
     folder.mkdir(mode=0o700)
@@ -87,7 +91,8 @@ def private_folder(parent: Path, name: str) -> Path:
 
 
 def write_private(path: Path, data: bytes) -> Path:
-    """A new file in place of what is there: commands may have put a link there. Raises OSError."""
+    """Write a new file in place of whatever is there, which may be a symlink that a command made.
+    Raises OSError."""
     path.unlink(missing_ok=True)
     with open(os.open(path, _NEW, 0o600), "wb") as file:
         file.write(data)
@@ -95,36 +100,41 @@ def write_private(path: Path, data: bytes) -> Path:
 
 
 def reserve(path: Path) -> Path:
-    """Creates `path` empty. Raises FileExistsError if something is there."""
+    """Create `path` as an empty file. Raises FileExistsError if something is there."""
     os.close(os.open(path, _NEW, 0o600))
     return path
 
 
 def replace_atomically(path: Path, *parts: bytes, shared: bool = False) -> None:
-    """Put a file of these `parts`, its owner's alone, in the place of `path`. For what can be made
-    again: it is not synced. `shared`: several processes may be at it. Raises OSError."""
-    # What a killed process left of a name that is always the same goes with the next write.
+    """Replace `path` with a file of these `parts` that only its owner can access.
+
+    It is not synced, so use this for data that can be made again. `shared`: several processes may
+    do this at once. Raises OSError.
+    """
+    # A fixed temporary name lets the next write replace what a killed process left behind.
     own = f".{os.getpid()}" if shared else ""
     _replace(path, path.with_name(f".{path.name}{own}.new"), parts)
 
 
 def dump_json(path: Path, value: Any, *, shared: bool = False) -> None:
-    """`replace_atomically` with JSON."""
+    """Write JSON with `replace_atomically`."""
     replace_atomically(path, json.dumps(value).encode(), shared=shared)
 
 
 def replace_durably(path: Path, body: bytes) -> None:
-    """Put `body` in the place of what `path` holds, synced and in one go; its mode stays, a new
-    one is its owner's alone. The caller holds the lock, or `path` is a name of its own. Raises
-    OSError."""
+    """Replace the content of `path` atomically and sync it.
+
+    An existing file keeps its mode; a new one is accessible to its owner alone. The caller holds
+    the lock, or nobody else uses `path`. Raises OSError.
+    """
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-    # Nobody else uses this name; what a killed process left of it goes.
+    # Nobody else uses this name; this replaces what a killed process left behind.
     _replace(path, path.with_name(f".{path.name}.new"), [body], mode, durable=True)
     sync_names(path.parent)
 
 
 def sync_names(folder: Path) -> None:
-    """What is in `folder` is found there after a crash of the computer, too. Raises OSError."""
+    """Make sure that the entries of `folder` survive a crash of the computer. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -133,10 +143,10 @@ def sync_names(folder: Path) -> None:
 
 
 def sync_names_above(folder: Path) -> None:
-    """So is `folder`, with the folders above it that may have been made for it: those that hold
-    nothing else. Raises OSError."""
+    """Make sure that `folder` itself survives a crash, along with the folders above it that may
+    have been made for it: those that hold nothing else. Raises OSError."""
     for parent in folder.parents:
-        # One that can be written to but not read can't be synced.
+        # A folder that we can write to but not read can't be synced.
         with suppress(PermissionError):
             sync_names(parent)
             if len(list(parent.iterdir())) == 1:
@@ -164,8 +174,8 @@ def _replace(
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else who asks for it holds the lock of `path` meanwhile; its folder is made. Raises
-    OSError, TimeoutError when another process does not let go of it."""
+    """Hold the lock of `path` for the duration, and create its folder. Raises OSError, TimeoutError
+    if another process does not release it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     lock = os.open(path.with_suffix(".lock"), flags, 0o600)
@@ -192,9 +202,11 @@ def _taken(lock: int) -> bool:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes `folder` with what commands have put there, as far as that can be removed; symlinks
-    are not followed. Folders are moved up one by one, for they may lie deeper within each other
-    than a path, a stack or the table of open files reaches."""
+    """Remove `folder` and everything in it, as far as possible, without following symlinks.
+
+    Commands may nest folders more deeply than a path, the stack or the table of open files allows,
+    so each inner folder is moved up to the top before it is removed.
+    """
     with suppress(OSError):
         top = os.open(folder, _FOLDER)
         try:
@@ -207,7 +219,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _emptied_some(top: int) -> bool:
-    """Whether anything that was in `top` could be removed or moved."""
+    """Return whether anything in `top` could be removed or moved."""
     done = False
     for name in os.listdir(top):
         with suppress(OSError):
@@ -221,7 +233,7 @@ def _emptied_some(top: int) -> bool:
 
 
 def _move_up(name: str, top: int) -> bool:
-    """Takes what is in the folder `name` of `top` out of it; whether anything could be taken."""
+    """Move or delete the contents of the folder `name` in `top`; return whether any could be."""
     done = False
     inner = os.open(name, _FOLDER, dir_fd=top)
     try:

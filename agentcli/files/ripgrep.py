@@ -1,8 +1,8 @@
-"""ripgrep, a fast program to search with, where it is installed.
+"""Searches with ripgrep, a fast search program, if it is installed.
 
-It goes through folders, and so may be led astray by whoever swaps a folder for a symlink meanwhile;
-nor does it know what is hidden. So of what it comes upon by itself it tells the names only. Lines
-come from files that were opened, and judged, before.
+ripgrep walks folders by path, so swapping a folder for a symlink meanwhile can lead it astray, and
+it does not know what is hidden. So it reports only the names of the files it finds by itself; lines
+are taken only from files that we have judged and opened.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Generator, Sequence
 from threading import Event, Timer
 from typing import NamedTuple
 
-# What is ignored is known to who asks: an ignore file may be a FIFO or a device, and is waited for.
+# The caller knows what is ignored; ripgrep would wait for an ignore file that is a FIFO or device.
 _OPTIONS = (
     *("--no-config", "--no-ignore", "--hidden", "--color=never", "--no-messages", "--null"),
     *("--crlf", "--max-filesize=1G"),
@@ -29,11 +29,12 @@ _MISUNDERSTOOD = 2
 
 
 class PatternError(ValueError):
-    """ripgrep doesn't know such patterns, as those that look around."""
+    """ripgrep does not support the pattern, for example one with look-around."""
 
 
 class Line(NamedTuple):
-    """Of the file behind `handle`; `number` counts from 1, context is no match."""
+    """A line of the file behind `handle`. `number` counts from 1; a line that is no match is
+    context."""
 
     handle: int
     number: int
@@ -42,8 +43,8 @@ class Line(NamedTuple):
 
 
 class Ripgrep:
-    """Searches for one pattern until `deadline`, a moment of the monotonic clock. All methods raise
-    PatternError and TimeoutError."""
+    """Searches for one pattern until `deadline`, a time of the monotonic clock. All methods raise
+    PatternError, TimeoutError."""
 
     def __init__(
         self, program: str, pattern: str, deadline: float, *, ignore_case: bool, across: bool
@@ -54,7 +55,7 @@ class Ripgrep:
         self._deadline = deadline
 
     def matching_files(self, folders: Sequence[str], glob: str | None) -> list[str]:
-        """The files right in `folders` that match; `glob` need not be heeded for each of them."""
+        """Return the matching files directly in `folders`; some may not match `glob`."""
         options = ["--files-with-matches", "--max-depth=1"]
         if glob and _TYPE_GLOB.fullmatch(glob):
             options += [f"--type-add=wanted:{glob}", "--type=wanted"]
@@ -77,9 +78,9 @@ class Ripgrep:
     def lines(
         self, handles: Collection[int], context: int, width: int, *, only_first: bool
     ) -> Generator[Line, None, None]:
-        """Matches in the files behind `handles`, and `context` lines around each; those much longer
-        than `width` characters are cut."""
-        # Lines are cut by bytes, of which a character has 4 at most.
+        """Yield the matches in the files behind `handles`, with `context` lines around each. Lines
+        much longer than `width` characters are cut."""
+        # ripgrep cuts lines by bytes, and a character has at most 4.
         options = [*_SHOWING, f"--max-columns={4 * width}", "--max-columns-preview"]
         options += ["--max-count=1"] if only_first else [f"--context={context}"]
         expired = Event()
@@ -119,7 +120,8 @@ class Ripgrep:
         return [*self._command, *options, "--", self._pattern, *paths]
 
     def _require_understood(self, code: int) -> None:
-        """What can't be read is told as what can't be understood is."""
+        """ripgrep exits with the same code for an unreadable file and an unsupported pattern; raise
+        PatternError only for the pattern."""
         if code != _MISUNDERSTOOD:
             return
         if not self._pattern_is_understood():

@@ -1,8 +1,8 @@
-"""Images that are larger than what a model sees are scaled down, and what was done is told: a model
-that names a place in an image, such as a button to click, must know by how much.
+"""Scales down images that are larger than a model can see, and tells the model by how much: it has
+to know that to name a place in the image, such as a button to click.
 
-What fits is passed on byte for byte and needs no decoder. Pillow does the rest, and makes PNG
-images of what no model takes.
+An image that fits is passed on byte for byte without a decoder. Pillow does the rest, and converts
+formats that no model takes to PNG.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _MOST_PIXELS, _MOST_JPEG_PIXELS = 50_000_000, 150_000_000
-"""Of an image that is scaled down. As many take up to 800 MB while that is done (WebP; PNG 470); a
-JPEG image is never decoded in full."""
+"""Largest images that are scaled down. Decoding that many pixels takes up to 800 MB (WebP; PNG
+470); a JPEG image is never decoded in full."""
 _JPEG_QUALITIES = (90, 75, 50)
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _KEPT_MODES = frozenset({"L", "LA", "RGB", "RGBA"})
@@ -39,14 +39,15 @@ _OF_DAMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class FittedImage:
-    """A data URL that a model takes, and what it has to know of it: empty if nothing was done."""
+    """An image as a data URL that a model takes. `note` tells the model what was changed, "" if
+    nothing was."""
 
     url: str
     note: str = ""
 
 
 def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
-    """The image `data` within `limits`. Raises ImageFault for one that no provider would take."""
+    """Fit the image `data` into `limits`. Raises ImageFault if no provider would take it."""
     found = inspected(data)
     factor = _factor(found.width, found.height, limits)
     if factor == 1 and len(data) <= MAX_BYTES and found.kind in KINDS:
@@ -69,7 +70,7 @@ def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
 
 
 def fitted_url(url: str, limits: ImageLimits) -> FittedImage:
-    """The image behind a data URL within `limits`, any other address as it is. Raises
+    """Fit the image in a data URL into `limits`; return any other URL unchanged. Raises
     ImageFault."""
     head, comma, text = url.partition(",")
     if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
@@ -83,8 +84,8 @@ def fitted_url(url: str, limits: ImageLimits) -> FittedImage:
 def fitted_message(
     text: str, urls: Sequence[str], limits: ImageLimits
 ) -> tuple[str, tuple[str, ...]]:
-    """A message with its images within `limits`, what was done to them told at its end. Raises
-    ImageFault, which is a sentence here, also for more than fit into a request."""
+    """Fit a message's images into `limits`; return its text, with notes on what was changed, and
+    its images. Raises ImageFault, here as a whole sentence, also if they are too large together."""
     images: list[str] = []
     notes: list[str] = []
     for number, url in enumerate(urls, 1):
@@ -105,27 +106,27 @@ def fitted_message(
 
 
 def image_name(number: int, count: int) -> str:
-    """What the image with this `number`, from 1, is called among `count`."""
+    """Return what to call the image with this `number`, from 1, among `count`."""
     return f"image {number}" if count > 1 else "the image"
 
 
 def _factor(width: int, height: int, limits: ImageLimits) -> float:
-    """From 0 to 1, by which both sides are to be multiplied."""
+    """Return the factor, above 0 and at most 1, by which to multiply both sides."""
     by_side = limits.side / max(width, height)
     return min(1.0, by_side, sqrt(limits.pixels / (width * height)))
 
 
 def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[int, int], int]:
-    """The image upright and scaled by `factor`, the size that it had upright, and of how many pages
-    it is the first."""
+    """Return the image upright and scaled by `factor`, its original upright size, and the number of
+    pages, of which it is the first."""
     from PIL import Image, ImageOps
 
-    # Its own limit is for images of unknown size; ours was looked at.
+    # Pillow's own limit is for images of unknown size; the caller has checked the size.
     Image.MAX_IMAGE_PIXELS = None
     image = Image.open(io.BytesIO(data), formats=[kind])
     stored, pages = image.size, getattr(image, "n_frames", 1)
     upright = stored[::-1] if image.getexif().get(_ORIENTATION) in _TURNED else stored
-    # A JPEG image is decoded at a half, a quarter or an eighth, if that is enough.
+    # A JPEG image is decoded at a half, a quarter or an eighth of its size if that suffices.
     image.draft("RGB", (_side(stored[0], factor), _side(stored[1], factor)))
     ImageOps.exif_transpose(image, in_place=True)
     kept: Image.Image = image
@@ -142,7 +143,7 @@ def _side(length: int, factor: float) -> int:
 
 
 def _encoded(image: Image.Image, kind: str) -> tuple[str, bytes]:
-    """As PNG, which keeps text sharp, if it was no JPEG and that is small enough."""
+    """Encode as PNG, which keeps text sharp, or as JPEG if it was one or the PNG is too large."""
     if kind != "jpeg":
         out = io.BytesIO()
         image.save(out, "PNG")

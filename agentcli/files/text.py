@@ -1,4 +1,4 @@
-"""Text files taken apart and put together again, with nothing lost that an edit did not mean."""
+"""Splits text files into text and form, and writes them back so that only the edit changes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from agentcli.files.opening import name_on_disk, open_file, open_folder, require
 MAX_FILE_BYTES = 10_000_000
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-# The lookbehind keeps a long run of \r without \n from being scanned from each of its places.
+# The lookbehind keeps a long run of \r without \n from being rescanned at each position.
 _LINE_ENDING = re.compile(r"(?<!\r)\r*\n")
 _RARE_IN_TEXT = bytes([*range(8), 14, 15, *range(16, 27), *range(28, 32), 127])
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A text file taken apart. `text` has `\\n` line endings and `digest` is that of the bytes.
+    """A text file split into its text and its form.
 
-    `endings` has the ending of each line when they differ; `newline` is the most common one, None
-    stands for text that is to be written with the endings it has.
+    `text` has `\\n` line endings; `digest` is that of the bytes. `newline` is the most common line
+    ending, or None if the text is to be written with the endings it has. `endings` holds the ending
+    of each line if they differ.
     """
 
     text: str
@@ -49,7 +50,7 @@ class TextFile:
 
     @property
     def original(self) -> str:
-        """The text with the line endings it has on disk."""
+        """The text with its line endings as on disk."""
         return _restore_endings(self.text, self)
 
 
@@ -59,7 +60,7 @@ def digest(data: bytes) -> str:
 
 @contextlib.contextmanager
 def os_errors_told(shown: str) -> Iterator[None]:
-    """Turns what the system refuses into something that the model can read and act on."""
+    """Turn OSError into a ToolError that the model can understand and act on."""
     try:
         yield
     except OSError as error:
@@ -78,8 +79,8 @@ def _error_id(error: OSError) -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, guard: Guard | None = None) -> Iterator[BinaryIO]:
-    """A regular file to read; ToolError on anything else, and for what `guard` does not let be
-    read."""
+    """Open a regular file for reading. Raises ToolError if it is anything else, or if `guard` does
+    not allow it to be read."""
     guard = guard or Guard(None)
     shown = display_path(path)
     with os_errors_told(shown):
@@ -92,8 +93,8 @@ def opened(path: Path, guard: Guard | None = None) -> Iterator[BinaryIO]:
 def read_bytes(
     path: Path, limit: int = MAX_FILE_BYTES, guard: Guard | None = None
 ) -> tuple[bytes, os.stat_result]:
-    """The whole of a regular file; ToolError on anything else, beyond `limit` bytes, and for what
-    `guard` does not let be read."""
+    """Return all bytes of a regular file and its status. Raises ToolError if it is anything else,
+    has more than `limit` bytes, or if `guard` does not allow it to be read."""
     shown = display_path(path)
     with opened(path, guard) as file:
         info = os.fstat(file.fileno())
@@ -109,8 +110,8 @@ def read_bytes(
 
 
 def decode(data: bytes) -> tuple[str, str, bytes] | None:
-    """Text, encoding and BOM; None when it is binary. Latin-1 stands for any unknown encoding: it
-    gives each byte back as it was."""
+    """Return text, encoding and BOM, or None for binary data. Latin-1 stands for any unknown
+    encoding, because it reproduces every byte."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             with contextlib.suppress(UnicodeDecodeError):
@@ -125,7 +126,7 @@ def decode(data: bytes) -> tuple[str, str, bytes] | None:
 
 
 def text_file(data: bytes, mode: int = 0o644) -> TextFile | None:
-    """`data` taken apart; None when it is binary."""
+    """Split `data` into a TextFile; None for binary data."""
     decoded = decode(data)
     if decoded is None:
         return None
@@ -135,8 +136,8 @@ def text_file(data: bytes, mode: int = 0o644) -> TextFile | None:
 
 
 def read_text(path: Path, guard: Guard | None = None) -> TextFile:
-    """Raises ToolError for what is not a regular text file of at most MAX_FILE_BYTES, or what
-    `guard` does not let be read."""
+    """Read a text file. Raises ToolError if it is not a regular text file of at most
+    MAX_FILE_BYTES, or if `guard` does not allow it to be read."""
     data, info = read_bytes(path, guard=guard)
     file = text_file(data, stat.S_IMODE(info.st_mode))
     if file is None:
@@ -164,9 +165,9 @@ def write_text(
 ) -> str:
     """Replace or create a file in one step and return its digest.
 
-    The encoding, BOM and line endings are those of `like`, the mode that of the file replaced; a
-    symlink stays and its target is written. Raises ToolError for a path that leads to where
-    `guard` lets nothing be written, also when one of its folders becomes a symlink meanwhile.
+    Encoding, BOM and line endings come from `like`, the mode from the file that is replaced. If
+    `path` is a symlink, it stays and its target is written. Raises ToolError if `path` leads to
+    where `guard` forbids writing, even if one of its folders becomes a symlink meanwhile.
     """
     guard = guard or Guard(None)
     shown = display_path(path)
@@ -180,7 +181,7 @@ def write_text(
 
 
 def encode(text: str, like: TextFile | None, shown: str) -> bytes:
-    """The bytes of `text` in the form of `like`; ToolError for what its encoding can't hold."""
+    """Encode `text` in the form of `like`. Raises ToolError for what its encoding can't hold."""
     like = like or TextFile("", newline=None)
     try:
         return like.bom + _restore_endings(text, like).encode(like.encoding)
@@ -207,7 +208,7 @@ def _restore_endings(text: str, like: TextFile) -> str:
 
 
 def common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    """How many lines both begin with, and how many of the others both end with."""
+    """Return how many lines both have in common at the start, and how many more at the end."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     left = shorter - head
@@ -215,8 +216,8 @@ def common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
 
 
 def _common_runs(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal lines: place in `old`, place in `new`, length. Only those at both ends where
-    the middle is too big to compare in good time."""
+    """Yield runs of equal lines as (place in `old`, place in `new`, length). If the middle is too
+    big to compare quickly, only the runs at both ends."""
     head, tail = common_ends(old, new)
     yield 0, 0, head
     yield len(old) - tail, len(new) - tail, tail
@@ -257,7 +258,7 @@ def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     require_regular(info.st_mode, shown)
-    # Renaming over a file needs no right to write it; whoever took that right away meant it.
+    # Renaming over a file needs no write permission on it; respect that it is missing.
     if not os.access(name, os.W_OK, dir_fd=folder):
         raise ToolError(f"{shown} is read-only.", error_id="permission_denied")
     return info
@@ -266,7 +267,7 @@ def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
 def _copy_owner_and_mode(handle: int, info: os.stat_result) -> None:
     mine = os.fstat(handle)
     if (mine.st_uid, mine.st_gid) != (info.st_uid, info.st_gid):
-        # Only root may give files away; for others the content matters more than the owner.
+        # Only root may change the owner; otherwise keeping the content matters more.
         with contextlib.suppress(PermissionError):
             os.fchown(handle, info.st_uid, info.st_gid)
     os.fchmod(handle, stat.S_IMODE(info.st_mode))

@@ -1,4 +1,4 @@
-"""What this session knows of files, and the way to them for tools."""
+"""What a session knows about files, and the access of its tools to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_UNDO_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """How to take an edit back. `text` is None when it was too long to keep."""
+    """How to undo an edit. `text` is None if it was too long to keep."""
 
     text: str | None
     digest_before: str
@@ -46,17 +46,17 @@ class Edit:
 
 
 class FileTracker:
-    """What this session knows of files: each one's digest as last seen or left, and its edits.
+    """What a session knows about files: the digest of each as last seen or written, and its edits.
 
-    `scope` say what may be read and written (None: all but devices and the like), and where the
-    folders of the commands' view really are, such as their own /tmp. They hold for the session;
-    the rest is rebuilt by `observe`.
+    `scope` says what may be read and written (None: everything but devices and the like), and where
+    the folders in the view of commands really are, such as their own /tmp. It holds for the whole
+    session; `observe` rebuilds the rest.
     """
 
     def __init__(
         self, workspace: Path, scope: AccessScope | None = None, outputs: Path | None = None
     ) -> None:
-        """`outputs`: the folder that the model knows by a name of its own."""
+        """`outputs` is the folder that the model knows by a name of its own."""
         self.workspace = workspace
         self._outputs = outputs
         self._guard = Guard(scope)
@@ -67,31 +67,32 @@ class FileTracker:
         )
 
     def locate(self, text: str) -> Path:
-        """The file that the model means by `text`, absolute, symlinks not yet followed."""
+        """Return the file that the model means by `text`: absolute, symlinks not yet followed."""
         if self._outputs is not None and (rest := in_outputs(text)) is not None:
             return self._outputs / parse_path(rest or ".")
         path = self.workspace / parse_path(text)
         return self._scope.real_path(path) if self._scope else path
 
     def show(self, path: Path) -> str:
-        """How the model knows `path`; `locate` takes it back."""
+        """Return the model's name for `path`; `locate` reverses it."""
         if self._outputs is not None and path.parent == self._outputs:
             return output_name(path)
         seen = self._scope.seen_path(path) if self._scope else path
         return display_path(seen, self.workspace)
 
     def permit(self, path: Path) -> AbstractContextManager[None]:
-        """`with files.permit(path):` lets the call within it read and write this one resolved
-        path, which a person has approved, outside the scope too; agent's own files never."""
+        """Allow reads and writes of one resolved path outside the scope, which a person has
+        approved, within a `with` block. The agent's own files stay off limits."""
         return self._guard.permitting(path)
 
     def hidden_below(self, top: Path) -> frozenset[str]:
-        """What must not be listed in the resolved folder `top` and below, as resolved paths."""
+        """Return the resolved paths at or below the resolved folder `top` that must not be
+        listed."""
         return self._guard.hidden_below(top)
 
     def require_readable(self, path: Path) -> Path:
-        """What `path` leads to, there or not, as a resolved path. Raises ToolError where it names
-        or leads to what may not be read."""
+        """Return the resolved target of `path`, existing or not. Raises ToolError if it names or
+        leads to what may not be read."""
         self._guard.judge_name(path)
         with os_errors_told(self.show(path)):
             target = Path(os.path.realpath(path))
@@ -99,46 +100,47 @@ class FileTracker:
         return target
 
     def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
-        """`opened` where this session may read."""
+        """Call `opened` within the limits of this session."""
         return opened(path, self._guard)
 
     def is_hidden(self, info: os.stat_result) -> bool:
-        """Whether a file that was reached through no link is hidden all the same: this may be
-        another name of it."""
+        """Return whether a file that was reached without symlinks is hidden after all, as a hard
+        link to a hidden file."""
         return self._guard.is_hidden(info)
 
     def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-        """`read_bytes` where this session may read."""
+        """Call `read_bytes` within the limits of this session."""
         return read_bytes(path, limit, self._guard)[0]
 
     def read_text(self, path: Path) -> TextFile:
-        """`read_text` where this session may read."""
+        """Call `read_text` within the limits of this session."""
         return read_text(path, self._guard)
 
     def current_text(self, name: str) -> str | None:
-        """What the file that the model means by `name` holds; None when it can't be told."""
+        """Return the content of the file that the model means by `name`; None if it can't be
+        read."""
         try:
             return self.read_text(self.locate(name)).text
         except (ToolError, OSError):
             return None
 
     def list_folder(self, path: Path) -> list[Entry]:
-        """The entries of a folder that may be read, by name. Raises ToolError."""
+        """Return the readable entries of a folder, sorted by name. Raises ToolError."""
         with os_errors_told(self.show(path)):
             self._guard.judge_name(path)
             place, entries = list_folder(path, self._guard.judge_reading)
         return [entry for entry in entries if self._guard.may_read(place / entry.name)]
 
     def write(self, path: Path, text: str, like: TextFile | None) -> str:
-        """`write_text` where this session may write."""
+        """Call `write_text` within the limits of this session."""
         return write_text(path, text, like, self._guard)
 
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest
 
     def check(self, path: Path, current: str | None = None, *, must_be_known: bool = True) -> None:
-        """ToolError unless the existing file is as this session knows it, if it knows it at all;
-        `current` is its digest if the caller has just read it."""
+        """Raise ToolError unless the existing file is as this session last saw it. An unknown file
+        fails too if it `must_be_known`. `current` is its digest if the caller has just read it."""
         known = self._digests.get(_key(path))
         if known is None and not must_be_known:
             return
@@ -155,7 +157,7 @@ class FileTracker:
             )
 
     def edited(self, path: Path, before: str | None, digest_after: str) -> None:
-        """An edit was made of a file whose text, endings included, was `before`."""
+        """Record an edit of a file whose text was `before`, line endings included."""
         key = _key(path)
         self._edits[key].append(Edit(before, self._digests.get(key, ""), digest_after))
         self._digests[key] = digest_after
@@ -165,15 +167,15 @@ class FileTracker:
         return edits[-1] if edits else None
 
     def undone(self, path: Path, digest: str) -> None:
-        """The last edit was taken back, which left the file with `digest`."""
+        """Record that the last edit was undone, which left the file with `digest`."""
         key = _key(path)
-        # Meanwhile a folder of the path may have become a link to elsewhere.
+        # A folder of the path may have become a symlink to elsewhere meanwhile.
         if edits := self._edits.get(key):
             edits.pop()
         self._digests[key] = digest
 
     def observe(self, event: Event) -> None:
-        """Learn from a recorded event what the tool that caused it has noted by itself."""
+        """Learn from a recorded event what the tool that caused it noted when it ran."""
         if not isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
             return
         if not event.digest:
@@ -190,8 +192,8 @@ class FileTracker:
 
 
 def undo_text(path: Path, edit: Edit, now: TextFile) -> tuple[str, TextFile]:
-    """The text before `edit` and the form that gives the same bytes again: the edit may have taken
-    away the only character that told the encoding."""
+    """Return the text before `edit` and the form that reproduces the same bytes. The edit may have
+    removed the only character that revealed the encoding."""
     assert edit.text is not None, "callers have refused edits that were too long to keep"
     forms = [now, TextFile(""), TextFile("", "latin-1")]
     for form in forms:
@@ -203,6 +205,6 @@ def undo_text(path: Path, edit: Edit, now: TextFile) -> tuple[str, TextFile]:
 
 
 def _key(path: Path) -> str:
-    # Even this may fail: when a symlink goes away while it is followed.
+    # Even this may fail, if a symlink vanishes while it is followed.
     with os_errors_told(display_path(path)):
         return os.path.realpath(path)

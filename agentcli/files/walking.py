@@ -1,7 +1,7 @@
-"""The files of a folder tree, lazily, without what .gitignore and .ignore files leave out.
+"""Walks a folder tree lazily, without what .gitignore and .ignore files exclude.
 
-Patterns come with the repository, so none may take exponential time: pathspec 1.1 takes 5 s for one
-of seven stars against a name of 60 letters, this 0.3 ms.
+Patterns come with the repository, so none may take exponential time. pathspec 1.1 takes 5 s to
+match a pattern of seven stars against a name of 60 letters; this takes 0.3 ms.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MAX_IGNORE_BYTES = 100_000
 _LONGEST_IGNORE_LINE = 4_096
 _LONGEST_PATTERN = 1_000
 _LONGEST_PATH = 4_096
-"""As on Linux; what lies deeper can't be named."""
+"""The limit of Linux; deeper paths can't be named."""
 _BLANKS_AT_END = re.compile(r"(?<![\\ ]) +$|(?<=\\ ) +$")
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedEntry:
-    """`path` is relative to the folder that is walked, with `/` between its parts; a symlink is
-    neither a folder nor a file."""
+    """`path` is relative to the folder that is walked and uses `/`. A symlink is neither a folder
+    nor a file."""
 
     path: str
     is_folder: bool
@@ -43,8 +43,8 @@ class WalkedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """`path` is relative to the folder that is walked, and ends with `/` but for that one itself;
-    `entries` are all that it holds, by name."""
+    """`path` is relative to the folder that is walked and ends with `/`, except for that folder
+    itself, which is "". `entries` are all its entries, sorted by name."""
 
     path: str
     entries: list[os.DirEntry[str]]
@@ -53,7 +53,7 @@ class Folder:
     _hidden: Collection[str]
 
     def leaves_out(self, name: str, is_folder: bool) -> bool:
-        """Whether an entry is ignored or hidden."""
+        """Return whether an entry is ignored or hidden."""
         path = self._place + name
         return (
             name == NEVER_SEARCHED
@@ -63,8 +63,8 @@ class Folder:
 
 
 def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[WalkedEntry]:
-    """Files and folders below `top`, as `folders` has them, a folder's own entries by name before
-    those of its folders."""
+    """Yield the files and folders below `top`, as `folders` finds them: first all entries of a
+    folder by name, then those of its subfolders."""
     for folder in folders(top, hidden):
         for entry in folder.entries:
             is_folder = entry.is_dir(follow_symlinks=False)
@@ -74,18 +74,17 @@ def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[WalkedEntry]:
 
 
 def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
-    """The resolved folder `top` and those below it.
+    """Yield the resolved folder `top` and the folders below it.
 
-    Ignored folders are not entered, symlinks not followed, also where one takes the place of a
-    folder meanwhile; `.git` is left out, names with a dot in front are not, and nothing is entered
-    that is among the resolved paths `hidden`. A `top` that is itself ignored was asked for by name:
-    then only ignore files below it count.
+    Ignored folders, `.git` and the resolved paths in `hidden` are not entered; names with a leading
+    dot are. Symlinks are not followed, even if one replaces a folder meanwhile. If `top` itself is
+    ignored, the caller asked for it by name, and only ignore files below it count.
     """
     base = f"{top}/".replace("//", "/")
     waiting = [("", _rules_above(top))] if str(top) not in hidden else []
     while waiting:
         path, rules = waiting.pop()
-        # What can't be opened, went away or became a link meanwhile, has nothing to show.
+        # A folder that can't be opened, vanished or became a symlink has nothing to show.
         with contextlib.suppress(OSError), opened_folder(top / path) as handle:
             with os.scandir(handle) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
@@ -113,7 +112,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The lines of one ignore file, the last one first, and the length of its folder's path."""
+    """The lines of one ignore file, last one first. `base` is the length of its folder's path."""
 
     base: int
     lines: tuple[_Line, ...]
@@ -121,7 +120,7 @@ class _Rules:
     any_path: re.Pattern[str]
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Whether the file says that `path` is ignored; None when it does not say."""
+        """Return whether the file ignores `path`; None if it does not mention it."""
         inside = path[self.base :]
         name = inside.rsplit("/", 1)[-1]
         if not self.any_name.fullmatch(name) and not self.any_path.fullmatch(inside):
@@ -143,7 +142,7 @@ def _is_ignored(path: str, is_folder: bool, rules: tuple[_Rules, ...]) -> bool:
 
 
 def _rules_above(top: Path) -> tuple[_Rules, ...]:
-    """The rules of the folders around `top`, from that of its repository on."""
+    """Return the rules of the folders around `top`, from the root of its repository down."""
     above = [top, *top.parents]
     roots = (i for i, folder in enumerate(above) if (folder / ".git").exists())
     root = next(roots, len(above) - 1)
@@ -161,7 +160,7 @@ def _with_rules_of(
 ) -> tuple[_Rules, ...]:
     for name in _IGNORE_FILES:
         if name.split("/", 1)[0] in names:
-            # Not there, not readable, a link or no file: then it rules nothing, as for git.
+            # As for git, a file that is missing, unreadable, a symlink or not regular has no rules.
             with contextlib.suppress(OSError), open_within(handle, name) as file:
                 data = file.read(_MAX_IGNORE_BYTES + 1)
                 if len(data) <= _MAX_IGNORE_BYTES:
@@ -197,10 +196,10 @@ def _parse_line(raw: str) -> _Line | None:
 
 
 def compile_wildcards(pattern: str) -> re.Pattern[str]:
-    """A full-match expression for wildcards as .gitignore has them: `*`, `?`, `[…]`, `**`.
+    """Return a full-match expression for the wildcards of .gitignore: `*`, `?`, `[…]`, `**`.
 
-    Each stretch between two stars is matched at its first place and for good, which is never wrong
-    here and keeps a hostile pattern from taking exponential time.
+    Each stretch between two stars matches at its first possible place without backtracking. That is
+    never wrong here, and keeps a hostile pattern from taking exponential time.
     """
     stretches: list[list[str]] = [[]]
     for part in pattern.split("/"):
@@ -244,7 +243,7 @@ def _one_character(piece: str) -> str:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """`a{b,c}` as `ab` and `ac`, at any depth; bounded, as few mean more than a thousand."""
+    """Expand `a{b,c}` to `ab` and `ac`, at any depth; limited to about a thousand results."""
     ready: list[str] = []
     waiting = [pattern]
     while waiting and len(ready) + len(waiting) < 1000:
@@ -259,11 +258,11 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 class Glob:
-    """Which paths, relative to where one searches, a pattern means. One without `/` means names at
-    any depth; a `!` in front means all the others."""
+    """A pattern for paths relative to where a search starts. Without `/` it matches names at any
+    depth; a leading `!` matches all other paths."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises ToolError for a pattern that is too long to mean anything."""
+        """Raises ToolError if the pattern is too long."""
         if len(pattern) > _LONGEST_PATTERN:
             raise ToolError(
                 f"the pattern is longer than {_LONGEST_PATTERN:,} characters.",
@@ -286,8 +285,8 @@ class Glob:
 
 
 def existing(files: FileTracker, text: str) -> tuple[Path, os.stat_result]:
-    """The file or folder that the model means by `text`, symlinks not yet followed. Raises
-    ToolError when it may not be read or is not there."""
+    """Return the path that the model means by `text`, symlinks not yet followed, and its status.
+    Raises ToolError if it may not be read or does not exist."""
     path = files.locate(text)
     files.require_readable(path)
     with os_errors_told(files.show(path)):
@@ -298,14 +297,14 @@ def existing(files: FileTracker, text: str) -> tuple[Path, os.stat_result]:
 
 
 def _no_such_file(files: FileTracker, path: Path) -> ToolError:
-    """Names those that may have been meant."""
+    """The error suggests files that may have been meant."""
     message = f"There is no {files.show(path)}"
     folder = next(parent for parent in path.parents if parent.is_dir())
     missing = path.relative_to(folder).parts[0]
     if folder != path.parent:
         message += f": no {display_path(missing)} in {files.show(folder)}"
     near: list[Path] = []
-    # The similar names are a courtesy; a folder that can't be listed has none to offer.
+    # The suggestions are optional, and a folder that can't be listed has none.
     with contextlib.suppress(ToolError):
         here = [entry.name for entry in files.list_folder(folder)]
         near = [folder / name for name in get_close_matches(missing, here, n=3, cutoff=0.7)]

@@ -1,5 +1,8 @@
-"""The folders that commands could ever write to, kept in a file beside the sessions: programs that
-those of one session left there are on PATH when another works elsewhere."""
+"""A list of all folders that commands could ever write to, kept in a file beside the sessions.
+
+A program that one session's commands left in such a folder may be on the PATH of a later session
+that works elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ _MOST = 500
 
 
 def written_places(home: Path) -> list[str]:
-    """The newest last; none where the file in the agent's state `home` is missing or damaged."""
+    """Return the folders, newest last; none if the file in the agent's state folder `home` is
+    missing or damaged."""
     try:
         found = json.loads((home / _FILE).read_bytes())
     except (OSError, ValueError):
@@ -25,7 +29,7 @@ def written_places(home: Path) -> list[str]:
 
 
 def add_written_places(home: Path, folders: Iterable[Path]) -> None:
-    """Does nothing where it can't be written."""
+    """Add `folders` to the list; do nothing if it can't be written."""
     known = written_places(home)
     new = [str(folder) for folder in folders if str(folder) not in known]
     if not new:
