@@ -1,1 +1,1 @@
-"""Access to the operating system: programs, homes, processes."""
+"""Access to the operating system: programs, home folders, processes."""

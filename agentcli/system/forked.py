@@ -1,7 +1,8 @@
-"""A copy of this process that does one thing, and tells of it through a pipe.
+"""Runs one function in a forked copy of this process, which reports through a pipe.
 
-It begins with all that is loaded and known here, which takes a hundredth of a new start. Only for
-the main thread, and before there are others: a lock that one of those holds stays locked in it.
+The copy starts with everything already loaded here, in a hundredth of the time of a new process.
+Only for the main thread, before there are others: a lock held by another thread would stay locked
+in the copy.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ _FAILED = 70
 
 @dataclass(eq=False)
 class Forked:
-    """`output` is what it prints, to be read without waiting."""
+    """A forked process. `output` is a non-blocking pipe with what it prints."""
 
     pid: int
     output: int
     exit_code: int | None = None
-    """Negative: the signal that ended it; None: it was not seen to end yet."""
+    """Negative: the signal that ended it. None: it has not been seen to end yet."""
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing where it has ended."""
+        """Send it a signal; do nothing if it has ended."""
         if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
+        """Return its exit code, or None if it has not ended."""
         return self._wait(os.WNOHANG)
 
     def reap(self) -> None:
-        """Wait for its end."""
+        """Wait until it ends."""
         self._wait(0)
 
     def close(self) -> None:
@@ -52,9 +53,12 @@ class Forked:
 
 
 def fork(body: Callable[[], int]) -> Forked:
-    """Runs `body`, whose result is the exit code, in a session of its own, so that signals of the
-    terminal reach us alone; stdout is the pipe, stdin and stderr are nothing. It gets SIGTERM when
-    we are gone. The caller is not to be interrupted meanwhile."""
+    """Run `body`, whose result is the exit code, in a forked process.
+
+    The process has a session of its own, so that signals of the terminal reach us alone. Its stdout
+    is the pipe; stdin and stderr are /dev/null. It gets SIGTERM when we end. The caller must not be
+    interrupted during this call.
+    """
     reader, writer = os.pipe()
     above = os.getpid()
     for stream in (sys.stdout, sys.stderr):

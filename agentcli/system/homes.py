@@ -1,4 +1,4 @@
-"""The home folders of users. Containers run programs as users that have none."""
+"""The home folders of users. In containers, programs often run as users without one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _HINT = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
 
 
 def has_home() -> bool:
-    """Whether the person has a home folder."""
+    """Return whether the person has a home folder."""
     return os.path.expanduser("~") != "~"  # noqa: PTH111 - Path's raises
 
 
 def user_home(environ: Mapping[str, str]) -> Path:
-    """The person's home, resolved; `/` if they have none."""
+    """Return the person's resolved home folder, or `/` if they have none."""
     named = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises
     return Path(named if named != "~" else "/").resolve()
 
 
 def expanded(path: str) -> Path:
-    """`path` with its `~` or `~user` replaced. Raises ConfigError where there is no such home."""
+    """Return `path` with `~` or `~user` expanded. Raises ConfigError if there is no such home."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -34,7 +34,7 @@ def expanded(path: str) -> Path:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Where sessions and the log are: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
+    """Return the folder of sessions and log: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
     if chosen := environ.get("AGENT_HOME"):
         return expanded(chosen).absolute()
     base = environ.get("XDG_STATE_HOME") or "~/.local/state"
@@ -42,7 +42,7 @@ def state_home(environ: Mapping[str, str]) -> Path:
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """For what is large and can be made again: `$XDG_CACHE_HOME/agent`."""
+    """Return the folder for large data that can be made again: `$XDG_CACHE_HOME/agent`."""
     base = environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return expanded(base).absolute() / "agent"

@@ -1,4 +1,4 @@
-"""The kernel's messages about changes in folders (Linux)."""
+"""The kernel's notifications about changes in folders (Linux)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _OF_ITSELF = _DELETE_SELF | _MOVE_SELF
 
 
 class Event(NamedTuple):
-    """`watch` is the number of the folder's watch, -1 when events were lost; `name` is "" for one
-    about the folder itself."""
+    """`watch` is the number of the folder's watch, or -1 if events were lost. `name` is the entry
+    that changed, or "" for the folder itself."""
 
     watch: int
     name: str
 
 
 class Inotify:
-    """Raises OSError where the kernel has none, or too many are in use."""
+    """Watches folders. Raises OSError if the kernel has no inotify or too many are in use."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -42,8 +42,8 @@ class Inotify:
             raise OSError(ctypes.get_errno(), "inotify can't be had")
 
     def add(self, folder: str) -> int:
-        """The number of a watch for changes of what is in `folder`, and of the folder's own place.
-        Raises OSError."""
+        """Watch the contents of `folder` and the folder itself being moved or deleted; return the
+        number of the watch. Raises OSError."""
         mask = _CHANGES | _OF_ITSELF | _ONLY_FOLDERS | _NO_LINKS
         watch = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), mask)
         if watch < 0:
@@ -51,7 +51,7 @@ class Inotify:
         return int(watch)
 
     def read(self) -> Iterator[Event]:
-        """What has happened, without waiting."""
+        """Yield the events so far, without waiting."""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self.descriptor, _READ_BYTES)
             at = 0

@@ -1,9 +1,9 @@
-"""What the kernel tells about processes, and signals to those that are ours.
+"""What the kernel reports about processes, and signals to our own.
 
-A pid names a process only until that process has ended, and a contained command may lie about
-pids. So a process is identified by its pid and its start time, it is looked up below a process that
-we started ourselves, and it is signalled through a pidfd. Without /proc (macOS) there is nothing to
-look up: there the session of a process group, which no process can choose, says whether it is ours.
+A pid identifies a process only until it ends, and a contained command may lie about pids. So we
+identify a process by pid and start time, look it up below a process that we started ourselves, and
+signal it through a pidfd. Without /proc (macOS) nothing can be looked up; there a process counts as
+ours by the session of its process group, which no process can choose.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 ENVIRONMENT_MARK = "AGENT_SHELL_ID"
-"""The variable that still marks processes as ours when they have left their session."""
+"""Environment variable that marks processes as ours even after they have left their session."""
 _READ_CALLS = {"x86_64": {0, 19}, "aarch64": {63, 65}}
 _POLL_CALLS = {"x86_64": {7, 23, 232, 270, 271, 281, 441}, "aarch64": {22, 72, 73, 441}}
 _PTS_MAJORS = range(136, 144)
 _TTY_MAJOR = 5
 _MAX_THREADS = 64
 _LONGEST_NUMBER = 10
-"""Digits; no pid is longer."""
+"""Most digits a pid can have."""
 _KILL_ROUNDS = 8
 _POLL_S = 0.005
 _UNKNOWN = (FileNotFoundError, ProcessLookupError, NotADirectoryError, PermissionError)
-"""What a process that has gone, or is not ours to look at, raises."""
+"""Errors raised for a process that has ended or that we may not inspect."""
 
 
 class TerminalWait(Enum):
-    """Whether some process waits for someone to type."""
+    """Whether a process is waiting for someone to type."""
 
     NO = "no"
     YES = "yes"
     HIDDEN = "hidden"
-    """A process belongs to another user (sudo), or the system does not tell."""
+    """A process belongs to another user (sudo), or the system does not say."""
 
 
 @dataclass(frozen=True)
 class ProcessStat:
-    """`started` is in clock ticks since boot, 0 where that is unknown: together with the pid it
-    identifies a process for good."""
+    """`started` is in clock ticks since boot, or 0 if unknown. Together with the pid it identifies
+    a process for good."""
 
     pid: int
     started: int
@@ -61,24 +61,24 @@ class ProcessStat:
 
 
 class ProcessHandle:
-    """One process, never confused with a later one that is given the same pid."""
+    """One process, never confused with a later one that gets the same pid."""
 
     def __init__(self, process: ProcessStat) -> None:
         self.pid = process.pid
         self._process = process
         self._descriptor = open_pidfd(process.pid)
-        # Only what is still there after the descriptor was opened is what it stands for.
+        # The descriptor refers to this process only if it is still there after the opening.
         self._gone = not is_running(process)
 
     @property
     def alive(self) -> bool:
-        """False for zombies too, where the system can tell."""
+        """False for zombies too, if the system can tell."""
         if not self._gone:
             self._gone = self._has_ended()
         return not self._gone
 
     def send(self, signum: signal.Signals) -> None:
-        """Does nothing for a process that has ended or is not ours to signal."""
+        """Send a signal; do nothing if the process has ended or we may not signal it."""
         if not self.alive or self.pid in (0, 1, os.getpid()):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ class ProcessHandle:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """None for a process that has gone, and on systems without pidfds."""
+    """Return a pidfd, or None if the process has ended or the system has no pidfds."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -112,13 +112,14 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def is_running(process: ProcessStat) -> bool:
-    """Whether that process has not ended yet."""
+    """Return whether that same process is still running."""
     found = process_stat(process.pid)
     return found is not None and found == process and not found.over
 
 
 def _read(path: str) -> bytes | None:
-    """The file, or None if the process has gone or is not ours to look at."""
+    """Return the content of the file, or None if the process has ended or we may not inspect
+    it."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -134,7 +135,7 @@ def _numbers(folder: str) -> list[int]:
 
 
 def process_stat(pid: int) -> ProcessStat | None:
-    """None for a process that has gone."""
+    """Return None if the process has ended."""
     data = _read(f"/proc/{pid}/stat")
     if data is None:
         return None if _has_proc() else _stat_without_proc(pid)
@@ -169,27 +170,27 @@ def all_processes() -> Iterator[ProcessStat]:
 
 
 def members(group: int, session: int) -> list[ProcessStat]:
-    """The living processes of `group`, if it belongs to `session`: a process is born into a session
-    or starts its own, and can't choose another."""
+    """Return the living processes of `group`, if it belongs to `session`. A process is born into a
+    session or starts its own; it can't choose another."""
     found = (p for p in all_processes() if p.group == group and p.session == session)
     return [process for process in found if not process.over]
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether `pid` has a handler for the signal; False where the system does not tell."""
+    """Return whether `pid` has a handler for the signal; False if the system does not say."""
     caught = _status(pid, b"SigCgt")
     return bool(caught) and bool(int(caught[0], 16) >> (signum - 1) & 1)
 
 
 def command_line(pid: int) -> str:
-    """As one would type it: the program by its name alone."""
+    """Return the command line as one would type it, with only the program's name, not its path."""
     words = (_read(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0").split(b"\0")
     words[0] = words[0].rpartition(b"/")[2]
     return shlex.join(word.decode("utf-8", "replace") for word in words)
 
 
 def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
-    """Those whose stdin is what others of them write to stdout or stderr."""
+    """Return those in `found` whose stdin is a pipe from another's stdout or stderr."""
     pipes = {each: [_pipe(each.pid, descriptor) for descriptor in range(3)] for each in found}
     return {
         each
@@ -199,7 +200,7 @@ def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
 
 
 def _pipe(pid: int, descriptor: int) -> int:
-    """The number of the pipe, 0 for anything else."""
+    """Return the number of the pipe, 0 if it is anything else."""
     try:
         found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
     except _UNKNOWN:
@@ -208,19 +209,19 @@ def _pipe(pid: int, descriptor: int) -> int:
 
 
 def ticks_now() -> int:
-    """The clock that `ProcessStat.started` is read from."""
+    """Return the current time of the clock that `ProcessStat.started` uses, in ticks."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return int(time.clock_gettime(clock) * os.sysconf("SC_CLK_TCK"))
 
 
 def children(pid: int, *, since: int) -> list[ProcessStat]:
-    """Living children of `pid` that were started at `since` (in ticks) or later."""
+    """Return the living children of `pid` that started at `since` (in ticks) or later."""
     found = (p for p in all_processes() if p.parent == pid and p.started >= since)
     return [process for process in found if not process.over]
 
 
 def descendants(*roots: int) -> list[ProcessStat]:
-    """All children of children of `roots`, themselves excluded, parents first."""
+    """Return all descendants of `roots`, without the roots, parents first."""
     below: dict[int, list[ProcessStat]] = {}
     for process in all_processes():
         below.setdefault(process.parent, []).append(process)
@@ -234,9 +235,9 @@ def descendants(*roots: int) -> list[ProcessStat]:
 
 
 def find_descendant(told: bytes, root: int) -> ProcessStat | None:
-    """The process below `root` that has the number `told`, in decimal digits, where it lives: in
-    our PID namespace or in one of its own. None for whatever names no such process. Without /proc:
-    one of the session that `root` leads."""
+    """Return the process below `root` that calls itself `told`, a pid in decimal digits, in our PID
+    namespace or its own; None if there is none. Without /proc: a process in the session that `root`
+    leads."""
     if not (told.isdigit() and len(told) <= _LONGEST_NUMBER):
         return None
     number = int(told)
@@ -247,22 +248,22 @@ def find_descendant(told: bytes, root: int) -> ProcessStat | None:
 
 
 def _inner_number(pid: int) -> int:
-    """The number of `pid` in the namespace that it lives in."""
+    """Return the number of `pid` in its own PID namespace."""
     numbers = _status(pid, b"NSpid")
     return int(numbers[-1]) if numbers else pid
 
 
 def _status(pid: int, name: bytes) -> list[bytes]:
-    """The words of one line of what the kernel tells; none where it does not."""
+    """Return the words of one line of the process's status; none if the system does not say."""
     _, _, rest = (_read(f"/proc/{pid}/status") or b"").partition(b"\n%b:" % name)
     return rest.partition(b"\n")[0].split()
 
 
 def marked(entry: str) -> list[ProcessStat]:
-    """Processes started with `entry` ("NAME=value") in their environment."""
+    """Return the processes started with `entry` ("NAME=value") in their environment."""
     found = []
     for pid in _numbers("/proc"):
-        # Looked at before and after, for the number may be given out again in between.
+        # Checked before and after, because the pid may be reused in between.
         if _is_marked(pid, entry) and (process := process_stat(pid)) and _is_marked(pid, entry):
             found.append(process)
     return found
@@ -274,7 +275,7 @@ def _is_marked(pid: int, entry: str) -> bool:
 
 
 def send(processes: Iterable[ProcessStat], signum: signal.Signals) -> None:
-    """Signals each process that is still there and ours."""
+    """Signal each process that is still running and ours to signal."""
     for process in processes:
         handle = ProcessHandle(process)
         handle.send(signum)
@@ -282,7 +283,7 @@ def send(processes: Iterable[ProcessStat], signum: signal.Signals) -> None:
 
 
 def send_group(group: int, session: int, signum: signal.Signals) -> None:
-    """Signals the members of `group`, if it is a group of `session`."""
+    """Signal the members of `group`, if it belongs to `session`."""
     if _has_proc():
         send(members(group, session), signum)
         return
@@ -292,8 +293,9 @@ def send_group(group: int, session: int, signum: signal.Signals) -> None:
 
 
 def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) -> signal.Signals:
-    """Signals `root` and all below it, and waits at most so many seconds for their end after each
-    signal of `ladder`; what is born meanwhile gets it too. Returns the last signal that was sent.
+    """Signal `root` and all its descendants with each signal of `ladder`, waiting at most so many
+    seconds for them to end each time. Processes started meanwhile get the signal too. Returns the
+    last signal sent.
     """
     sent = ladder[-1][0]
     family = {root}
@@ -313,7 +315,7 @@ def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) 
 
 
 def await_end(processes: Iterable[ProcessStat], seconds: float) -> list[ProcessStat]:
-    """Those that have not ended after so many seconds."""
+    """Return the processes that have not ended within so many seconds."""
     deadline = time.monotonic() + seconds
     while left := [process for process in processes if is_running(process)]:
         if time.monotonic() >= deadline:
@@ -323,7 +325,7 @@ def await_end(processes: Iterable[ProcessStat], seconds: float) -> list[ProcessS
 
 
 def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
-    """Those of the family still alive, with all their descendants."""
+    """Return the processes of the family still alive, with all their descendants."""
     left = {process for process in family if is_running(process)}
     below = descendants(*(process.pid for process in left)) if left else []
     return left | {process for process in below if not process.over}
@@ -337,8 +339,8 @@ def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals
 
 
 def kill_marked(entry: str) -> int:
-    """SIGKILLs all `marked` processes but ourselves and our ancestors; repeats, because they may
-    fork meanwhile. Returns how many it found."""
+    """SIGKILL all `marked` processes except ourselves and our ancestors, repeatedly, because they
+    may fork meanwhile. Returns how many it found."""
     spared = _own_line()
     killed: set[ProcessStat] = set()
     for _ in range(_KILL_ROUNDS):
@@ -351,7 +353,7 @@ def kill_marked(entry: str) -> int:
 
 
 def _own_line() -> set[int]:
-    """Our process and its ancestors."""
+    """Return the pids of our process and its ancestors."""
     line = {0, 1}
     pid = os.getpid()
     while pid not in line and (found := process_stat(pid)):
@@ -361,10 +363,10 @@ def _own_line() -> set[int]:
 
 
 def waits_for_terminal(processes: Iterable[ProcessStat], *, polling_counts: bool) -> TerminalWait:
-    """Whether one of `processes` is blocked in a read of a terminal.
+    """Return whether one of `processes` is blocked reading from a terminal.
 
-    `polling_counts`: also take a poll by a process whose stdin is a terminal for waiting, which
-    is likely but not proven.
+    `polling_counts`: also count a process that polls and has a terminal as stdin, which is likely
+    waiting for it, but not proven to be.
     """
     machine = os.uname().machine
     if machine not in _READ_CALLS or not os.path.exists("/proc/self/syscall"):  # noqa: PTH110
@@ -383,13 +385,13 @@ def waits_for_terminal(processes: Iterable[ProcessStat], *, polling_counts: bool
 
 
 def reads_descriptor(pid: int, descriptor: int) -> bool:
-    """Whether `pid` is blocked in a read of that descriptor (False where this is not known)."""
+    """Return whether `pid` is blocked in a read of that descriptor (False if unknown)."""
     reads = _READ_CALLS.get(os.uname().machine, set())
     return any(number in reads and fd == descriptor for number, fd in _blocked_calls(pid))
 
 
 def _blocked_calls(pid: int) -> Iterator[tuple[int, int]]:
-    """(system call, first argument) of each thread; (-1, -1) for one that runs."""
+    """Yield (system call, first argument) for each thread; (-1, -1) for a running one."""
     for thread in _numbers(f"/proc/{pid}/task")[:_MAX_THREADS]:
         data = _read(f"/proc/{pid}/task/{thread}/syscall")
         if data is None:

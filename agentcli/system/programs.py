@@ -1,14 +1,14 @@
 """The programs that the agent itself runs, and the environment in which it runs them.
 
 A virtual environment of the workspace is often on the person's PATH, and commands in the sandbox
-can write there: a file with the name of a program that the agent runs would run with all rights at
-the next start. So the agent takes programs, libraries and modules from no place that commands can
-write to. `enter` removes such places from this process's environment and module path, for whatever
-runs or imports something by name, libraries included; our own code finds programs with
-`find_program`. Contained commands get the person's environment: `person_environ`.
+can write there. A file they leave under the name of a program that the agent runs would run with
+all rights at the next start. So the agent takes no program, library or module from a place that
+commands can write to. `enter` removes such places from this process's environment and module path,
+which covers whatever runs or imports something by name, including libraries; our own code finds
+programs with `find_program`. Contained commands get the person's environment: `person_environ`.
 
 What the interpreter itself loaded before our first line (PYTHONHOME, `.pth` files, LD_PRELOAD)
-can't be taken back.
+can't be undone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LISTS = frozenset(
         *("OPENSSL_MODULES", "OPENSSL_ENGINES", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"),
     )
 )
-"""Variables with places in them, one or several between colons; a relative one is a place in
-whatever folder a program is started from."""
+"""Variables that hold one or more places, separated by colons. A relative place means a different
+folder depending on where a program is started."""
 LOADED_AT_START = frozenset(
     (
         *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "DYLD_LIBRARY_PATH"),
@@ -39,12 +39,12 @@ LOADED_AT_START = frozenset(
         "PYTHONUSERBASE",
     )
 )
-"""By these the interpreter loads code before our first line runs."""
+"""Variables by which the interpreter loads code before our first line runs."""
 _HARMLESS = re.compile(
     r"HOME|PWD|OLDPWD|TMPDIR|TEMP|TMP|USER|LOGNAME|XDG_(?:CACHE|STATE)_HOME|XDG_RUNTIME_DIR|AGENT_\w+"
     r"|DISPLAY|XAUTHORITY|SSH_AUTH_SOCK|DBUS_\w+|SSL_CERT_(?:FILE|DIR)|\w*CA_BUNDLE|\w+_CA_CERTS"
 )
-"""They may name places that commands can write to, and no program is looked for there."""
+"""These may name places that commands can write to, because no program is looked for there."""
 _WORDS = re.compile(r"[\s:;,='\"|&<>()@]+")
 _RELATIVE = re.compile(r"(?<![./])\.{1,2}/|(?:^|[\s:;,=])\.{1,2}(?:[\s:;,]|$)")
 _NOT_FILES = ("/proc", "/dev")
@@ -54,22 +54,22 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 @dataclass(frozen=True)
 class UntrustedPlaces:
-    """Folders that others can write to. `identities` are their devices and inodes, so that they are
-    recognised under any name."""
+    """Folders that others can write to. `identities` are their devices and inodes, which identify
+    them under any name."""
 
     folders: frozenset[str] = frozenset()
     identities: frozenset[tuple[int, int]] = frozenset()
 
     def with_folders(self, folders: Iterable[str]) -> UntrustedPlaces:
         names = {os.path.realpath(folder) for folder in folders if folder not in self.folders}
-        # Whoever works in / has no place for programs but what commands can write.
+        # Distrusting / or what holds /usr/bin would leave no place for programs.
         names = {name for name in names if not "/usr/bin/".startswith(name.rstrip("/") + "/")}
         found = {(info.st_dev, info.st_ino) for info in map(_look, names) if info is not None}
         return UntrustedPlaces(self.folders | names, self.identities | found)
 
     def hold(self, path: str, *, as_program: bool = False) -> bool:
-        """Whether `path` is one of these or leads through one. `as_program`: or through any place
-        that everybody can write to."""
+        """Return whether `path` is one of these places or leads through one. `as_program`: places
+        that everybody can write to count too."""
         last = None
         for place, info in _way(path):
             if place in self.folders or place in _NOT_FILES:
@@ -86,21 +86,21 @@ class UntrustedPlaces:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """An environment, and what was left out of it: by variable, the parts or the whole value."""
+    """An environment, and what was left out: for each variable, some parts or the whole value."""
 
     environ: dict[str, str]
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def trimmed(environ: Mapping[str, str], places: UntrustedPlaces) -> Trimmed:
-    """`environ` without what leads programs to `places` or to places relative to a folder."""
+    """Return `environ` without what leads programs to `places` or to relative places."""
     kept: dict[str, str] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     for name, value in environ.items():
         if _HARMLESS.fullmatch(name):
             kept[name] = value
         elif name in _LISTS:
-            # The loader takes spaces between libraries too.
+            # The loader accepts spaces between libraries too.
             spaced = value.replace(" ", ":") if name.startswith("LD_") else value
             parts = spaced.split(os.pathsep)
             bad = [part for part in parts if not part.startswith("/") or places.hold(part)]
@@ -117,8 +117,8 @@ def trimmed(environ: Mapping[str, str], places: UntrustedPlaces) -> Trimmed:
 
 @dataclass
 class _Process:
-    """The person's environment and the places that are distrusted. `entered`: this is the agent's
-    own process; in others, such as a test's, nothing is changed."""
+    """The person's environment and the distrusted places. `entered`: this is the agent's own
+    process; in others, such as a test's, nothing is changed."""
 
     entered: bool = False
     cleaned: bool = False
@@ -131,8 +131,8 @@ _process = _Process()
 
 
 def enter() -> None:
-    """Called once when the agent's process starts: from now on it takes no program or module from
-    the repository, or else the folder, that it was started in."""
+    """Call this once when the agent's process starts. From then on it takes no program or module
+    from the repository (or else the folder) that it was started in."""
     _process.entered = True
     _process.person = dict(os.environ)
     try:
@@ -142,7 +142,7 @@ def enter() -> None:
 
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
-    """Commands can write to these folders, and to all of a repository that one is in."""
+    """Distrust these folders and the repositories around them: commands can write there."""
     if not _process.entered:
         return
     named = [os.path.expanduser(folder) for folder in folders]
@@ -158,23 +158,24 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
 
 
 def is_own_process() -> bool:
-    """Whether this is the agent's process, and not one of a program that uses it."""
+    """Return whether this is the agent's own process, not that of a program that uses it."""
     return _process.entered
 
 
 def distrusted() -> UntrustedPlaces:
-    """The places of `distrust` so far."""
+    """Return all places distrusted so far."""
     return _process.places
 
 
 def person_environ() -> Mapping[str, str]:
-    """The environment that the person started the agent in."""
+    """Return the environment in which the person started the agent."""
     return _process.person if _process.entered else os.environ
 
 
 def find_program(name: str) -> str | None:
-    """The path of the program `name` (or absolute path) for our own process: in a folder reached
-    without links, where commands can't replace it. Remembered as long as PATH is the same."""
+    """Find the program `name` (or absolute path) for our own process, in a folder where commands
+    can't replace it; return its path with the folder's symlinks resolved. The result is cached for
+    as long as PATH stays the same."""
     path = os.environ.get("PATH", os.defpath)
     if (name, path) not in _process.found:
         found = _search(name, path)
@@ -185,8 +186,8 @@ def find_program(name: str) -> str | None:
 
 
 def find_on(name: str, path: str | None) -> str | None:
-    """Where a command with this PATH finds the program `name`: for use inside a sandbox, or only to
-    be shown."""
+    """Return where a command with this PATH finds the program `name`: for use inside a sandbox, or
+    only for display."""
     for folder in (os.defpath if path is None else path).split(os.pathsep):
         if _can_be_run(candidate := os.path.join(folder or ".", name)):
             return candidate
@@ -194,9 +195,9 @@ def find_on(name: str, path: str | None) -> str | None:
 
 
 def installed_in(roots: Iterable[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
-    """Where this process's own code (package, interpreter, libraries) lies within `roots`. Returns
-    the places below a root, which can be protected, and the roots that are such a place
-    themselves."""
+    """Find where this process's own code (package, interpreter, libraries) lies within `roots`.
+    Returns the places below a root, which can be protected, and the roots that are themselves such
+    a place."""
     loaded = (_PACKAGE, sys.executable, sys.argv[0], sys.prefix, sys.base_prefix, *sys.path)
     places = {os.path.realpath(place) for place in loaded if place.startswith("/")}
     inside: set[str] = set()
@@ -229,7 +230,7 @@ def _clean_environment() -> None:
     folders = clean.get("PATH", os.defpath).split(os.pathsep)
     firm = [each for each in folders if not _process.places.hold(each, as_program=True)]
     clean["PATH"] = os.pathsep.join(firm) or os.defpath
-    # It would read the entry points of all that is installed, and fail with one that is damaged.
+    # Plugins would make pydantic read the entry points of all packages and fail on a damaged one.
     clean["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     for name in os.environ.keys() - clean.keys():
         del os.environ[name]
@@ -237,8 +238,8 @@ def _clean_environment() -> None:
 
 
 def _clean_module_path() -> None:
-    """Our own entries stay: beside the interpreter, or where package and libraries were installed
-    together."""
+    """Remove distrusted entries, except our own: beside the interpreter, or where package and
+    libraries were installed together."""
     script = os.path.dirname(os.path.realpath(sys.argv[0]))
     prefixes = {os.path.realpath(prefix) + "/" for prefix in (sys.prefix, sys.base_prefix)}
     kept = []
@@ -251,14 +252,15 @@ def _clean_module_path() -> None:
 
 
 def _ours(entry: str) -> bool:
-    """Whether the package was installed into this folder, not only linked from it."""
+    """Return whether the package was installed into this folder, not just linked from it."""
     if os.path.join(os.path.realpath(entry), "agentcli") != _PACKAGE:
         return False
     return any(re.fullmatch(r"agentcli-.*\.dist-info", name) for name in os.listdir(entry))
 
 
 def _repository(folder: str, home: str) -> str | None:
-    """The nearest folder around with a `.git`; as in the access scope, none that holds the home."""
+    """Return the nearest folder around with a `.git`, or None if that holds the home, which the
+    access scope does not count either."""
     while folder != "/":
         if os.path.lexists(f"{folder}/.git"):
             return None if f"{home}/".startswith(f"{folder}/") else folder
@@ -276,8 +278,8 @@ def _leads_to(value: str, places: UntrustedPlaces) -> bool:
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result | None]]:
-    """All that is passed on the way to the absolute `path`: folders, links and where they lead;
-    None for what is not there."""
+    """Yield everything passed on the way to the absolute `path`: folders, symlinks and where they
+    lead, with its status, or None if it does not exist."""
     left = path.split("/")[::-1]
     here = ""
     links = 0

@@ -1,12 +1,12 @@
-"""A process between us and a program that inherits everything the program leaves behind.
+"""A process between us and a program, which inherits everything the program leaves behind.
 
-An orphan is given to its nearest ancestor that is a child subreaper, so nothing that the program
-starts can leave the reaper's family, whatever session, group or environment it takes. The reaper
-kills them all when the program has ended, when it gets SIGTERM and when we are gone. For sandbox
-layers without a PID namespace; Linux only.
+The kernel gives an orphan to its nearest ancestor that is a child subreaper. So nothing that the
+program starts can leave the reaper's family, whatever session, group or environment it takes. The
+reaper kills them all when the program has ended, when it gets SIGTERM and when we are gone. For
+sandbox layers without a PID namespace; Linux only.
 
-It is a fork that runs no other program, which takes a tenth of the time. It reaps its children
-itself, so none of their pids can belong to another process when it kills them.
+The reaper is a fork that executes no other program, which takes a tenth of the time. It reaps its
+children itself, so their pids can't be reused before it kills them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from agentcli.system.processes import children
 
 PATIENCE_S = 2.0
-"""How long the reaper tries to end what is left, however fast that breeds."""
+"""How long the reaper tries to kill what is left, however fast that forks."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _NAME = b"agent-reaper"
 _WOKEN_BY = {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP}
@@ -34,8 +34,11 @@ _FAILED = 70
 
 
 def reaper_installer() -> Callable[[], None] | None:
-    """What the child calls between fork and exec, to be made before the fork: it returns in a
-    child of that child, which goes on to be the program. None where there are no reapers."""
+    """Return what the child must call between fork and exec, or None where there are no reapers.
+
+    Create it before the fork. The call returns in a child of that child, which goes on to become
+    the program.
+    """
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +51,7 @@ def reaper_installer() -> Callable[[], None] | None:
         program = os.fork()
         if program:
             _reap(libc, program, above)
-        # A program without its reaper would have nobody to end it.
+        # Without its reaper, nobody would end the program.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -56,7 +59,7 @@ def reaper_installer() -> Callable[[], None] | None:
 
 
 def _reap(libc: ctypes.CDLL, program: int, above: int) -> None:
-    """Does not return. Exits as the program did, with 128 + the number of a signal."""
+    """Never returns. Exits like the program, with 128 + the number of a signal that killed it."""
     code = _FAILED
     try:
         gc.disable()
@@ -72,7 +75,7 @@ def _reap(libc: ctypes.CDLL, program: int, above: int) -> None:
 
 
 def _code_at_end(program: int, above: int) -> int:
-    """Waits until the program has ended, or the reaper is told to end it."""
+    """Wait until the program has ended or the reaper is asked to end it; return the exit code."""
     told = False
     while True:
         with contextlib.suppress(ChildProcessError):
@@ -80,14 +83,14 @@ def _code_at_end(program: int, above: int) -> int:
                 if ended[0] == program:
                     code = os.waitstatus_to_exitcode(ended[1])
                     return code if code >= 0 else 128 - code
-        # Who has gone before the reaper could ask for a signal of it sends none.
+        # If our parent was gone before we asked for a signal at its end, none comes.
         if told or os.getppid() != above:
             return 128 + signal.SIGKILL
         told = signal.sigwait(_WOKEN_BY) != signal.SIGCHLD
 
 
 def _end_family() -> None:
-    """Kill the children until there are none: those orphaned by that are children next."""
+    """Kill our children until none are left; the children they orphan become ours next."""
     deadline = time.monotonic() + PATIENCE_S
     while any([_killed(pid) for pid in _children()]) and time.monotonic() < deadline:
         signal.sigtimedwait({signal.SIGCHLD}, _ROUND_S)
@@ -97,7 +100,7 @@ def _end_family() -> None:
 
 
 def _killed(pid: int) -> bool:
-    """False for what runs as another user (sudo), which is not ours to end."""
+    """Kill `pid`; return False if it runs as another user (sudo) and we may not."""
     try:
         os.kill(pid, signal.SIGKILL)
     except PermissionError:

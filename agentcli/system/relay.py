@@ -1,4 +1,4 @@
-"""Passes bytes between those who connect to one socket and what another leads to."""
+"""Passes bytes between connections to one socket and connections to another."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ _MOST_CONNECTIONS = 100
 
 
 class _Stream:
-    """One direction: what was read at `source` and not yet written at `target`."""
+    """One direction of a connection. `waiting` was read from `source` and not yet written to
+    `target`."""
 
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source = source
         self.target = target
         self.waiting = b""
         self.reads = True
-        """There may be more to come."""
+        """False once `source` has ended."""
         self.open = True
 
     def read(self) -> None:
-        """Raises OSError for a connection that broke."""
+        """Raises OSError if the connection broke."""
         with suppress(BlockingIOError):
             self.waiting = self.source.recv(_CHUNK)
             self.reads = bool(self.waiting)
 
     def write(self) -> None:
-        """Raises OSError for a connection that broke."""
+        """Raises OSError if the connection broke."""
         with suppress(BlockingIOError):
             if self.waiting:
                 self.waiting = self.waiting[self.target.send(self.waiting) :]
@@ -41,9 +42,11 @@ class _Stream:
 
 
 class Relay:
-    """From now on in a thread of its own, until it is closed: each connection to `listener` is
-    passed on to one that `connect` makes, which may raise OSError, if `admits` lets it in. Takes
-    over `listener`."""
+    """Relays connections in a thread of its own from creation until `close`.
+
+    Each connection to `listener` that `admits` accepts is relayed to a new one from `connect`,
+    which may raise OSError. Takes ownership of `listener`.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,8 @@ class Relay:
         self._admits = admits
         self._selector = selectors.DefaultSelector()
         self._streams: dict[socket.socket, tuple[_Stream, _Stream]] = {}
-        """By each end of a connection: the direction that is read there, and the one written."""
+        """For each end of a connection: the stream that reads from it and the one that writes to
+        it."""
         self._wake, self._waker = os.pipe()
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
@@ -65,7 +69,7 @@ class Relay:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         os.close(self._waker)
         self._thread.join()
 
@@ -107,7 +111,7 @@ class Relay:
 
     def _pass_on(self, end: socket.socket, events: int) -> None:
         if end not in self._streams:
-            # Closed with its other end, since the kernel told of it.
+            # Closed together with its other end after the kernel reported the event.
             return
         read, written = self._streams[end]
         try:

@@ -1,5 +1,5 @@
-"""Which Python a workspace uses: never the virtual environment that agent itself was put into,
-unless that is the workspace's own."""
+"""Finds the Python of a workspace: never the virtual environment that agent itself is installed in,
+unless that belongs to the workspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcli.system.programs import find_on
 
 
 def environment_folder(workspace: Path, environ: Mapping[str, str]) -> Path | None:
-    """The virtual environment of `workspace`: the one that is activated, .venv, venv; or None."""
+    """Return the workspace's virtual environment: the active one, .venv, venv, or None."""
     active = environ.get("VIRTUAL_ENV")
     if active and _is_own(active) and not Path(active).resolve().is_relative_to(workspace):
         active = None
@@ -23,15 +23,15 @@ def environment_folder(workspace: Path, environ: Mapping[str, str]) -> Path | No
 
 
 def python_on_path(environ: Mapping[str, str]) -> str | None:
-    """The first Python on the PATH of `environ` that is not in agent's own environment."""
+    """Return the first Python on the PATH of `environ` that is not in agent's own environment."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(each for each in folders if not _is_own(Path(each).parent))
     return find_on("python3", path) or find_on("python", path)
 
 
 def interpreter_of(workspace: Path, environ: Mapping[str, str]) -> str:
-    """What runs Python for `workspace`; where there is no other, the one that agent's environment
-    was made of."""
+    """Return the Python interpreter for `workspace`; as a last resort, the one that agent's own
+    environment was made from."""
     folder = environment_folder(workspace, environ)
     if folder is not None:
         return str(folder / "bin" / "python")
@@ -41,7 +41,7 @@ def interpreter_of(workspace: Path, environ: Mapping[str, str]) -> str:
 
 
 def _is_own(folder: str | Path) -> bool:
-    """Whether this is the virtual environment that agent runs in."""
+    """Return whether this is the virtual environment that agent runs in."""
     if sys.prefix == sys.base_prefix:
         return False
     return os.path.realpath(folder) == os.path.realpath(sys.prefix)
