@@ -84,9 +84,9 @@ def event_path(folder: Path, event_id: int) -> Path:
 
 
 class EventLog(Sequence[Event]):
-    """All events of a session. Only the newest are in memory, so a long session takes no more;
-    older ones are read again with `read`, a page at a time, on demand. Tools that run in parallel
-    may read the log while the main thread appends."""
+    """All events of a session. Only the newest are in memory, so memory use does not grow with the
+    session; older ones are read again with `read`, a page at a time, on demand. Tools that run in
+    parallel may read the log while the main thread appends."""
 
     def __init__(self, events: list[Event], read: Callable[[int], list[Event]]) -> None:
         self._recent = events

@@ -1,1 +1,1 @@
-"""Keeping sessions: names, owners, copies, repair, removal."""
+"""Managing sessions: names, owners, copies, repair, removal."""

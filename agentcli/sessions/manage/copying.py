@@ -1,4 +1,4 @@
-"""A new session with the beginning of another one's log."""
+"""Creating a session from the beginning of another one's log."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agentcli.sessions.store import Store, encode
 
 
 def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event]) -> None:
-    """Put events 0 to `last` of the session in `original` as files into the empty folder `copy`,
-    and `further` ones after them. A turn that was going on there is paused in it.
+    """Write events 0 to `last` of the session in `original`, followed by the `further` ones, as
+    files into the empty folder `copy`. A turn in progress at that point is paused in the copy.
 
     Raises SessionError when they can't be written.
     """
@@ -43,8 +43,8 @@ def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event])
 
 
 def write_events(folder: Path, source: Store, count: int) -> None:
-    """The first `count` events of `source` as files of the session in `folder`, which has none and
-    is to be synced as a whole. Raises SessionError, OSError."""
+    """Write the first `count` events of `source` as files of the session in `folder`, which has no
+    events yet and is synced as a whole by the caller. Raises SessionError, OSError."""
     with closing(FileStore(folder, durable=False).open()) as store:
         for start in range(0, count, PAGE):
             records = source.read(range(start, min(start + PAGE, count)))
@@ -52,7 +52,7 @@ def write_events(folder: Path, source: Store, count: int) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Events never change, so both sessions may have the same file."""
+    """Link one file into both sessions where possible, since events never change."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""Names that people give to sessions: each means one session."""
+"""Names that people give to sessions; each name belongs to one session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _LIKE_AN_ID = re.compile(r"[0-9]{4,8}(-[0-9]{0,6}(-[0-9a-f]{0,4})?)?", re.ASCII)
 
 
 def checked_name(name: str) -> str:
-    """`name` without blanks around it. Raises UsageError when it can't be one."""
+    """Return `name` stripped of surrounding blanks. Raises UsageError when it is not a valid
+    name."""
     name = name.strip()
     if not name:
         raise UsageError("a name can't be empty")
@@ -30,13 +31,13 @@ def checked_name(name: str) -> str:
 
 
 def named(home: Path, name: str, besides: Path | None = None) -> Path | None:
-    """The session, other than the one in `besides`, that has this name."""
+    """Return the session with this name, other than the one in `besides`."""
     states = session_states(home)
     return next((f for f, state in states if state.name == name and f != besides), None)
 
 
 def require_free(home: Path, name: str, folder: Path | None = None) -> None:
-    """Raises UsageError, naming it, when a session other than `folder` has this name."""
+    """Raise UsageError, naming it, when a session other than `folder` has this name."""
     if other := named(home, name, folder):
         raise UsageError(
             f"session {other.name} has the name {name!r}",

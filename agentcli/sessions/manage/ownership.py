@@ -1,4 +1,4 @@
-"""Whose a session is. What another user owns or could have changed is not believed."""
+"""Who owns a session. Files that another user owns or could have changed are not trusted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 def require_own(folder: Path) -> None:
-    """Raises SessionError unless `folder` and its events are this user's, and only theirs."""
+    """Raise SessionError unless this user owns `folder` and its events and nobody else can write to
+    them."""
     for path in (folder, folder / "events"):
         try:
             status = path.lstat()
@@ -33,8 +34,8 @@ def require_own(folder: Path) -> None:
 
 
 def require_safe_place(folder: Path) -> None:
-    """Raises SessionError where others could put sessions of theirs, or rename the user's. The
-    folder may be a link, as to another disk."""
+    """Raise SessionError where others could add sessions of theirs or rename the user's. The folder
+    may be a link, for example to another disk."""
     try:
         status = folder.stat()
     except OSError as error:
@@ -48,5 +49,5 @@ def require_safe_place(folder: Path) -> None:
 
 
 def trusted(status: os.stat_result) -> bool:
-    """Whether something is this user's and nobody else can write to it."""
+    """Whether this user owns something and nobody else can write to it."""
     return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS

@@ -1,4 +1,4 @@
-"""Making a damaged session fit for use again, with what is intact of it."""
+"""Making a damaged session usable again with what is intact of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from agentcli.sessions.store import encode
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done, or would be: events brought back from a page, and those from the first one
-    that is lost on, which are now in `events.bad/`. `fault` is what was wrong first."""
+    """What a repair did or would do: the events restored from a page, and the events from the first
+    lost one on, which are moved to `events.bad/`. `fault` is the first fault found."""
 
     fault: str | None
     restored: tuple[int, ...] = ()
@@ -26,9 +26,10 @@ class Repair:
 
 
 def repair(folder: Path, *, dry_run: bool = False) -> Repair:
-    """Make the session in `folder` whole up to the first event that is lost.
+    """Repair the session in `folder` up to the first event that is lost.
 
-    Raises SessionError when nothing of it can be read, UsageError when it is in use or in no files.
+    Raises SessionError when nothing of it can be read, UsageError when it is in use or not stored
+    in files.
     """
     store = store_of(folder)
     if not isinstance(store, FileStore):
@@ -44,7 +45,7 @@ def repair(folder: Path, *, dry_run: bool = False) -> Repair:
 
 
 def _look(folder: Path) -> Repair:
-    """What a repair would begin with; later faults show only when it is done."""
+    """Return the first thing a repair would do; later faults show only once that is done."""
     record = read_session(folder)
     lost = len(record.events)
     if record.log.fault is None:
@@ -77,9 +78,9 @@ def _from_page(folder: Path, event_id: int) -> bytes | None:
 
 
 def _set_aside(folder: Path, first: int) -> tuple[int, ...]:
-    """Take everything from event `first` on out of the log; what is derived from it goes."""
+    """Move every event from `first` on out of the log, and delete what is derived from them."""
     gone = _events_from(folder, first)
-    # The newest go first: a repair that is cut off leaves no new hole.
+    # The newest are moved first, so that an interrupted repair leaves no new gap.
     _move_to_bad(folder, sorted(gone, reverse=True))
     for start in range(first // PAGE * PAGE, max(gone, default=first) + PAGE, PAGE):
         page_path(folder, start).unlink(missing_ok=True)

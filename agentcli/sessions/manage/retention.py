@@ -1,4 +1,4 @@
-"""Which sessions to keep, and how those that are not kept go away."""
+"""Which sessions to keep, and how the others are removed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentcli.sessions.state import State
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BLOCK_BYTES = 512
 _BEING_MADE_S = 60
-"""A folder this young without a lock may be that of a session that is just being made."""
+"""A folder this young that has no lock may belong to a session just being created."""
 
 
 @dataclass(frozen=True)
 class PruneRule:
-    """A session goes when all that is set here holds: not used for `older_than`, not among the
-    newest `keep`, nothing said in it (`empty`). One with a name stays unless `named`."""
+    """A session is pruned when everything set here holds: not used for `older_than`, not among the
+    newest `keep`, nothing said in it (`empty`). A session with a name is kept unless `named`."""
 
     older_than: timedelta | None = None
     keep: int | None = None
@@ -34,7 +34,7 @@ class PruneRule:
 
 
 def parse_age(text: str) -> timedelta:
-    """`90m`, `12h`, `30d` or `8w`. Raises UsageError."""
+    """Parse `90m`, `12h`, `30d` or `8w`. Raises UsageError."""
     number, unit = text[:-1], text[-1:]
     try:
         if not (number.isascii() and number.isdigit()):
@@ -47,8 +47,8 @@ def parse_age(text: str) -> timedelta:
 def to_prune(
     home: Path, rule: PruneRule, workspace: str | None, now: datetime
 ) -> list[tuple[Path, State]]:
-    """The sessions that `rule` lets go, newest first, each with its children; only of `workspace`
-    if it is given."""
+    """Return the sessions that `rule` prunes, newest first, each followed by its children; only
+    those of `workspace` if it is given."""
     every = Family(session_states(home, workspace))
     mine = sorted(every.heads(), key=lambda entry: updated_at(*entry), reverse=True)
     latest = now - rule.older_than if rule.older_than is not None else None
@@ -63,7 +63,7 @@ def to_prune(
 
 
 def updated_at(folder: Path, state: State) -> datetime:
-    """When something last happened in a session, as far as can be known."""
+    """Return when something last happened in a session, as far as that can be known."""
     with suppress(ValueError):
         moment = datetime.fromisoformat(state.updated_at)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -74,7 +74,8 @@ def updated_at(folder: Path, state: State) -> datetime:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes that removing `folder` frees; what has another name elsewhere stays."""
+    """Return how many bytes removing `folder` would free; files with another hard link free
+    none."""
     total = 0
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -86,7 +87,7 @@ def size_of(folder: Path) -> int:
 
 
 def use_of(folder: Path) -> str:
-    """What somebody does with a session now: `in use by process 4711`; empty if nobody does."""
+    """Return what is using a session now, such as `in use by process 4711`; empty if nothing is."""
     store = store_of(folder)
     if holder := store.holder():
         return f"in use by process {holder.pid}" + ("" if holder.is_here else f" on {holder.host}")
@@ -100,10 +101,10 @@ def use_of(folder: Path) -> str:
 
 
 def remove(home: Path, folder: Path) -> None:
-    """Remove a session: at once from among the sessions, then from the disk. No link is followed.
+    """Remove a session: first from the list of sessions, then from the disk. No link is followed.
 
-    Raises UsageError when a process writes to it, SessionError when it can't be removed; what then
-    is left of it is no session any more, and is swept up by the next command.
+    Raises UsageError when a process writes to it, SessionError when it can't be removed; whatever
+    is left then is no longer a session, and the next command deletes it.
     """
     lock_path = folder / "session.lock"
     store = store_of(folder)

@@ -1,7 +1,6 @@
-"""Unfinished folders: sessions that are being made or removed, copies of files that are being made
-for one, and copies that are there for a moment only. What lasts is built under a temporary name and
-then renamed. What a killed process left is removed, or finished if only the name was missing, by
-the next command that comes by.
+"""Unfinished folders: sessions being created or removed, file copies being made for a session, and
+temporary copies. Lasting folders are built under a temporary name and then renamed. The next
+command removes what a killed process left, or finishes it if only the renaming was missing.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from agentcli.sessions.store import Library
 _SCRAP = "sessions.scrap"
 _NAME = re.compile(r"(.+)-[0-9a-f]{8}", re.ASCII | re.DOTALL)
 _UNLOCKED = "new-"
-"""Begins the names of folders that nobody has locked yet."""
+"""Name prefix of folders that are not locked yet."""
 _DOOMED = "gone-"
-"""Begins the names of what was a session."""
+"""Name prefix of removed sessions."""
 _BEING_MADE_S = 60
 _DRAFT = "draft.json"
 _SCRATCH = "scratch"
@@ -39,9 +38,9 @@ _SCRATCH = "scratch"
 
 @contextmanager
 def staging(home: Path, session_id: str, library: Library | None = None) -> Iterator[Path]:
-    """An empty folder, locked, to put a session together in, as files. It becomes the session
-    `session_id` of `library` (the one of the settings, when None) when the block ends well, else
-    it goes away."""
+    """Yield an empty, locked folder in which to assemble a session as files. When the block
+    succeeds, it becomes the session `session_id` of `library` (None: the one from the settings);
+    otherwise it is removed."""
     with _staged(home, session_id) as (folder, undo):
         yield folder
         (library or library_of(home)).take_in(folder, session_id)
@@ -50,7 +49,7 @@ def staging(home: Path, session_id: str, library: Library | None = None) -> Iter
 
 @contextmanager
 def _staged(home: Path, name: str) -> Iterator[tuple[Path, ExitStack]]:
-    """An empty folder, locked, which goes away unless that is taken from the stack."""
+    """Yield an empty, locked folder and the stack that removes it, unless that is cancelled."""
     folder = _new_place(home, name)
     unlocked = folder.with_name(f"{_UNLOCKED}{secrets.token_hex(4)}")
     unlocked.mkdir(mode=0o700)
@@ -62,8 +61,8 @@ def _staged(home: Path, name: str) -> Iterator[tuple[Path, ExitStack]]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """`own` is a folder for the agent alone, in its home; `files` is one that commands may be shown
-    and write to. Both are private and empty."""
+    """Two private, empty folders: `own` is in the agent's home and for the agent alone; `files` may
+    be shown to commands and written by them."""
 
     own: Path
     files: Path
@@ -71,8 +70,8 @@ class Scratch:
 
 @contextmanager
 def scratch(home: Path, place: Path) -> Iterator[Scratch]:
-    """Two folders that go away when the block ends, however that ends; `files` is made in `place`.
-    Raises SessionError where there can be none."""
+    """Yield two folders that are removed however the block ends; `files` is created in `place`.
+    Raises SessionError where that is not possible."""
     with ExitStack() as undo:
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,8 +87,8 @@ def scratch(home: Path, place: Path) -> Iterator[Scratch]:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A folder of files on its way: `folder` is where it is made, `target` where it belongs, which
-    `is_new` if nothing was there; `whole` when only its name is missing."""
+    """A folder of files being made: `folder` is where it is made, `target` where it belongs.
+    `is_new` means that nothing was at `target`, `whole` that only the renaming is missing."""
 
     folder: str
     target: str
@@ -99,11 +98,11 @@ class _Draft:
 
 @contextmanager
 def drafting(staged: Path, target: Path) -> Iterator[Path]:
-    """A name beside `target`, or in it where it is an empty folder already, to make a folder at.
-    What is in it belongs to the session in `staged`: it gets its real name when the block ends
-    well, else it goes away.
+    """Yield a path at which to make a folder, beside `target`, or inside it if that is already an
+    empty folder. The contents belong to the session in `staged`: they move to `target` when the
+    block succeeds, otherwise they are removed.
 
-    Raises SessionError where there can be no such folder.
+    Raises SessionError where no such folder can be made.
     """
     is_new = not os.path.lexists(target)
     name = f".{target.name}-{staged.name}" if is_new else f".{staged.name}"
@@ -122,7 +121,7 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
 
 
 def sweep(home: Path) -> list[str]:
-    """Remove, or finish, what processes that were killed left behind. What a person should know of
+    """Remove or finish what killed processes left behind. Return what a person should know about
     it."""
     try:
         left = [entry for entry in (home / _SCRAP).iterdir() if _is_ours(entry)]
@@ -136,14 +135,14 @@ def sweep(home: Path) -> list[str]:
 
 
 def set_aside(home: Path, folder: Path) -> Path:
-    """Take a session away from among the others at once. Where it is then, to be removed."""
+    """Take a session off the list of sessions at once. Return its new place, for removal."""
     doomed = _new_place(home, f"{_DOOMED}{folder.name}")
     folder.rename(doomed)
     return doomed
 
 
 def remove_tree(folder: Path) -> None:
-    """Raises OSError. Folders that forbid it to their owner are removed too."""
+    """Remove a tree, including folders whose permissions forbid it. Raises OSError."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
@@ -158,7 +157,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _remove_used(folder: Path) -> None:
-    """Whatever commands have made there, as far as that can be removed."""
+    """Remove whatever commands have created there, as far as possible."""
     with shield():
         try:
             remove_tree(folder)
@@ -198,7 +197,8 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
 
 
 def _is_taken_in(home: Path, entry: Path, session_id: str) -> bool:
-    """Whether its events are in a database already, so that only its folder is missing."""
+    """Whether the session's events are in a database already, so that only its folder is
+    missing."""
     folder = home / SESSIONS / session_id
     is_doomed = entry.name.startswith(_DOOMED)
     return not is_doomed and not folder.exists() and store_of(folder).exists()
@@ -211,7 +211,7 @@ def _noted(staged: Path) -> _Draft | None:
 
 
 def _put_in_place(draft: _Draft) -> None:
-    """Also what was put there half by a process that was killed then."""
+    """Move a draft to its target, also one that a killed process had moved only in part."""
     folder, target = Path(draft.folder), Path(draft.target)
     if not os.path.lexists(folder):
         return
@@ -224,7 +224,7 @@ def _put_in_place(draft: _Draft) -> None:
 
 
 def _can_be_put_in_place(draft: _Draft) -> bool:
-    """Whether nobody has used the name since."""
+    """Whether the target is still free."""
     folder, target = Path(draft.folder), Path(draft.target)
     if not os.path.lexists(folder):
         return target.is_dir()

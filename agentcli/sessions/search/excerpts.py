@@ -1,4 +1,4 @@
-"""Excerpts of earlier sessions around what was searched for, as a model is shown them."""
+"""Excerpts of earlier sessions around search hits, as shown to a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcli.sessions.search.index import Hit, search
 from agentcli.sessions.search.searchable import kind_of, searchable
 
 AROUND = 5
-"""Messages before the hit, and after it."""
+"""Messages shown before the hit, and after it."""
 AT_THE_ENDS = 3
 MAX_SESSIONS = 3
 MAX_CHARS = 12_000
@@ -22,20 +22,20 @@ _HITS_READ = 60
 _HIT_CHARS = 1_500
 _OTHER_CHARS = 240
 _LOOKED_AT = 40
-"""Events that are read on either side for so many that say something."""
+"""Events read on either side to find as many as are to be shown."""
 _MARK = "→"
 _ABOUT_THE_SESSION = frozenset(
     {"agent_state_changed", "change_agent_state", "checkpoint", "condensation"}
 )
-"""Events that say nothing new of the work: states, and summaries of what stands there anyway. They
-are shown when they are what was found."""
+"""Events that say nothing new about the work: states, and summaries of what is there anyway. They
+are shown only when they are the hit."""
 
 
 def excerpts(home: Path, query: str, own_session: str, redact: Callable[[Any], Any]) -> str:
-    """What earlier sessions under `home` have for `query`: of the best three sessions the hit with
-    what is around it and how the session began and ended, at most 12,000 characters. The session
-    that asks is left out. Raises UsageError for a query without a word, SessionError when there
-    is no searching."""
+    """Return what earlier sessions under `home` have for `query`: for each of the best three
+    sessions the hit, its surroundings, and how the session began and ended; 12,000 characters at
+    most. The session that asks is left out. Raises UsageError for a query without a word,
+    SessionError when searching is not possible."""
     best: dict[str, Hit] = {}
     for hit in search(home, query, limit=_HITS_READ):
         if hit.session_id != own_session:
@@ -55,7 +55,8 @@ def excerpts(home: Path, query: str, own_session: str, redact: Callable[[Any], A
 
 
 def _lines(folder: Path, hit: Hit) -> Iterator[str]:
-    """Raises SessionError for a session that is another user's or gone."""
+    """Yield the lines of one excerpt. Raises SessionError for a session that is another user's or
+    gone."""
     store = store_of(folder)
     store.check()
     count = store.count()
@@ -81,7 +82,7 @@ def _lines(folder: Path, hit: Hit) -> Iterator[str]:
 def _said(
     folder: Path, ids: range, most: int, left_out: frozenset[str] = _ABOUT_THE_SESSION
 ) -> list[tuple[int, str, str]]:
-    """The first so many events among `ids` that say something: id, who speaks, text."""
+    """Return the first `most` events among `ids` that contain text: id, kind of speaker, text."""
     said: list[tuple[int, str, str]] = []
     store = store_of(folder)
     for event_id in ids[:_LOOKED_AT]:
@@ -96,7 +97,7 @@ def _said(
 
 
 def _around(text: str, hit: Hit, limit: int) -> str:
-    """The part of a long text in which the words were found."""
+    """Return the part of a long text that contains the words found."""
     words = [hit.snippet[start:end] for start, end in hit.marks]
     at = text.find(words[0]) if words else 0
     start = max(0, at - limit // 2)

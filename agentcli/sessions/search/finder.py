@@ -1,4 +1,4 @@
-"""Where sessions are, and which one a person means."""
+"""Finding sessions, and the one that a person means."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _NEWEST = 300
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session and what is known of it."""
+    """A session and its state."""
 
     folder: Path
     state: State
 
     def fits(self, workspace: Path | None) -> bool:
-        """Whether a person who works in `workspace`, or anywhere if None, may want to go on with
-        it: it was given a task, and not by another session."""
+        """Whether a person working in `workspace` (None: anywhere) may want to continue this
+        session: it was given a task, and not by another session."""
         here = workspace is None or self.state.workspace == str(workspace)
         was_given = self.state.end_id >= 0 and bool(self.state.title)
         return here and was_given and self.state.delegated_by is None
 
 
 def new_folder(home: Path) -> Path:
-    """A folder for a new session: `YYYYMMDD-HHMMSS-xxxx`, local time."""
+    """Return a free folder for a new session: `YYYYMMDD-HHMMSS-xxxx`, in local time."""
     while True:
         folder = home / SESSIONS / f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if not folder.exists() and not exists(folder):
@@ -43,18 +43,18 @@ def new_folder(home: Path) -> Path:
 
 
 def exists(folder: Path) -> bool:
-    """Whether there is a session of this folder."""
+    """Whether the session of this folder exists."""
     return store_of(folder).exists()
 
 
 def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
-    """Every session with its state, of one workspace or of all, the one used last first; one that
-    can't be read has an empty state."""
+    """Yield every session of one workspace or of all with its state, the last used first. An
+    unreadable session has an empty state."""
     return library_of(home).states(workspace)
 
 
 class Family:
-    """Sessions with the children that they have delegated to, as far as there are any."""
+    """Sessions together with the children that they delegated to."""
 
     def __init__(self, every: Iterable[tuple[Path, State]]) -> None:
         self._every = list(every)
@@ -65,30 +65,30 @@ class Family:
                 self._children.setdefault(str(state.delegated_by), []).append((folder, state))
 
     def heads(self) -> Iterator[tuple[Path, State]]:
-        """In the order given, those that nobody delegated to, or somebody who is gone."""
+        """Yield, in the order given, the sessions that no other one here delegated to."""
         below = {folder for children in self._children.values() for folder, _ in children}
         return ((folder, state) for folder, state in self._every if folder not in below)
 
     def children(self, session_id: str) -> list[tuple[Path, State]]:
-        """Its own, the one begun first first."""
+        """Return the session's own children, the earliest first."""
         found = self._children.get(session_id, [])
         return sorted(found, key=lambda child: (child[1].created_at, child[0]))
 
     def below(self, session_id: str) -> Iterator[tuple[Path, State]]:
-        """Its children, each followed by its own."""
+        """Yield all descendants: each child followed by its own."""
         for folder, state in self.children(session_id):
             yield folder, state
             yield from self.below(folder.name)
 
 
 def state_of(folder: Path) -> State:
-    """A session's state, from its cache if that can be trusted, brought up to date with what was
+    """Return a session's state: the cached one if it can be trusted, updated with the events
     recorded since. Raises SessionError."""
     return state_in(folder, store_of(folder))
 
 
 def find(home: Path, wanted: str) -> Path:
-    """The folder of the session with this id, unique prefix or name. Raises UsageError."""
+    """Return the folder of the session with this id, unique prefix or name. Raises UsageError."""
     exact = home / SESSIONS / wanted
     if is_session_id(wanted) and store_of(exact).exists():
         return exact
@@ -107,16 +107,16 @@ def find(home: Path, wanted: str) -> Path:
 
 
 def newest(home: Path, workspace: Path | None) -> Path:
-    """The session of this workspace, of any if None, that was used last; sub-sessions don't count.
-    Raises UsageError when there is none."""
+    """Return the last used session of this workspace (None: of any), ignoring children. Raises
+    UsageError when there is none."""
     for found in offered(home, workspace):
         return found.folder
     raise no_session(workspace)
 
 
 def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
-    """The sessions to choose from, of one workspace or, if None, of all: the one used last comes
-    first, and sub-sessions are left out."""
+    """Yield the sessions to choose from, of one workspace or, if None, of all: the last used first,
+    without children."""
     for folder, state in session_states(home):
         found = FoundSession(folder, state)
         if found.fits(workspace):
@@ -124,7 +124,7 @@ def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
 
 
 def no_session(workspace: Path | None) -> UsageError:
-    """What to tell when there is nothing to choose from."""
+    """Return the error for when there is no session to choose from."""
     if workspace is None:
         return UsageError("there is no session yet", hint='begin one: agent run "…"')
     return UsageError(
@@ -134,22 +134,22 @@ def no_session(workspace: Path | None) -> UsageError:
 
 
 def in_use_by(folder: Path) -> int | None:
-    """The process of this machine that has the session open at this moment, None when there is
-    none."""
+    """Return the process on this machine that has the session open at this moment, or None."""
     holder = store_of(folder).holder()
     return holder.pid if holder and holder.is_here else None
 
 
 def newest_events(folder: Path, state: State) -> list[Event]:
-    """The last few hundred events of a session, oldest first, at a cost that does not grow with it.
-    Raises SessionError."""
+    """Return the last few hundred events of a session, oldest first, at a cost that does not grow
+    with it. Raises SessionError."""
     first = max(0, state.end_id + 1 - _NEWEST)
     records = store_of(folder).read(range(first, state.end_id + 1))
     return [event_from_dict(record) for record in records]
 
 
 def _near(wanted: str, known: Sequence[tuple[Path, State]]) -> list[str]:
-    """Sessions whose name, title or id is much like `wanted`, by name if they have one."""
+    """Return up to three sessions whose name, title or id resembles `wanted`, by name if they have
+    one."""
     labels: dict[str, str] = {}
     for folder, state in known:
         label = state.name or folder.name

@@ -1,8 +1,7 @@
 """Full-text search over sessions: an SQLite database derived from their logs.
 
-It is brought up to date when someone searches, by the events written since, and may be deleted at
-any time: a file that is damaged or foreign is made anew, and where none can be used there is one in
-memory.
+Each search first adds the events written since the last one. The file may be deleted at any time;
+one that is damaged or foreign is made anew, and where no file can be used, the index is in memory.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from agentcli.sessions.store import Store
 INDEX_VERSION = 1
 _APPLICATION_ID = 0x61676E74
 _PATIENCE_S = 10.0
-"""How long to wait for another search that is bringing the file up to date."""
+"""How long to wait for another search that is updating the file."""
 _EVENTS_AT_ONCE = 50
 _EVENTS_A_SESSION = 1 << 32
-"""The row of an event is numbered session * this + event."""
+"""The row number of an event is session * this + event."""
 _HALF_WEIGHT_DAYS = 90
 _SNIPPET_TOKENS = 16
 _IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -67,9 +66,9 @@ LIMIT ?
 
 @dataclass(frozen=True)
 class Hit:
-    """An event in which the query was found; `kind` is user, agent, call or result, `time` UTC.
+    """An event that matches the query; `kind` is user, agent, call or result, `time` is UTC.
 
-    `marks` are the places of the words in `snippet`, which is one line: start and end offsets.
+    `marks` are the start and end offsets of the words in `snippet`, which is one line.
     """
 
     session_id: str
@@ -88,8 +87,9 @@ def search(
     limit: int = 20,
     rebuild: bool = False,
 ) -> list[Hit]:
-    """Events of sessions under `home`, only those of `workspace` if it is given. The best match
-    comes first; its weight halves in 90 days, so that of like ones the newer comes first.
+    """Return matching events of sessions under `home`, only those of `workspace` if it is given.
+    The best match comes first; weights halve every 90 days, so that the newer of two equal matches
+    comes first.
 
     Raises UsageError for a query without a word in it, SessionError when SQLite can't search.
     """
@@ -119,7 +119,7 @@ def _search(
 
 
 def _open(path: Path | None) -> sqlite3.Connection:
-    """The database at `path`, or one in memory. Raises sqlite3.DatabaseError, OSError."""
+    """Open the database at `path`, or one in memory. Raises sqlite3.DatabaseError, OSError."""
     if path is not None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
@@ -131,7 +131,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
             os.close(fd)
     database = sqlite3.connect(path or ":memory:", timeout=_PATIENCE_S, isolation_level=None)
     try:
-        # Nothing is lost with the file, so it need not outlast the power.
+        # The index can always be rebuilt, so it need not survive a power failure.
         database.execute("PRAGMA synchronous = OFF")
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("BEGIN IMMEDIATE")
@@ -157,7 +157,7 @@ def _discard(path: Path) -> None:
 
 
 def _update(database: sqlite3.Connection, home: Path) -> None:
-    """Take in what was written since the last search. Ends the transaction that `_open` began."""
+    """Add what was written since the last search. Ends the transaction that `_open` began."""
     known = {row[1]: row for row in database.execute("SELECT * FROM sessions")}
     library = library_of(home)
     for session_id, stamp in library.stamps():
@@ -186,7 +186,7 @@ def _forget(database: sqlite3.Connection, session_id: str) -> None:
 def _add_events(
     database: sqlite3.Connection, session_id: str, store: Store, start: int, stamp: str
 ) -> None:
-    """Take in the events from `start` to the first that is missing or damaged."""
+    """Add the events from `start` up to the first that is missing or damaged."""
     database.execute("INSERT OR IGNORE INTO sessions (id) VALUES (?)", (session_id,))
     number, workspace = database.execute(
         "SELECT number, workspace FROM sessions WHERE id = ?", (session_id,)
@@ -215,7 +215,7 @@ def _add_events(
 
 
 def _records(store: Store, start: int) -> Iterator[dict[str, Any]]:
-    """The events from `start` to the first that is missing or damaged, some at a time."""
+    """Yield the events from `start` up to the first that is missing or damaged, read in batches."""
     while records := store.read(range(start, start + _EVENTS_AT_ONCE)):
         yield from records
         start += len(records)
@@ -233,7 +233,7 @@ def _seconds(record: dict[str, Any]) -> float:
         moment = datetime.fromisoformat(record["timestamp"])
     except (KeyError, TypeError, ValueError):
         return 0.0
-    # One without a zone would mean another moment on another machine.
+    # Without a zone it would mean another moment on another machine.
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return min(max(seconds, 0.0), _LATEST)
 

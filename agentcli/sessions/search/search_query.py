@@ -1,4 +1,4 @@
-"""From what a person types to what the search index understands, whatever it is."""
+"""Turns whatever a person types into a query that the search index understands."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ _MOST_CHARACTERS = 2_000
 _MOST_TERMS = 64
 _TERM = re.compile(r'"([^"]*)(?:"|\Z)(\*?)|([^\s"]+)')
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
-"""Letters of scripts that set no spaces between words: each is a word of its own."""
+"""Letters of scripts without spaces between words; each is indexed as a word."""
 BREAK = "\u200b"
 MARK_START, MARK_END = "\x02", "\x03"
-"""Around the words that were found in a snippet."""
+"""Marks around the words found in a snippet."""
 _BLANKED = str.maketrans({MARK_START: " ", MARK_END: " ", "\0": " "})
 
 
 def separate_words(text: str) -> str:
-    """`text` with an unseen break around every letter of a script without spaces."""
+    """Put an invisible break around every letter of a script without spaces."""
     return text if text.isascii() else _UNSPACED.sub(BREAK + r"\1" + BREAK, text)
 
 
 def full_text_expression(query: str) -> str:
-    """An FTS5 expression for words (all of them must occur), "phrases" and beginnings*.
+    """Return an FTS5 expression for words (all of them must occur), "phrases" and beginnings*.
 
-    Nothing else has a meaning: operators, signs and unbalanced quotes are text. Raises UsageError
-    when there is no word in the query, or far too many.
+    Nothing else has a meaning: operators, signs and unbalanced quotes are plain text. Raises
+    UsageError when the query has no word, or far too many.
     """
     if len(query) > _MOST_CHARACTERS:
         raise UsageError(f"the query is longer than {_MOST_CHARACTERS:,} characters")
@@ -47,5 +47,5 @@ def full_text_expression(query: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Without what the index can't take: lone surrogates, NUL, the marks of snippets."""
+    """Replace what the index can't store: lone surrogates, NUL, the marks of snippets."""
     return text.encode("utf-8", "replace").decode().translate(_BLANKED)

@@ -1,4 +1,4 @@
-"""What of an event can be found again."""
+"""The text of an event that can be searched for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REPEATS_THE_CALL = frozenset({"command", "code", "path", "diff"})
 
 
 def searchable(record: dict[str, Any]) -> tuple[Kind, str] | None:
-    """Who or what speaks in the JSON form of an event, and its text: what was said, commands,
-    paths, file contents, outputs, at most the first 100,000 characters of one event. None when it
-    has none; system prompts count as such, as every session has the same."""
+    """Return who or what speaks in an event, given as JSON, and its text: what was said, commands,
+    paths, file contents, outputs; at most the first 100,000 characters. None for an event without
+    text, or with the text that all sessions share, such as system prompts."""
     name = kind_of(record)
     if name in _SAME_IN_ALL:
         return None

@@ -1,4 +1,4 @@
-"""What a stretch of a session amounts to: steps, tokens, money, files."""
+"""Totals over some events of a session: steps, tokens, money, files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agentcli.messages import Usage
 
 @dataclass(frozen=True)
 class SessionTotals:
-    """Tokens and money are with those of children; `cost_usd` is None when the price of a reply is
-    not known; `files_changed` are those that the
-    file tools left other than they were when first read, in order of the first change; `trees` the
-    first and the last snapshot of the workspace, if there are any; `first_id` the first event."""
+    """Tokens and money include those of children; `cost_usd` is None when the price of a reply is
+    unknown. `files_changed` are the files that the file tools left different from when they were
+    first read, in order of the first change; `trees` are the first and the last snapshot of the
+    workspace, if there are any; `first_id` is the first event."""
 
     steps: int
     usage: Usage
@@ -32,7 +32,7 @@ class SessionTotals:
 
 
 class SessionTotalsCounter:
-    """Counts events as they come; a subscriber of a session."""
+    """Counts events as they come; can subscribe to a session."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -66,7 +66,7 @@ class SessionTotalsCounter:
         self._cost = None if self._cost is None or usd is None else self._cost + usd
 
     def on_progress(self, progress: Progress) -> None:
-        """Progress does not count."""
+        """Do nothing: progress does not count."""
 
     @property
     def totals(self) -> SessionTotals:

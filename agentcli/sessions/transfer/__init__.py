@@ -1,1 +1,1 @@
-"""Sessions in and out of the store."""
+"""Moving sessions into and out of the store."""

@@ -1,6 +1,6 @@
-"""Sessions from one store to another: all of one, or nothing of it.
+"""Copying sessions from one store to another, each completely or not at all.
 
-Their folders, with what is in files anyway, stay where they are.
+Their folders, with everything kept in files anyway, stay where they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH = 100
 
 @dataclass(frozen=True)
 class Copied:
-    """`events` is what the session has, `new` how many of them were not there before."""
+    """`events` is the number of events of the session, `new` how many of them were copied now."""
 
     session_id: str
     events: int
@@ -35,11 +35,11 @@ class Copied:
 
 
 def copy_session(home: Path, session_id: str, source: Library, target: Library) -> Copied:
-    """Have the session in `target` as it is in `source`, which is only read; what is there of it
-    already is gone on with. It is read again and compared.
+    """Copy a session from `source`, which is only read, to `target`, continuing after the events
+    that are there already. Then read it again and compare.
 
-    Raises SessionError for a session that is damaged or another one in `target`, UsageError when
-    it is in use there. Killed at any moment, it leaves the session as it was or its beginning.
+    Raises SessionError if the session is damaged or differs in `target`, UsageError if it is in use
+    there. If killed at any moment, it leaves the session unchanged or with its beginning.
     """
     folder = home / SESSIONS / session_id
     log, ours = _sound(source.store(folder)), target.store(folder)
@@ -63,7 +63,7 @@ def copy_session(home: Path, session_id: str, source: Library, target: Library) 
 
 
 def _sound(store: Store) -> StoredLog:
-    """Raises SessionError for one that is damaged."""
+    """Read a log. Raises SessionError if it is damaged."""
     log = store.read_log()
     if log.fault:
         raise SessionError(
@@ -88,7 +88,7 @@ def _batches(records: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _keep_time(events: Path, records: Sequence[dict[str, Any]]) -> None:
-    """It was used last when it was, not now."""
+    """Date the copy to when the session was last used, not to now."""
     state = fold(map(event_from_dict, records), State())
     with suppress(ValueError, OverflowError):
         moment = datetime.fromisoformat(state.updated_at).timestamp()

@@ -1,4 +1,4 @@
-"""A session folder in a tar or zip archive. Nothing of it is unpacked under a name of its own."""
+"""Reading a session folder from a tar or zip archive. No member is unpacked under its own name."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_archive(path: Path, start: bytes) -> Archive:
-    """The session in the archive at `path`, of which `start` is the beginning. Raises SessionError
-    when it is damaged, holds no session or anything that wants out of it."""
+    """Read the session in the archive at `path`, whose first bytes are `start`. Raises SessionError
+    when it is damaged, holds no session, or has a member whose path leads out of it."""
     archive = Archive()
     try:
         if start.startswith(ZIP_MAGIC):
@@ -55,7 +55,7 @@ def read_archive(path: Path, start: bytes) -> Archive:
 
 
 class Archive:
-    """What an archive holds that belongs to one session."""
+    """The members of an archive that belong to one session."""
 
     def __init__(self) -> None:
         self._root: PurePosixPath | None = None
@@ -71,8 +71,8 @@ class Archive:
         yield from sorted(self._outputs.items())
 
     def wants(self, name: str, *, plain: bool) -> bool:
-        """Whether the member `name` is part of a session. Raises SessionError when it is one and no
-        `plain` file, or when its name leads out of the archive."""
+        """Whether the member `name` is part of a session. Raises SessionError when it is one but
+        not a `plain` file, or when its name leads out of the archive."""
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise SessionError(f"{name!r} in the archive leads out of it")
@@ -130,7 +130,7 @@ def _read_tar(path: Path, collected: Archive, *, compressed: bool) -> None:
 
 
 def _copy_limited(source: IO[bytes] | gzip.GzipFile, target: IO[bytes]) -> None:
-    """Sizes in a tar header are lies until the bytes are there; so are those of compressed data."""
+    """Copy, counting the actual bytes: the sizes in tar headers and compressed data may be lies."""
     left = AT_ONCE_BYTES
     while chunk := source.read(1 << 20):
         left -= len(chunk)

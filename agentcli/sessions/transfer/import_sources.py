@@ -1,6 +1,6 @@
-"""Sessions as they come from elsewhere: a folder, an archive of one, an exported file.
+"""Sessions from elsewhere: a folder, an archive of one, an exported file.
 
-Nothing here is believed: only plain files are opened, and sizes are those that were read.
+Nothing here is trusted: only plain files are opened, and only bytes actually read are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ EVENT_BYTES = 32 * 1024 * 1024
 OUTPUT_BYTES = 50 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024
 AT_ONCE_BYTES = 256 * 1024 * 1024
-"""Of what has to be in memory as a whole: one JSON document, an archive without an order."""
+"""Limit for what must be in memory as a whole: one JSON document, or an archive, whose members may
+be in any order."""
 MOST_EVENTS = 1_000_000
 EVENT_NAME = re.compile(r"([0-9]{9})\.json", re.ASCII)
 OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}", re.ASCII)
@@ -31,9 +32,9 @@ _NOT_EXPORTED = "it is no exported session"
 
 
 class Source(Protocol):
-    """Where the JSON text of events 0, 1, 2 … and the files of `outputs/` come from.
+    """Provides the JSON text of events 0, 1, 2 … and the files of `outputs/`.
 
-    All methods raise SessionError when that is not what a session consists of.
+    All methods raise SessionError when the contents are not those of a session.
     """
 
     def events(self) -> Iterator[bytes | dict[str, Any]]: ...
@@ -41,7 +42,7 @@ class Source(Protocol):
 
 
 class SessionFolder:
-    """A folder as `agent` writes it; what else is in it is left alone."""
+    """A folder as `agent` writes it; anything else in it is ignored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,7 +54,7 @@ class SessionFolder:
                 yield _read_in(folder, f"{event_id:09d}.json", EVENT_BYTES)
 
     def outputs(self) -> Iterator[tuple[str, bytes]]:
-        # What can't be read of them is left out, all of it too.
+        # Outputs that can't be read are left out, even if that is all of them.
         with suppress(SessionError), _opened_folder(self._path / "outputs") as (folder, names):
             for name in sorted(filter(OUTPUT_NAME.fullmatch, names)):
                 with suppress(SessionError):
@@ -61,7 +62,7 @@ class SessionFolder:
 
 
 class ExportedFile:
-    """What `agent sessions export` writes as json or jsonl."""
+    """A file that `agent sessions export` wrote as json or jsonl."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -98,7 +99,7 @@ class ExportedFile:
 
 
 def in_order(ids: list[int]) -> range:
-    """0, 1, 2 … as far as `ids` go. Raises SessionError when one is missing or they are too
+    """Return `ids` as the range 0, 1, 2 … Raises SessionError when one is missing or there are too
     many."""
     if len(ids) > MOST_EVENTS:
         raise SessionError(f"it has more than {MOST_EVENTS:,} events")
@@ -119,7 +120,7 @@ def _json_object(text: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def _opened_folder(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """A handle on it, and the names of what it holds."""
+    """Yield a descriptor of the folder and the names of its entries."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -131,7 +132,7 @@ def _opened_folder(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_in(folder: int, name: str, limit: int) -> bytes:
-    """A plain file directly in `folder`. Raises SessionError."""
+    """Read a plain file directly in `folder`. Raises SessionError."""
     try:
         with open_regular(name, folder=folder) as file:
             return read_limited(file, limit, name)

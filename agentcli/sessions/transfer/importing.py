@@ -1,7 +1,7 @@
-"""Taking over a session that came from elsewhere, as a new one.
+"""Importing a session from elsewhere as a new one.
 
-Only its events are, and plain files of `outputs/`. What it allowed, where it worked, where its
-snapshots are, the variables of its shell and what it left open have no force here.
+Only its events and the plain files of `outputs/` are imported. Its grants, workspace, snapshots,
+shell variables and open questions have no force here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Redactor = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Imported:
-    """`events` counts those taken over; `notes` say for people what was not."""
+    """`events` counts the imported events; `notes` tell people what was not imported."""
 
     folder: Path
     events: int
@@ -55,8 +55,8 @@ class Imported:
 
 
 def _source(path: Path) -> Source:
-    """The session at `path`. Raises SessionError when it can't be one, OSError when it can't be
-    read."""
+    """Open the session at `path`. Raises SessionError when it can't be one, OSError when it can't
+    be read."""
     if path.is_dir():
         return SessionFolder(path)
     with opened(path) as file:
@@ -67,11 +67,11 @@ def _source(path: Path) -> Source:
 
 
 def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
-    """The session at `path` (a folder, a tar or zip archive of one, an exported file) as a new one
-    under `home`, its secrets masked by `redact`.
+    """Import the session at `path` (a folder, a tar or zip archive of one, an exported file) as a
+    new one under `home`, with its secrets masked by `redact`.
 
-    Raises SessionError, naming the event, for anything that is no session from first to last; then
-    nothing is left of it.
+    Raises SessionError, naming the event, if any part is not that of a session; then nothing is
+    imported.
     """
     try:
         source = _source(path)
@@ -85,7 +85,8 @@ def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
             for name, data in source.outputs():
                 budget.spend(len(data))
                 _write_output(outputs / name, data, redact)
-            # It is gone on with when someone names it, not because it came last.
+            # It must be continued only when someone names it, never because it looks like the
+            # newest.
             os.utime(staged / "events", (0, 0))
     except SessionError as error:
         raise SessionError(f"{path} can't be imported: {error.message}", hint=error.hint) from error
@@ -106,7 +107,7 @@ class _Budget:
 
 
 class _Neutraliser:
-    """Takes out of events, of whatever version, what would have force in a session of this user."""
+    """Removes from events of any version what would have force in a session of this user."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -118,10 +119,10 @@ class _Neutraliser:
             left = self._null(record, "a checkpoint, which was not imported")
             return {**left, "extras": _told_changes(record)}
         if record.get("observation") == "requirements":
-            # Gone on with, a command of somebody else's would be run.
+            # If the session were continued, someone else's command would be run.
             return self._null(record, "what the work must come to, which was not imported")
         if record.get("observation") == "decision" and _asks(record):
-            # Resumed, it would be asked again, and run if no one is asked any more.
+            # If the session were resumed, this would be asked again, or run if nobody is asked.
             return self._null(record, "a question, which was not imported")
         own = {
             part: dict(record[part])
@@ -139,7 +140,7 @@ class _Neutraliser:
                     if key not in ("exports", "exports_layer")
                 }
         if record.get("action") == "message":
-            # Paths that someone named elsewhere.
+            # Paths chosen on another machine.
             own.get("args", {}).pop("file_urls", None)
             own.get("args", {}).pop("inbox_id", None)
         if record.get("action") == "rename" and not self._may_have(own.get("args", {}).get("name")):
@@ -148,9 +149,9 @@ class _Neutraliser:
             extras = own.get("extras", {})
             place = extras.get("workspace")
             if isinstance(place, str):
-                # Gone on with, it would work there: whoever wrote it must not choose a folder here.
+                # A continued session would work there: its author must not choose a folder here.
                 extras["workspace"] = ELSEWHERE + place.removeprefix(ELSEWHERE)
-            # Folders that someone named elsewhere.
+            # Folders chosen on another machine.
             extras.pop("writable", None)
             if "name" in extras and not self._may_have(extras["name"]):
                 del extras["name"]
@@ -187,7 +188,8 @@ class _Neutraliser:
 
 
 def _told_changes(record: dict[str, Any]) -> dict[str, Any]:
-    """Which files had changed at a checkpoint: that is evidence without the snapshot too."""
+    """Return which files had changed at a checkpoint: that is evidence even without the
+    snapshot."""
     extras = record.get("extras")
     changed = extras.get("changed") if isinstance(extras, dict) else None
     return {} if changed is None else {"changed": changed}
@@ -204,7 +206,7 @@ def _checked(
     redact: Redactor,
     budget: _Budget,
 ) -> Iterator[tuple[Event, bytes]]:
-    """Each event with its stored form. Raises SessionError at the first that is none."""
+    """Yield each event with its stored form. Raises SessionError at the first invalid one."""
     for event_id, text in enumerate(given):
         if event_id >= MOST_EVENTS:
             raise SessionError(f"it has more than {MOST_EVENTS:,} events")
@@ -235,7 +237,7 @@ def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Reda
 
 
 def require_plain(value: Any, depth: int = 0) -> None:
-    """Raises ValueError for what JSON can say and others could not bear."""
+    """Raise ValueError for valid JSON that other code could not handle."""
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     if isinstance(value, dict | list):
@@ -259,7 +261,7 @@ def require_sane(event: Event) -> None:
 
 
 def _valid_unicode(record: Any) -> Any:
-    """`record` with lone surrogates, which can't be stored, as U+FFFD."""
+    """Return `record` with lone surrogates, which can't be stored, replaced by U+FFFD."""
     body, is_exact = encode(record)
     return record if is_exact else json.loads(body)
 

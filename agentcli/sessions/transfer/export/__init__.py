@@ -1,5 +1,5 @@
-"""Sessions in forms that others read: each file here with an `EXPORTER` is one, and so is what
-outside packages enter in the group `agentcli.exporters`."""
+"""Export formats of sessions: each file here with an `EXPORTER` is one, and so is each that an
+outside package registers in the entry point group `agentcli.exporters`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXPORTERS: ExtensionPoint[FunctionType] = ExtensionPoint(
 
 
 def exporter(name: str) -> Exporter:
-    """Raises UsageError when there is no such format."""
+    """Return the exporter of a format. Raises UsageError when there is no such format."""
     found = EXPORTERS.get(name)
     if found is None:
         known = ", ".join(sorted(EXPORTERS.all()))

@@ -1,4 +1,4 @@
-"""What an exported session consists of, whatever its form."""
+"""What an exported session consists of, whatever its format."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Redactor = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Trajectory:
-    """`header` says what the session is: format_version, session_id, name, title, workspace, model,
+    """`header` describes the session: format_version, session_id, name, title, workspace, model,
     created_at, updated_at, state, cost_usd (None: unknown), usage in tokens. `events` are in their
-    JSON form and can be gone through once. `children` reads the sessions that it delegated to, by
-    id, as far as they are there."""
+    JSON form and can be iterated once. `children` reads the sessions it delegated to, by id, as far
+    as they exist."""
 
     header: dict[str, Any]
     events: Iterable[dict[str, Any]]
@@ -31,11 +31,11 @@ class Trajectory:
 
 
 Exporter = Callable[[Trajectory], Iterator[str]]
-"""Gives the text of an export piece by piece."""
+"""Yields the text of an export piece by piece."""
 
 
 def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
-    """The session in `record`, all of it passed through `redact`."""
+    """Return the session in `record`, all of it passed through `redact`."""
     state = record.state
     header = {
         "format_version": FORMAT_VERSION,
@@ -58,8 +58,8 @@ def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
 
 
 def _children(record: SessionRecord, redact: Redactor) -> Iterator[tuple[str, Trajectory]]:
-    """Only those that say themselves whose children they are: what a session claims, which may come
-    from elsewhere, must not take a session of its reader's along."""
+    """Yield only sessions that name this one as their parent. A session's claim about its children
+    may come from elsewhere and must not include the exporting person's own sessions."""
     for session_id in record.state.children:
         with suppress(AgentError, OSError, ValueError):
             child = read_session(record.folder.with_name(session_id))

@@ -1,4 +1,4 @@
-"""One page of HTML that needs nothing else: docs/records.md."""
+"""One self-contained page of HTML: docs/records.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _history(trajectory: Trajectory) -> History:
 
 
 def _event(data: dict[str, Any]) -> Event:
-    """What redaction left no event of its kind is shown as one that is not known."""
+    """Parse an event; if redaction has made it invalid, return an OpaqueEvent."""
     try:
         return event_from_dict(data)
     except ValueError:

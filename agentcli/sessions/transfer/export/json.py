@@ -1,4 +1,4 @@
-"""One JSON object: what the session is, and all its events under `events`, one a line."""
+"""One JSON object: the header, and all events under `events`, one per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Lines: what the session is on the first line, then one event a line."""
+"""JSON Lines: the header on the first line, then one event per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown for people: the conversation with its calls, their outputs and diffs."""
+"""Markdown for people: the conversation with its tool calls, their outputs and diffs."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """`text` as it is, in a fence longer than any in it."""
+    """Return `text` unchanged, in a fence longer than any within it."""
     fence = max("```", _more_ticks(text), key=len)
     return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"
 
@@ -185,7 +185,7 @@ def _quoted(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Markdown with a fence that it leaves open closed, so that it swallows nothing after it."""
+    """Close a fence that the Markdown text leaves open, so that it swallows nothing after it."""
     fence = ""
     for line in text.splitlines():
         match = _FENCE.match(line)
@@ -200,19 +200,19 @@ def _closed(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """`text` on one line, as inline code."""
+    """Return `text` on one line, as inline code."""
     text = _one_line(text)
     ticks = _more_ticks(text)
     return f"{ticks} {text} {ticks}" if len(ticks) > 1 else f"`{text}`"
 
 
 def _more_ticks(text: str) -> str:
-    """One more than there are side by side in `text`."""
+    """Return one more backtick than the longest run in `text`."""
     return "`" * (max(map(len, _TICKS.findall(text)), default=0) + 1)
 
 
 def _plain(text: str) -> str:
-    """`text` on one line, with nothing in it that Markdown acts on."""
+    """Return `text` on one line, with everything escaped that Markdown interprets."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", _one_line(text))
 
 
