@@ -30,8 +30,8 @@ from agentcli.ui.sanitize import say
 def let_answer(
     model: str, source: SessionRecord | Recording, event_id: int | None, folder: Path | None
 ) -> int:
-    """Let `model` continue from event `event_id`, with the files in a new `folder`. The exit
-    code."""
+    """Let `model` continue from event `event_id`, with the files in a new `folder`. Return the exit
+    code of its work."""
     if not isinstance(source, Recording):
         return _go_on(source, model, event_id, folder)
     if event_id is not None:

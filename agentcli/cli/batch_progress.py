@@ -1,5 +1,4 @@
-"""A batch in progress: a line for each finished task and, at a terminal, live rows for running
-ones."""
+"""A batch in progress: a line per finished task and, at a terminal, live rows for the others."""
 
 from __future__ import annotations
 

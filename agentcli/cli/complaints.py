@@ -1,4 +1,4 @@
-"""Errors told to a person: what happened, then what to do."""
+"""Report errors to a person: what happened, then what to do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from agentcli.ui.summary import RunSummary
 
 def print_error(message: str, hint: str = "") -> None:
     lines = [*_rows(f"agent: {message}"), *(_rows(hint, "  ") if hint else ())]
-    # Where nobody can be told, the exit code has to do.
+    # If stderr is gone, the exit code has to do.
     with suppress(OSError):
         print("\n".join(lines), file=sys.stderr)
 
 
 def _rows(text: str, before: str = "") -> list[str]:
-    """Broken at words where a person reads them; in a log a line stays one."""
+    """Break `text` at words for a person at a terminal; in a log, each line stays in one piece."""
     text = printable(text)
     if not sys.stderr.isatty():
         return [f"{before}{text}"]
@@ -36,13 +36,13 @@ def _rows(text: str, before: str = "") -> list[str]:
 
 
 def write_result(code: int, message: str, hint: str) -> None:
-    """The only line of JSON that a run has which failed before there was a session."""
+    """Write the only JSON line of a run that failed before there was a session."""
     summary = RunSummary("error", "", exit_code=code, error=message, hint=hint)
     JsonLinesWriter(sys.stdout, "").write_result(summary)
 
 
 def internal_error(error: Exception) -> AgentError:
-    """What to tell of a bug; its traceback is kept for a report."""
+    """Return the error that reports a bug, and append its traceback to a log for a bug report."""
     environ = person_environ()
     redact = Redactor(masked_values(environ))
     told = AgentError(redact.text(f"internal error: {type(error).__name__}: {error}"))

@@ -1,4 +1,4 @@
-"""See the agent at work, without a key: a scripted model fixes a failing test.
+"""See the agent at work, without a key. A scripted model fixes a failing test.
 
 Examples:
   agent demo

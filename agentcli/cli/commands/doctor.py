@@ -1,5 +1,6 @@
-"""Check what a run needs: programs, the shell, keys, the model. Exits 3 when something is
-missing. Whether an account has credit only --ask tells for sure.
+"""Check what a run needs: programs, the shell, keys, the model.
+
+Exits 3 when something is missing. Only --ask tells for sure whether an account has credit.
 
 Examples:
   agent doctor
@@ -54,7 +55,7 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Check:
-    """`hint` says what to do about anything but ok."""
+    """The result of a check; unless `status` is ok, `hint` says what to do."""
 
     name: str
     status: Literal["ok", "warning", "failed"]
@@ -101,14 +102,14 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
     storage = _storage(builder.home)
     yield storage
     yield from _sessions(builder.home)
-    # Where the home takes nothing the rest is worth knowing all the same.
+    # Even if nothing can be written to the home, the remaining checks are worth making.
     place = builder.home if storage.status == "ok" else None
     yield from _tried("sandbox", lambda: _sandbox(builder, place))
     yield from _providers(builder, asking)
 
 
 def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-    """`checks`, or what kept them from being made."""
+    """Yield the checks, or a failed one that says what kept them from being made."""
     try:
         yield from checks()
     except OSError as error:
@@ -117,7 +118,7 @@ def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
 
 
 def _path() -> Check:
-    """What of PATH is not for the agent's own programs."""
+    """Name the folders of PATH from which agent itself runs no programs."""
     ours = os.environ["PATH"].split(os.pathsep)
     persons = person_environ().get("PATH", "").split(os.pathsep)
     left_out = [folder for folder in dict.fromkeys(persons) if folder not in ours]
@@ -153,7 +154,7 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
 
 
 def _shell(builder: AgentBuilder) -> Check:
-    """Whether the bash tool's shell starts, keeps its state and has no keys."""
+    """Check that the bash tool's shell starts, keeps its state and has no keys."""
     hidden = builder.registry().key_variables()
     with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
         scratch, outputs = Path(name, "shell"), Path(name, "outputs")
@@ -189,8 +190,9 @@ def _shell(builder: AgentBuilder) -> Check:
 
 
 def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
-    """Which layer contains commands, why no stronger one, and what it lets through when tried in a
-    folder in `place`, or in that for temporary files. Raises OSError when there is no such room."""
+    """Check which sandbox layer is used, why no stronger one is, and what it lets through when
+    tried out. The trial runs in a folder in `place`, by default in that for temporary files. Raises
+    OSError when it can't be created there."""
     settings = builder.settings.sandbox
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=place) as name:
         own = (builder.home, user_file(builder.environ).parent)
@@ -218,7 +220,8 @@ def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
 
 
 def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
-    """With the network shut off, whatever the settings say: that is what is known of a layer."""
+    """Attack the sandbox with the network off, whatever the settings say: what to expect of a layer
+    is known only for that case."""
     try:
         found = probe(replace(sandbox, network=False), folder)
     except OSError as error:
@@ -239,7 +242,7 @@ def _settings_files(builder: AgentBuilder) -> str:
 
 
 def _keys(builder: AgentBuilder) -> Iterator[Check]:
-    """Of those that `agent setup` keeps, if there are any."""
+    """Check the keys that `agent setup` stored, if there are any."""
     kept = stored_keys(builder.environ)
     if kept.fault:
         yield Check("keys", "failed", kept.fault)
@@ -248,7 +251,7 @@ def _keys(builder: AgentBuilder) -> Iterator[Check]:
 
 
 def _sessions(home: Path) -> Iterator[Check]:
-    """Whether the database can be used, if they are kept in one."""
+    """Check that the database can be used, if sessions are kept in one."""
     try:
         if chosen_store(home) != FILES:
             yield Check("sessions", "ok", library_of(home).shown)

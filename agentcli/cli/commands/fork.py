@@ -1,8 +1,8 @@
-"""Go on from an event in a copy of session and files.
+"""Continue from an event, in a copy of session and files.
 
-The copy is a new session, with a new folder that holds the files as they were. The session
-itself and its workspace stay untouched; another process may be using them. Without --at, at a
-terminal, you choose the message of yours to go on from, and may say it in other words.
+The copy is a new session with a new folder, which holds the files as they were at that event. The
+original session and its workspace stay untouched; another process may even be using them. Without
+--at, at a terminal, you choose one of your messages to continue from, and may reword it.
 
 Examples:
   agent fork                          # choose where from

@@ -1,4 +1,4 @@
-"""What a command does, and its options: as COMMAND --help.
+"""Show the help of a command, as COMMAND --help does.
 
 Examples:
   agent help run

@@ -1,5 +1,6 @@
-"""Have the model look at this project and write AGENTS.md, which each session here begins with. One
-that is there is brought up to date.
+"""Have the model look at this project and write AGENTS.md.
+
+Each session here is given that file when it begins. An existing AGENTS.md is brought up to date.
 
 Examples:
   agent init
@@ -13,7 +14,7 @@ from agentcli.cli.flags import Flags, with_flags
 
 @with_flags
 def init(flags: Flags) -> int:
-    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.new_session import NewSession
     from agentcli.cli.work import work
 

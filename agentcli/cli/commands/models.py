@@ -1,5 +1,7 @@
-"""Models that can be reached, with context window and USD per million tokens where known. Asks
-each provider with a key and each local server. In a pipe: names only.
+"""List the models that can be reached.
+
+Shows their context windows and USD per million tokens, where known. Asks each provider that has a
+key and each local server. In a pipe, only the names are printed.
 
 Examples:
   agent models
@@ -38,7 +40,7 @@ def models(no_pager: NoPager = False, as_json: Json = False) -> int:
 
 
 def _tell_why_none(found: list[ProviderAnswer]) -> int:
-    """Why no model can be reached, and the exit code for that."""
+    """Say why no model can be reached, and return the exit code for that."""
     if found and all(answer.standing == "unreachable" for answer in found):
         keys = "the key is" if len(found) == 1 else "the keys are"
         print_error(
@@ -69,7 +71,7 @@ def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
 
 
 def line(name: str, cells: tuple[str, ...]) -> str:
-    """A row of at most 80 columns, unless the name alone is longer than its column."""
+    """Return a row of at most 80 columns, unless the name alone is wider than its column."""
     name = printable(name, multiline=False)
     return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
 

@@ -1,5 +1,6 @@
-"""The model's notes on this project and on you. They are yours to edit:
-$EDITOR "$(agent notes --path)".
+"""Show the model's notes on this project and on you.
+
+They are yours to edit: $EDITOR "$(agent notes --path)".
 
 Examples:
   agent notes

@@ -1,7 +1,7 @@
 """Reach a server that a session has started, from your browser.
 
-For as long as this runs and the session is open elsewhere, the server's port in the sandbox is one
-of 127.0.0.1 here: the same where that is free. Ctrl-C closes it.
+While this command runs and the session stays open elsewhere, the server's port in the sandbox is
+reachable at 127.0.0.1, at the same port number if that is free. Ctrl-C closes it.
 
 Examples:
   agent open 9123                     # what a session started, in your browser
@@ -46,7 +46,7 @@ def open_(
 
 
 def _await_end(pid: int) -> None:
-    """Returns when that process has ended."""
+    """Wait until process `pid` has ended."""
     handle = open_pidfd(pid)
     if handle is not None:
         select.select([handle], [], [])

@@ -1,9 +1,9 @@
-"""Show a session again, or do it again and compare.
+"""Show a session again, or repeat it and compare.
 
-Without more, the session is shown as it went, waits shortened. --verify does it again in a copy of
-the files that it began with: the model's calls are carried out, sandboxed, and what comes of each
-is compared with what came of it then; the first difference is shown, exit 1. --model has a live
-model go on from an event, in a new session and a copy of the files.
+Without other options, the session is shown as it went, with shortened waits. --verify repeats it in
+a copy of the files that it began with: the model's tool calls are carried out again, in the
+sandbox, and each result is compared with the recorded one; the first difference is shown, exit 1.
+--model lets a live model continue from an event, in a new session and a copy of the files.
 
 A recording (agent run --record FILE, or --save FILE here) is shown and verified like a session;
 with --model and --dir its task is done from the start.
@@ -75,7 +75,7 @@ def replay(
 ) -> int:
     if sum((verify, model is not None, save is not None)) > 1:
         raise UsageError(_MODES)
-    # --help and wrong options need nothing of what a session is made of.
+    # --help and wrong options don't need the modules of sessions.
     from agentcli.cli import replaying
 
     source = replaying.source_of(named, session)

@@ -1,4 +1,4 @@
-"""Go on with a session where it stopped.
+"""Continue a session where it stopped.
 
 Examples:
   agent resume                        # choose a session of this folder
@@ -38,7 +38,7 @@ def resume(
     tries: TryCount = None,
     try_models: TryModels = None,
 ) -> int:
-    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector
     from agentcli.cli.stored_session import work_in_stored
 

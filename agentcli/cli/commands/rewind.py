@@ -1,10 +1,10 @@
 """Go back to an event, in the files and the conversation.
 
-Without --to, at a terminal, to before a message of yours that you choose; it can be sent again in
-other words. Elsewhere the events to go back to are listed.
+Without --to, at a terminal, you choose one of your messages and go back to before it; you can then
+send it again in other words. Elsewhere, the events that you can go back to are listed.
 
-Files and the state of git that others changed go back too. Nothing is lost: the way it was
-before can be gone back to like any other event.
+Files and the state of git go back even where others changed them. Nothing is lost: you can return
+to the state before the rewind like to any other event.
 
 Examples:
   agent rewind                        # choose a message of yours
@@ -72,7 +72,7 @@ def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
 
 
 def _list_events(record: SessionRecord, as_json: bool) -> None:
-    """Where one could go back to: what was said, and the steps."""
+    """List the events to go back to: what was said, and the steps."""
     places = [
         event
         for event in record.events

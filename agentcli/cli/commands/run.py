@@ -56,7 +56,7 @@ def run_once(
         raise UsageError(
             "--record is for a new session", hint="agent replay --save FILE records an old one"
         )
-    # Help and wrong flags need nothing of what a session is made of, which takes 0.3 s to load.
+    # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector
     from agentcli.cli.stored_session import work_in_stored
 

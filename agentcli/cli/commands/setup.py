@@ -1,5 +1,7 @@
-"""Choose a model to work with: whose, with which key, which one. Asks at the terminal; keeps the
-key in a file that only you can read, the model in your settings.
+"""Choose a model to work with: the provider, its key, the model.
+
+Asks at the terminal. The key is stored in a file that only you can read, the model in your
+settings.
 
 Examples:
   agent setup

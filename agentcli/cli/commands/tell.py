@@ -1,6 +1,7 @@
-"""Say something to a session that works elsewhere: the newest one here, if none is named.
+"""Send a message to a session that is at work elsewhere.
 
-It gets the message at the latest when it is resumed.
+Without a name, that is the newest session here. It gets the message at the latest when it is
+resumed.
 
 Examples:
   agent tell "and the docs"
@@ -61,7 +62,7 @@ def tell(
         print(json.dumps({"session_id": folder.name, "message_id": message_id}))
         return
     if holder is None:
-        # What is told waits in a file.
+        # A message to an idle session waits in a file.
         here = "" if isinstance(store, FileStore) else " on this machine"
         when = f"when it is resumed{here}: agent resume {folder.name}"
     else:
@@ -70,7 +71,7 @@ def tell(
 
 
 def _require_words(text: str) -> None:
-    """Raises UsageError for what is a session and no message: its text was forgotten."""
+    """Raise UsageError if `text` is the name of a session: the message itself was forgotten."""
     for folder, state in session_states(home()):
         if text in (folder.name, state.name):
             raise UsageError(f"what is {text} to be told?", hint=f'agent tell {text} "…"')

@@ -1,6 +1,6 @@
-"""Let settings, hooks, tool servers and skills of a folder take effect.
+"""Let a folder's settings, hooks, tool servers and skills apply.
 
-As they are now: when one of these files changes, the folder is trusted no longer.
+They are trusted as they are now: when one of these files changes, the folder is no longer trusted.
 
 Examples:
   agent trust

@@ -1,6 +1,6 @@
 """Take back what the last steps did to files and to git.
 
-Of the last N steps that changed files, or git's branches, index or stash. What the agent did
+Undoes the last N steps that changed files, or git's branches, index or stash. What the agent did
 not change stays as it is.
 
 Examples:

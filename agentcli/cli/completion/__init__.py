@@ -1,1 +1,1 @@
-"""Completion in shells: a script for each calls `agent __complete` with the line so far."""
+"""Completion in shells: the script for each shell calls `agent __complete` with the line so far."""

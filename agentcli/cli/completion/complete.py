@@ -1,9 +1,9 @@
-"""What can follow on a command line. A key was pressed and somebody waits: commands and options
-come from a file that is made once, and nothing is imported but what the word at the cursor needs.
+"""Say what can follow on a command line. Somebody has pressed a key and is waiting, so commands and
+options come from a file that is made once, and only what the word at the cursor needs is imported.
 
-The first line of the answer says what the others are: `words`, `joined` (words that end without a
-space after them), `files` or `folders`, which the shell lists itself. A word may have a tab and its
-description after it.
+The first line of the answer says what the others are: `words`, `joined` (words that get no space
+after them), `files` or `folders`; the shell lists those two itself. A word may be followed by a tab
+and its description.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from agentcli.cli.completion.tree import kept_tree
 from agentcli.cli.completion.words import words_of_kind
 
 Tree = Mapping[str, Any]
-"""`help`, with `commands` by name, or with `options` by name and `arguments`; see `tree.py`."""
+"""A command: `help`, and either `commands` by name, or `options` by name and `arguments`; see
+tree.py."""
 _SHELL_LISTS = ("files", "folders")
 _JOINED = ("=", "/")
 
 
 class Place(NamedTuple):
-    """What is to be completed: a word of a `kind`, one of the commands of `node`, or one of its
-    options."""
+    """The thing to complete: a value of a `kind` or, without one, a command or option of `node`."""
 
     node: Tree
     current: str
     kind: str = ""
     before: str = ""
-    """Of the word, what is no part of the value: `--model=`."""
+    """The part of the word that does not belong to the value: `--model=`."""
 
 
 def main(arguments: list[str]) -> int:
-    """`arguments`: the shell, the line up to the cursor, and for bash the characters at which it
-    breaks words."""
+    """Print the answer. `arguments` are the shell, the line up to the cursor and, for bash, the
+    characters at which it breaks words."""
     shell, line, *breaks = arguments
     words = _split(line)
     tree = kept_tree()
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _split(line: str) -> list[str]:
-    """The words of an unfinished line; the last one, which may be empty, is at the cursor."""
+    """Return the words of an unfinished line; the last one, at the cursor, may be empty."""
     for closing in ("", '"', "'"):
         try:
             words = shlex.split(line + closing)
@@ -63,7 +63,7 @@ def _split(line: str) -> list[str]:
 
 
 def find_place(tree: Tree, words: Iterable[str], current: str) -> Place:
-    """Where `current` stands after `words`, which are those after `agent`."""
+    """Return what `current` is when it follows `words`, the words after `agent`."""
     node, waiting, position = tree, "", 0
     for word in words:
         if waiting:

@@ -1,4 +1,4 @@
-"""Looks at every command, setting and catalogued model, for completion."""
+"""Collect every command, setting and catalogued model, for completion."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _KINDS = {
     "SOURCE": "folders",
     "FILE": "files",
 }
-"""What an option or argument takes, by how its help calls it."""
+"""What completes an option or argument, by its name in the help."""
 
 
 def make_tree() -> dict[str, Any]:
-    """Commands with options and arguments, keys of settings, models by provider."""
+    """Return commands with their options and arguments, setting keys, and models by provider."""
     tree = _node(command_tree())
-    # `agent -c` is `agent chat -c`.
+    # `agent -c` means `agent chat -c`.
     tree["options"] |= tree["commands"]["chat"]["options"]
     return {**tree, "keys": _keys(), "models": _models()}
 
@@ -44,7 +44,8 @@ def _node(command: Any) -> dict[str, Any]:
 
 
 def _kind(metavar: str) -> str:
-    """What completes a value that is called `metavar` in the help; choices are told by a bar."""
+    """Return what completes a value called `metavar` in the help; a name with bars lists the
+    choices itself."""
     return metavar if "|" in metavar else _KINDS.get(metavar, "text")
 
 
@@ -59,12 +60,12 @@ def _options(command: Any) -> dict[str, Any]:
 
 
 def _first(text: str | None) -> str:
-    """The first sentence of a help text, or its first line."""
+    """Return the first sentence of a help text, or its first line."""
     return (text or "").partition("\n")[0].partition(". ")[0].rstrip(".")
 
 
 def _keys() -> dict[str, str]:
-    """Each setting with its description; those of providers for the ones there are."""
+    """Return each setting with its description; those of a provider appear for each known one."""
     keys = dict(descriptions(Settings))
     for name in known_providers():
         keys |= {f"providers.{name}.{key}": said for key, said in descriptions(ProviderSettings)}

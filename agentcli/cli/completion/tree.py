@@ -1,5 +1,5 @@
-"""All commands with their options and what these take, kept in a file: to look at each command
-means to load it, which takes a second."""
+"""All commands with their options and values, cached in a file: collecting them loads every
+command, which takes a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MAX_BYTES = 10_000_000
 
 
 def kept_tree() -> dict[str, Any]:
-    """From the file, or made anew when a command was changed or a package installed since."""
+    """Return the tree from the file, or make it anew if a command changed or a package was
+    installed since."""
     path = state_home(person_environ()) / "completion.json"
     stamp = _stamp()
     kept = read_private(path, _MAX_BYTES)
@@ -35,7 +36,7 @@ def kept_tree() -> dict[str, Any]:
 
 
 def _stamp() -> str:
-    """Changes with every file of a command, and with what is installed beside."""
+    """Return a stamp that changes with every command file and with every installed package."""
     folders = [_PACKAGE, _PACKAGE / "cli", *sorted((_PACKAGE / "cli" / "commands").rglob("*/"))]
     files = [*(_PACKAGE / "cli" / "commands").rglob("*.py"), _PACKAGE / "settings.py"]
     files += [_PACKAGE / "cli" / "flags.py", _PACKAGE / "cli" / "completion" / "make_tree.py"]

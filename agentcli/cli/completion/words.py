@@ -19,7 +19,7 @@ _LONGEST_TITLE = 60
 
 
 def words_of_kind(kind: str, tree: Mapping[str, Any], current: str) -> list[tuple[str, str]]:
-    """Each with a description; none of a kind that nobody can know."""
+    """Return the words with their descriptions; none for a kind whose values can't be known."""
     if "|" in kind:
         return [(choice, "") for choice in kind.split("|")]
     match kind:
@@ -37,7 +37,7 @@ def words_of_kind(kind: str, tree: Mapping[str, Any], current: str) -> list[tupl
 
 
 def _sessions() -> Iterator[tuple[str, str]]:
-    """Of this folder, the one used last first; by name where they have one."""
+    """Yield the sessions of this folder, the most recently used first, by name if they have one."""
     from agentcli.sessions.search.finder import offered
 
     use_configured_store()
@@ -50,7 +50,7 @@ def _sessions() -> Iterator[tuple[str, str]]:
 
 
 def _skills() -> Iterator[tuple[str, str]]:
-    """Those that are known in this folder."""
+    """Yield the skills known in this folder."""
     from agentcli.cli.skill_common import known_skills
 
     for skill in known_skills().found:
@@ -58,7 +58,8 @@ def _skills() -> Iterator[tuple[str, str]]:
 
 
 def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Of providers with a key, from the catalogue, and of local servers that answer."""
+    """Yield the catalogued models of providers with a key, and those of local servers that
+    answer."""
     from agentcli.app.keys import stored_keys
     from agentcli.llm.provider import known_providers
     from agentcli.llm.registry import Providers

@@ -1,4 +1,4 @@
-"""The clipboard of the desktop, by the programs that it brings for that."""
+"""The desktop's clipboard, by means of the programs that the desktop has for it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _WRITERS = (
     ("", ["pbcopy"]),
     ("TMUX", ["tmux", "load-buffer", "-w", "-"]),
 )
-"""tmux passes on what it is given; from programs that run in it, it takes no OSC 52 by default."""
+"""Programs that write to a clipboard, with the variable that each needs. tmux passes on what it is
+given; by default it accepts no OSC 52 from the programs that run in it."""
 _LONGEST_S = 3.0
 _LONGEST_OSC = 100_000
-"""Characters of base64 that terminals take by OSC 52; xterm and others drop more."""
+"""Most base64 characters that terminals take by OSC 52; xterm and others drop longer text."""
 
 
 def clipboard_image() -> Path | None:
-    """The image in the clipboard, in a file of its own; None if there is none to be had."""
+    """Save the image in the clipboard to a new file; None if there is none or it can't be read."""
     for command in _there(_READERS):
         try:
             done = subprocess.run(command, capture_output=True, timeout=_LONGEST_S, check=False)
@@ -46,13 +47,13 @@ def clipboard_image() -> Path | None:
 
 
 def copy_text(text: str, prompt: Prompt) -> str:
-    """Have `text` in the clipboard; returns by what. Where no program can do it the terminal is
-    asked to (OSC 52), which does not answer. Raises UsageError where it can't
-    be."""
+    """Copy `text` to the clipboard and return what did it. Where no program can, the terminal is
+    asked (by OSC 52), which does not confirm. Raises UsageError when nothing works."""
     data = text.encode("utf-8", "replace")
     for command in _there(_WRITERS):
         try:
-            # The programs of X and Wayland stay to answer whoever pastes: their output is not ours.
+            # X and Wayland programs keep running to answer pastes, so they must not hold our output
+            # open.
             done = subprocess.run(
                 command,
                 input=data,
@@ -77,7 +78,7 @@ def copy_text(text: str, prompt: Prompt) -> str:
 
 
 def _there(commands: tuple[tuple[str, list[str]], ...]) -> Iterator[list[str]]:
-    """Those whose variable is set and whose program is installed, by its path."""
+    """Yield the commands whose variable is set and whose program is installed, with its path."""
     for variable, command in commands:
         if not variable or person_environ().get(variable):
             program = find_program(command[0])

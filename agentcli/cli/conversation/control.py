@@ -1,4 +1,4 @@
-"""What a person at the prompt wants, handed from the prompt's thread to the main one."""
+"""What a person wants at the prompt, handed from the prompt's thread to the main thread."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _STOPPING = "stopping; Ctrl-C again ends agent at once"
 
 
 def _is_hang_up(error: BaseException) -> bool:
-    """Whether what failed did so as there is no terminal any more."""
+    """Return whether `error` means that the terminal is gone."""
     return isinstance(error, OSError | termios.error) and error.args[:1] == (errno.EIO,)
 
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Work on what waits, or where it stopped."""
+    """Work on the waiting messages, or continue where work stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """End the conversation; `failure` is what broke the prompt, if that is why."""
+    """End the conversation; `failure` is the error that broke the prompt, if that is why."""
 
     failure: BaseException | None = None
 
@@ -40,22 +40,22 @@ Input = Submission | GoOn | Leave
 
 
 def _nothing() -> None:
-    """Where there is nobody to tell yet."""
+    """Do nothing: the callback until a conversation sets its own."""
 
 
 @dataclass
 class ConversationControl:
-    """The prompt's side of a conversation. What the main thread sets is read by the prompt's
-    thread; what the person wants comes out of `inputs`."""
+    """The prompt's side of a conversation. The prompt's thread reads what the main thread sets;
+    what the person wants comes out of `inputs`."""
 
     inputs: SimpleQueue[Input] = field(default_factory=SimpleQueue)
     is_working: bool = False
     leaving: bool = False
     held: bool = False
-    """What waits is kept until the person says something: they interrupted."""
+    """Whether waiting input is held until the person, who interrupted, says something again."""
     waiting: WaitingInputs = field(default_factory=WaitingInputs)
     runs_at_once: Callable[[str], bool] = lambda text: False
-    """Runs a command that need not wait for the end of the turn; False if it is none."""
+    """Run a command that need not wait for the end of the turn; False if it is no such command."""
     on_tick: Callable[[], None] = _nothing
     on_next_mode: Callable[[], None] = _nothing
     on_background: Callable[[], None] = _nothing
@@ -104,7 +104,7 @@ class ConversationControl:
 
     def leave(self) -> None:
         if self.leaving:
-            # Asked again: what goes on takes long.
+            # The person asks again, so what is still running takes too long.
             self.interrupt()
             return
         self.leaving = True
@@ -114,7 +114,8 @@ class ConversationControl:
 
     def prompt_failed(self, error: BaseException) -> None:
         if _is_hang_up(error):
-            # What else it brings, a signal tells; where that is ignored, the turn is worked off.
+            # The signal of the hang-up ends the work; where it is ignored, the turn is finished
+            # first.
             self.leaving = True
             self.inputs.put(Leave(TurnInterrupted("terminated", 143)))
             return
@@ -140,7 +141,7 @@ class ConversationControl:
         mailbox = self.waiting.mailbox
         idle = not (self.is_working or self.held or self.leaving) and self.inputs.empty()
         if idle and mailbox is not None and mailbox.texts():
-            # `agent tell`, from another terminal.
+            # Another terminal sent it with `agent tell`.
             self.inputs.put(GoOn())
 
     def status(self) -> Line:
@@ -168,7 +169,7 @@ class ConversationControl:
         self._take_early()
 
     def _take_early(self) -> None:
-        """What was said between the last input and now waits as what is said from now on."""
+        """Let messages that arrived since the last input wait, like those said from now on."""
         given: list[Input] = []
         with suppress(Empty):
             while True:
@@ -189,5 +190,5 @@ class ConversationControl:
         self._interrupts = 0
 
     def next_command(self) -> Submission | None:
-        """The oldest command that waited for the end of the turn, unless what waits is held."""
+        """Take the oldest command that waited for the end of the turn, unless input is held."""
         return None if self.held else self.waiting.next_command()

@@ -1,4 +1,4 @@
-"""A conversation: what the person says is worked on in turns, on one session after another."""
+"""A conversation: what the person says is worked on in turns, in one session after another."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
 
 MODES = ("ask", "auto-edit", "plan")
-"""As Shift-Tab goes through them; yolo only where it was begun with."""
+"""The order in which Shift-Tab cycles through the modes; yolo is added if the conversation began
+with it."""
 _TERMINATED = 143
 
 
 class Conversation:
-    """`builder` makes sessions under the settings in force; `command` carries out what begins with
-    `/` or `!`. A subscriber of its sessions."""
+    """A conversation at one prompt; it subscribes to its sessions. `builder` makes sessions under
+    the settings in force, and `command` runs input that begins with `/` or `!`."""
 
     def __init__(
         self,
@@ -74,22 +75,22 @@ class Conversation:
         self.status = ConversationStatus(ready.models.chain("main").model)
         self._command = command
         self.name = name
-        """Of the session that is begun next."""
+        """Name of the next session to begin."""
         self._ready: Prepared | None = ready
         self._counter = SessionTotalsCounter()
         self._evidence = LateEvidence()
         self._notifier: TerminalNotifier | None = None
         self._stale = False
-        """What is on disk may be ahead of the open session."""
+        """Whether the disk may be ahead of the open session."""
         self._sealed = False
-        """The session was opened in plan mode, and its sandbox writes nothing."""
+        """Whether the session was opened in plan mode, so that its sandbox writes nothing."""
         self._renderer = renderer
         self._last: Path | None = None
-        """The session that was open last."""
+        """Folder of the session that was open last."""
         self.builder_in: Callable[[Path], AgentBuilder] = lambda workspace: replace(
             builder, workspace=workspace
         )
-        """Under the settings in force in another folder. Raises ConfigError."""
+        """Returns a builder under the settings in force in another folder. Raises ConfigError."""
         control.on_tick = self._renderer.tick
         control.on_next_mode = self._next_mode
         control.on_background = self._to_background
@@ -98,7 +99,7 @@ class Conversation:
     # --- what the person does
 
     def run(self, first: Submission | None) -> int:
-        """Until the person leaves; the exit code."""
+        """Run until the person leaves; return the exit code."""
         with shield():
             try:
                 if first is not None:
@@ -110,7 +111,7 @@ class Conversation:
             finally:
                 self._tell_way_back()
                 with suppress(AgentError):
-                    # Whoever goes on with the session finds what was held.
+                    # Messages that were held stay with the session, for whoever continues it.
                     self.control.waiting.release()
                 self.close_session()
 
@@ -138,7 +139,7 @@ class Conversation:
         return None
 
     def _take(self, given: Submission) -> None:
-        """Raises TurnInterrupted when the process is to end."""
+        """Handle one input. Raises TurnInterrupted when the process is to end."""
         try:
             if given.is_command:
                 self.show_said(given.text)
@@ -156,7 +157,7 @@ class Conversation:
             self.print([Span("interrupted", "dim")])
 
     def say(self, given: Submission, typed: str | None = None) -> None:
-        """A message of the person, worked on; `typed` is the command that it came of."""
+        """Send a message of the person and work on it; `typed` is the command that produced it."""
         try:
             images = attached(given.images)
             said = with_mentioned(given.text, self.builder.home)
@@ -164,7 +165,7 @@ class Conversation:
             if typed is None:
                 self.show_said(given.text)
             if inbox.waiting(opened.session.folder):
-                # What was said before comes first.
+                # Messages that were said earlier come first.
                 text, urls = with_images(said, images, opened.session.state.model)
                 inbox.put(opened.session.folder, text, "steer", urls)
             else:
@@ -175,7 +176,7 @@ class Conversation:
         self._work()
 
     def _go_on(self) -> None:
-        """Work on what waits in the inbox, or where work was left."""
+        """Work on messages in the inbox, or continue where work was left."""
         opened = self.opened
         if opened is None:
             return
@@ -191,13 +192,14 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        """Raises UsageError while there is none."""
+        """The open session. Raises UsageError while there is none."""
         if self.opened is None:
             raise UsageError("nothing was said yet", hint="say what is to be done")
         return self.opened.session
 
     def open_session(self) -> OpenSession:
-        """The session of this conversation, begun if there is none yet. Raises AgentError."""
+        """Return the session of this conversation, begun if there is none yet. Raises
+        AgentError."""
         if self.opened is not None and (self._stale or self._sealed != self._planning):
             self.open(self.opened.session.folder)
         if self.opened is None:
@@ -210,8 +212,8 @@ class Conversation:
     def open(
         self, folder: Path, model: str | None = None, builder: AgentBuilder | None = None
     ) -> None:
-        """Go on with the session in `folder`, in place of the one there is, with `builder` where it
-        works elsewhere. Raises AgentError; then the one before is open again."""
+        """Continue the session in `folder` instead of the open one; `builder` is needed where it
+        works in another folder. Raises AgentError; the previous session is then open again."""
         before = self.opened.session.folder if self.opened is not None else None
         builder_before = self.builder
         self.close_session()
@@ -225,8 +227,8 @@ class Conversation:
             raise
 
     def builder_for(self, workspace: Path) -> AgentBuilder | None:
-        """For a session of another folder, under what is set there, but in plan mode if this one is
-        in that; None for a session of this folder. Raises ConfigError."""
+        """Return the builder for a session of another folder, with that folder's settings but in
+        plan mode if this conversation is; None for a session of this folder. Raises ConfigError."""
         if workspace == self.builder.workspace:
             return None
         builder = self.builder_in(workspace)
@@ -257,8 +259,8 @@ class Conversation:
 
     @contextmanager
     def session_at_rest(self) -> Iterator[Session]:
-        """The session with nothing at work on it, so that its files and its past can be changed;
-        it is opened again after. Raises UsageError while there is none."""
+        """Yield the session with no work running in it, so that its files and its past can be
+        changed; it is reopened afterwards. Raises UsageError while there is none."""
         folder = self.session.folder
         self.close_session()
         try:
@@ -268,7 +270,7 @@ class Conversation:
             self.open(folder)
 
     def close_session(self, reason: str = "ended") -> None:
-        """There is none then; the next message begins a new one."""
+        """Close the session; the next message begins a new one."""
         opened, self.opened = self.opened, None
         self.control.waiting.mailbox = None
         self.status.unfollow()
@@ -282,26 +284,27 @@ class Conversation:
             self._notifier.close()
 
     def begin_anew(self) -> None:
-        """The next message begins a session, with the model that is then told of. Raises
-        ConfigError when there is none."""
+        """Begin a session with the next message, and find its model now. Raises ConfigError when
+        there is none."""
         self.close_session()
         self._ready = self.builder.prepare()
         self.status.model = self._ready.models.chain("main").model
 
     def change_settings(self, **changes: object) -> None:
-        """From now on, sections of the settings by name: `agent`, `model`, …"""
+        """Replace whole sections of the settings from now on, by name: `agent`, `model`, …"""
         self.builder = replace(
             self.builder, settings=self.builder.settings.model_copy(update=changes)
         )
         self._ready = None
 
     def _require_free(self, key: str) -> None:
-        """Raises ConfigError for a setting that is not for the person at the prompt to change."""
+        """Raise ConfigError if the person at the prompt may not change this setting."""
         if self.builder.origins.get(key) == str(MANAGED_FILE):
             raise ConfigError(f"{key} is set by {MANAGED_FILE}, and stays as it is")
 
     def use_model(self, name: str) -> None:
-        """From the next request on. Raises ConfigError when it can't be asked; then all stays."""
+        """Use the model from the next request on. Raises ConfigError when it can't be used; nothing
+        changes then."""
         self._require_free("model.name")
         before = self.builder
         self._change_model(name=name)
@@ -316,7 +319,7 @@ class Conversation:
             raise
 
     def use_effort(self, effort: str) -> None:
-        """From the next request on; as `model.effort` in the settings. Raises ConfigError."""
+        """Set the effort, as `model.effort` does, from the next request on. Raises ConfigError."""
         self._require_free("model.effort")
         self._change_model(effort=effort)
         if self.opened is not None:
@@ -342,7 +345,7 @@ class Conversation:
     # --- turns
 
     def _work(self) -> None:
-        """One turn, and how it ended. Raises TurnInterrupted when the process is to end."""
+        """Work for one turn and show how it ended. Raises TurnInterrupted to end the process."""
         assert self.opened is not None
         opened, began = self.opened, time.monotonic()
         self._counter = SessionTotalsCounter()
@@ -375,13 +378,13 @@ class Conversation:
         if result is not None and result.exit_code == _TERMINATED:
             raise TurnInterrupted("terminated", _TERMINATED)
         if error is not None:
-            # What failed to be recorded is not there: the session goes on from what is on disk.
+            # What could not be recorded is lost: the session must continue from what is on disk.
             self._stale = True
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """For a command that takes long: where there is a session it can be interrupted, and what
-        is said is kept there."""
+        """Let a slow command be interrupted and keep what is said meanwhile, given an open
+        session."""
         if self.opened is None:
             yield
             return
@@ -393,15 +396,15 @@ class Conversation:
             self._renderer.close()
 
     def on_event(self, event: Event) -> None:
-        """Of the session: what a turn did is counted."""
+        """Count what the turn does."""
         self._counter.on_event(event)
         self._evidence.on_event(event)
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing that passes counts."""
+        """Do nothing: progress does not count."""
 
     def _to_background(self) -> None:
-        """On the prompt's thread."""
+        """Runs on the prompt's thread."""
         opened = self.opened
         if opened is not None and opened.context.shell.send_to_background():
             self.prompt.say("the command goes on in the background")
@@ -409,7 +412,7 @@ class Conversation:
             self.prompt.say("no command is running; nothing else can go to the background")
 
     def _next_mode(self) -> None:
-        """On the prompt's thread."""
+        """Runs on the prompt's thread."""
         agent = self.builder.settings.agent
         modes = MODES if agent.approval != "yolo" else (*MODES, "yolo")
         mode = modes[(modes.index(agent.approval) + 1) % len(modes)]
@@ -419,8 +422,8 @@ class Conversation:
             self.prompt.say(error.message)
 
     def set_mode(self, mode: str) -> None:
-        """From the next action on. Between plan and another mode the sandbox changes too: for that
-        the session is opened again before the next message. Raises ConfigError."""
+        """Set the mode from the next action on. Between plan and other modes the sandbox differs
+        too, so the session is reopened before the next message. Raises ConfigError."""
         self._require_free("agent.approval")
         agent = self.builder.settings.agent
         self.change_settings(agent=agent.model_copy(update={"approval": mode}))
@@ -431,12 +434,12 @@ class Conversation:
 
     @property
     def width(self) -> int:
-        """Columns that a line may take."""
+        """The number of columns that a line may take."""
         return self.prompt.region.size()[0] - 1
 
     def print(self, *lines: Line, whole: bool = False) -> None:
-        """Lines that stay, above the prompt. What is too long is broken at words, or, of `whole`
-        lines, wherever the terminal's row ends, so that copying gives what is there."""
+        """Print lines that stay above the prompt. Long lines are broken at words; `whole` lines are
+        broken only where the terminal's row ends, so that copying them gives the exact text."""
         self._renderer.show("note", lines, words=not whole)
 
     def show_said(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A file in the person's own editor, while the prompt gives way."""
+"""Open a file in the person's own editor, while the prompt gives way."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HINT = "export EDITOR=nano, or whatever you like"
 
 
 def edit(path: Path, prompt: Prompt, done: Callable[[int], None]) -> None:
-    """Open it by $VISUAL, else $EDITOR, else what is usual; returns at once, whatever thread it is
-    called on. `done` gets the exit code of the editor. Raises UsageError where there is none."""
+    """Open it in $VISUAL, else $EDITOR, else a usual editor. Returns at once, on whatever thread it
+    is called. `done` gets the editor's exit code. Raises UsageError when there is no editor."""
     command, environ = [*_editor(), str(path)], dict(person_environ())
     prompt.give_way_to(lambda: done(subprocess.run(command, env=environ, check=False).returncode))
 

@@ -1,4 +1,4 @@
-"""Opens a conversation. The prompt comes first, so that one can type while all else loads."""
+"""Open a conversation. The prompt comes first, so that the person can type while the rest loads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ending = ExitStack()
 
 
 def show_prompt() -> ConversationControl:
-    """The prompt, if it isn't there yet."""
+    """Show the prompt, unless it is shown already, and return its control."""
     global _shown
     if _shown is not None:
         return _shown
@@ -66,7 +66,7 @@ def _line_prompt(control: ConversationControl) -> Prompt:
 
 
 def close_prompt() -> None:
-    """It vanishes, and the terminal is as it was before."""
+    """Remove the prompt and leave the terminal as it was before."""
     global _shown
     control, _shown = _shown, None
     if control is not None and control.prompt is not None:
@@ -77,14 +77,14 @@ def close_prompt() -> None:
 def converse(
     flags: Flags, task: str | None, name: str | None, find: Callable[[], Chosen] | None
 ) -> int:
-    """Until the person leaves; the exit code. `find` gives the session to go on with, None begins
-    a new one. Raises AgentError when it can't begin."""
+    """Run a conversation until the person leaves; return the exit code. `find` returns the session
+    to continue; None begins a new one. Raises AgentError when it can't begin."""
     if why := no_terminal():
         said = f"agent run {quoted(task or 'fix the failing test')}"
         raise UsageError(why, hint=f"for one task: {said}")
     control = show_prompt()
     try:
-        # From here on the person can type; what follows takes most of a second to load.
+        # The person can type from here on; the rest takes most of a second to load.
         with shield():
             from agentcli.cli.conversation.opening import open_conversation
 
@@ -115,7 +115,8 @@ def _redacted(text: str) -> str:
 
 
 def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable[[], Chosen]:
-    """Finds the session that is meant; `session` is - to choose it from a list."""
+    """Return a function that finds the session to continue; with `session` "-" the person chooses
+    it from a list."""
 
     def find() -> Chosen:
         from agentcli.cli.session_selector import SessionSelector

@@ -1,4 +1,4 @@
-"""What the person wants, where it is typed in lines: read when it is asked for."""
+"""The person's input where it is typed line by line: it is read when it is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGAIN_S = 2.0
 
 
 class LineInputs(SimpleQueue[Input]):
-    """Inputs of `control`, whose prompt has no thread of its own."""
+    """The inputs of `control` when its prompt has no thread of its own."""
 
     def __init__(self, control: ConversationControl, prompt: LinePrompt) -> None:
         super().__init__()

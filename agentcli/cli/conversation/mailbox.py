@@ -1,4 +1,4 @@
-"""What is said while a session is worked on waits in its inbox."""
+"""Messages that are said while a session works wait in its inbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class SessionMailbox:
         self._home = home
 
     def put(self, submission: Submission) -> str:
-        """Raises UsageError for a session or an image that there is not."""
+        """Put a message in the inbox and return its id. Raises UsageError if it mentions a session
+        or an image that does not exist."""
         said = with_mentioned(submission.text, self._home)
         images = attached(submission.images)
         text, urls = with_images(said, images, self._session.state.model)

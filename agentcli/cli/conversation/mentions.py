@@ -1,4 +1,4 @@
-"""Earlier sessions that a message mentions, told to the model with it."""
+"""Earlier sessions that a message mentions, summarised for the model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_CHARS = 6_000
 
 
 def with_mentioned(text: str, home: Path) -> str:
-    """The text, and below it how each session it mentions ended. Raises UsageError for one that
-    there is not."""
+    """Return the text, followed by how each mentioned session ended. Raises UsageError for a
+    session that does not exist."""
     names = dict.fromkeys(_MENTION.findall(text))
     return "".join([text, *(_told(find(home, name), name) for name in names)])
 

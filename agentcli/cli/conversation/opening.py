@@ -72,7 +72,7 @@ def open_conversation(
     control: ConversationControl,
     prompt: Prompt,
 ) -> int:
-    """See `converse`."""
+    """Open a conversation behind the prompt that is already shown; see `converse`."""
     renderer = SharedRenderer(
         TerminalRenderer(
             sys.stderr,
@@ -94,7 +94,7 @@ def open_conversation(
         prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)
     conversation.builder_in = partial(_builder, flags, prompt, renderer)
-    # Loaded by the time that someone types a slash.
+    # Load them before anyone types a slash.
     Thread(target=slash_commands, name="slash commands", daemon=True).start()
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
@@ -118,7 +118,8 @@ def _prepared(
     renderer: SharedRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
-    """A person without a key is asked for it. Raises ConfigError."""
+    """Return a builder with a model; a person without a key is asked for one. Raises
+    ConfigError."""
     own = folder is not None and flags.folder is None
     workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
     while True:
@@ -135,15 +136,15 @@ def _prepared(
 
 
 def _assigned(flags: Flags) -> dict[str, Any]:
-    """What --set says, by dotted key. Raises ConfigError."""
+    """Return what --set sets, by dotted key. Raises ConfigError."""
     return dict(parse_assignment(text) for text in flags.assignments or ())
 
 
 def _builder(
     flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
-    """Under the settings in force in `workspace`; the person is asked at the terminal what is to be
-    known."""
+    """Return a builder under the settings in force in `workspace`; the person is asked at the
+    terminal whatever needs an answer."""
 
     def trusts(found: Fingerprint, state: TrustState) -> Answer:
         with prompt.suspended():
@@ -177,7 +178,7 @@ def _builder(
 
 
 class _SuspendingApprover:
-    """Asks at the terminal while the prompt gives way."""
+    """An approver that asks at the terminal while the prompt gives way."""
 
     def __init__(self, approver: TerminalApprover, prompt: Prompt) -> None:
         self._approver = approver
@@ -193,7 +194,7 @@ class _SuspendingApprover:
 
 
 def _unfold(conversation: Conversation) -> None:
-    """All that was done in the session, in a pager, beginning at its end."""
+    """Show everything done in the session in a pager, starting at its end."""
     opened = conversation.opened
     if opened is None:
         return
@@ -208,7 +209,7 @@ def _unfold(conversation: Conversation) -> None:
 
 
 def _completer(conversation: Conversation) -> Callable[[str], tuple[int, Sequence[Completion]]]:
-    """What fits, among others of the files where the conversation works."""
+    """Return the completer of the input; it offers the paths of the conversation's folder."""
 
     @cache
     def of(workspace: Path) -> Completer:

@@ -1,4 +1,4 @@
-"""The renderer of a conversation, which two threads use: the one that works, and the prompt's."""
+"""The renderer of a conversation, used by two threads: the working one and the prompt's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agentcli.ui.terminal import TerminalRenderer
 
 
 class SharedRenderer:
-    """Calls `renderer` for one thread at a time. A subscriber of sessions."""
+    """A subscriber that passes everything to `renderer`, one thread at a time."""
 
     def __init__(self, renderer: TerminalRenderer) -> None:
         self._renderer = renderer
         self._lock = Lock()
         self.has_begun = False
-        """The session is known here: that it is opened again is nothing to tell."""
+        """Whether the session was shown here before, so that reopening it needs no message."""
         self._told: set[str] = set()
 
     def on_event(self, event: Event) -> None:
@@ -60,7 +60,7 @@ class SharedRenderer:
             self._renderer.close()
 
     def tick(self) -> None:
-        """Let clocks and spinners move on, unless something is being drawn anyway."""
+        """Advance clocks and spinners, unless something is being drawn anyway."""
         if self._lock.acquire(blocking=False):
             try:
                 self._renderer.tick()

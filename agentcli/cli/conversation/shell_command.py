@@ -1,5 +1,5 @@
-"""`!command`, which the person runs in a shell of their own, with all their rights: what it says
-goes into the conversation. `!!command` runs the same way and stays out of it."""
+"""`!command`: the person runs a command in their own shell, with all their rights, and its output
+goes into the conversation. `!!command` runs the same way but stays out of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CHARS = 30_000
 
 
 def run_shell(conversation: Conversation, line: str) -> None:
-    """Raises UsageError when there is nothing to run."""
+    """Run what follows `!` or `!!`. Raises UsageError when there is nothing to run."""
     private = line.startswith("!!")
     command = line.removeprefix("!!" if private else "!").strip()
     if not command:
@@ -27,7 +27,7 @@ def run_shell(conversation: Conversation, line: str) -> None:
     with conversation.prompt.suspended():
         ran = run_at_terminal(shell, environ, folder, lambda: terminal_size(sys.stderr))
     if ran.unread.strip():
-        # As in a shell, what is typed too early is there when the command has ended.
+        # As in a shell, input typed too early is kept until the command has ended.
         conversation.prompt.put(ran.unread.strip("\n"))
     if private:
         return

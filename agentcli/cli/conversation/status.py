@@ -19,7 +19,8 @@ _BETWEEN = " · "
 
 
 class ConversationStatus:
-    """Model, how full its window is, cost if known, cached share, mode: of the followed session."""
+    """The status of the followed session: its model, how full the window is, cost if known, cached
+    share, mode."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -49,10 +50,11 @@ class ConversationStatus:
             self._cached_tokens = metrics.cache_read_tokens
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing that passes is shown here."""
+        """Do nothing: no progress is shown here."""
 
     def line(self, settings: Settings, width: int) -> Line:
-        """Of the facts between model and mode as many as there is room for."""
+        """Return the line; if there is not enough room, facts between model and mode are left out,
+        last first."""
         facts: list[Span] = [Span(printable(self.model, multiline=False), "dim")]
         if self._prompt_tokens and self._window:
             full = 100 * self._prompt_tokens // self._window
@@ -75,7 +77,7 @@ class ConversationStatus:
 
 
 def shown_folder(folder: Path) -> str:
-    """The folder with `~` for the home of the person."""
+    """Return the folder with `~` for the person's home."""
     home = person_environ().get("HOME", "")
     text = str(folder)
     if home and (text == home or text.startswith(f"{home}/")):

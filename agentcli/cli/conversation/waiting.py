@@ -1,4 +1,4 @@
-"""What the person said while the agent works, until it is heard or done."""
+"""What the person said while the agent was at work, until it is heard or done."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from agentcli.ui.prompt.control import Submission, Waiting
 
 
 class Mailbox(Protocol):
-    """The messages that wait for the session to hear them."""
+    """The messages that wait for a session to hear them."""
 
     def put(self, submission: Submission) -> str:
-        """Returns its id. Raises AgentError."""
+        """Add the message and return its id. Raises AgentError."""
 
     def remove(self, message_id: str) -> None: ...
     def texts(self) -> dict[str, str]:
-        """Of all that wait, by id, oldest first."""
+        """Return the texts of all waiting messages by id, oldest first."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A message in the inbox, which has an id there, a command that runs after the turn, or, while
-    it is `held`, either of them."""
+    """Something that waits: a message in the inbox, with its id there, or a command that runs after
+    the turn. While `held`, it may be either and has no id."""
 
     submission: Submission
     message_id: str = ""
@@ -36,7 +36,8 @@ class _Entry:
 
 
 class WaitingInputs:
-    """Both threads of a conversation use it. `mailbox` is None where there is no session."""
+    """The waiting inputs of a conversation, safe to use from both its threads. `mailbox` is None
+    where there is no session."""
 
     def __init__(self) -> None:
         self.mailbox: Mailbox | None = None
@@ -44,7 +45,7 @@ class WaitingInputs:
         self._lock = RLock()
 
     def add_message(self, submission: Submission) -> None:
-        """For the session that works. Raises AgentError."""
+        """Add a message for the working session. Raises AgentError."""
         mailbox = self.mailbox
         if mailbox is None:
             raise UsageError("no session is open just now: send it again")
@@ -56,16 +57,16 @@ class WaitingInputs:
             self._entries.append(_Entry(submission))
 
     def all(self) -> list[Waiting]:
-        """In their order: messages from other terminals, then one's own, what is held at the
-        end."""
+        """Return all waiting inputs in order: messages from other terminals, then the person's own,
+        then held ones."""
         return [
             Waiting(entry.submission.text, entry.held, entry.after_turn)
             for entry in self._current()
         ]
 
     def take(self, number: int) -> Submission | None:
-        """The one at `number` of `all`, -1 for the newest, which then waits no more; None if there
-        is none."""
+        """Remove and return the input at `number` of `all`, -1 for the newest; None if none is
+        there."""
         with self._lock:
             current = self._current()
             if not -len(current) <= number < len(current):
@@ -75,13 +76,13 @@ class WaitingInputs:
             return taken.submission
 
     def take_back(self) -> Submission | None:
-        """The newest of one's own."""
+        """Remove and return the newest of the person's own inputs."""
         with self._lock:
             own = [number for number, e in enumerate(self._current()) if e in self._entries]
             return self.take(own[-1]) if own else None
 
     def hold(self) -> bool:
-        """Keep back all that waits; False if nothing does."""
+        """Hold everything that waits; False if nothing does."""
         with self._lock:
             for entry in self._current():
                 self._remove(entry)
@@ -89,7 +90,7 @@ class WaitingInputs:
             return bool(self._entries)
 
     def release(self) -> bool:
-        """Have what is held wait as before; False if nothing is. Raises AgentError."""
+        """Let held inputs wait as before; False if there are none. Raises AgentError."""
         with self._lock:
             held = [entry for entry in self._entries if entry.held]
             for entry in held:
@@ -103,7 +104,7 @@ class WaitingInputs:
             return bool(held)
 
     def next_command(self) -> Submission | None:
-        """The oldest command, which then waits no more."""
+        """Remove and return the oldest command."""
         with self._lock:
             for entry in self._entries:
                 if not entry.message_id and not entry.held:
@@ -112,7 +113,7 @@ class WaitingInputs:
         return None
 
     def _current(self) -> list[_Entry]:
-        """What waits still: that which was heard is forgotten."""
+        """Return what is still waiting; messages that were heard are dropped."""
         with self._lock:
             mailbox = self.mailbox
             texts = mailbox.texts() if mailbox is not None else {}

@@ -1,3 +1,3 @@
-"""Tool servers (MCP): which there are, new ones, and whether they work."""
+"""Tool servers (MCP): list, add, remove, test, serve."""
 
 ORDER = ("list", "add", "remove", "test", "serve")

@@ -1,8 +1,8 @@
 """Add a tool server: a program after --, or a site by --url.
 
-It goes into your settings, or by --project into .mcp.json of this folder, which takes effect where
-the folder is trusted. A program runs in the sandbox of commands; without the network, unless you
-say --network. Variables are written as ${NAME}, in quotes, and read when the server is started.
+It is added to your settings or, with --project, to .mcp.json of this folder, which takes effect
+once the folder is trusted. A program runs in the sandbox of commands, without the network unless
+you add --network. Variables are written as ${NAME}, in quotes, and read when the server starts.
 
 Examples:
   agent mcp add clock --network -- uvx mcp-server-time

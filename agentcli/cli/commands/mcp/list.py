@@ -1,4 +1,6 @@
-"""The tool servers that sessions in this folder have. None of them is started.
+"""List the tool servers that sessions in this folder have.
+
+None of them is started.
 
 Examples:
   agent mcp list

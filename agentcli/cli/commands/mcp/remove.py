@@ -1,4 +1,6 @@
-"""Remove a tool server from your settings, or by --project from .mcp.json of this folder.
+"""Remove a tool server from your settings or from this project's.
+
+With --project, it is removed from .mcp.json of this folder.
 
 Examples:
   agent mcp remove clock

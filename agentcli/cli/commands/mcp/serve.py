@@ -1,7 +1,7 @@
 """Offer the agent as a tool server on stdin and stdout, to other assistants and editors.
 
-It has three tools: run (a task in a folder), resume (a session), sessions_search. What would need
-your approval is denied, as in every run that nobody watches.
+It has three tools: run (a task in a folder), resume (a session) and sessions_search. Whatever would
+need your approval is denied, as in every run that nobody watches.
 
 Examples:
   agent mcp serve

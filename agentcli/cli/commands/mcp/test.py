@@ -1,4 +1,6 @@
-"""Start tool servers as a session would, and show what they offer. Exits 1 when one does not work.
+"""Start tool servers as a session would, and show what they offer.
+
+Exits 1 when one of them does not work.
 
 Examples:
   agent mcp test

@@ -1,3 +1,3 @@
-"""Rules: try them on past sessions, or have some suggested."""
+"""Rules: test them on past sessions, or have some suggested."""
 
 ORDER = ("test", "suggest")

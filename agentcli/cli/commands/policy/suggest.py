@@ -1,4 +1,6 @@
-"""The fewest safe rules for what you approved in past sessions, and nothing you refused.
+"""Suggest the fewest rules that allow what you approved before.
+
+They are taken from past sessions, and allow nothing that you refused or that is of high risk.
 
 Examples:
   agent policy suggest
@@ -32,7 +34,7 @@ def suggest(against: Against = None, as_json: Json = False) -> None:
 
 
 def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
-    """Those that a person gave at the time, or would have been offered."""
+    """Yield the rules that a person gave with an approval, or would have been offered."""
     for each in wanted:
         grant = each.grant
         if not grant or not _allowed(parse_grants(grant), each):
@@ -41,8 +43,8 @@ def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
 
 
 def _safest(texts: list[str], wanted: Sequence[Past], unwanted: Sequence[Past]) -> list[str]:
-    """The fewest of `texts` that allow of `wanted` what they can, and nothing of `unwanted`. A
-    rule that goes takes along those that covered nothing without it."""
+    """Return the fewest of `texts` that allow as much of `wanted` as they can and nothing of
+    `unwanted`. A rule that is dropped takes along those that covered nothing without it."""
     asked = [each for each in unwanted if not _allowed((), each)]
     kept = [text for text in texts if not any(_allowed(_joined([text]), no) for no in asked)]
     while guilty := [no for no in asked if _allowed(_joined(kept), no)]:
@@ -68,7 +70,7 @@ def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky:
 
 
 def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:
-    """Without the rules that the others make needless, the narrowest given up first."""
+    """Drop the rules that the others make redundant, the narrowest first."""
     needed = [each for each in approved if _allowed(_joined(texts), each)]
     for text in sorted(texts, key=len, reverse=True):
         rest = [other for other in texts if other != text]
@@ -82,7 +84,7 @@ def _joined(texts: Sequence[str]) -> tuple[Rule, ...]:
 
 
 def _helps(text: str, texts: Sequence[str], refused: Past) -> bool:
-    """Whether without this rule the others don't allow what was refused."""
+    """Return whether dropping the rule `text` keeps the others from allowing what was refused."""
     return not _allowed(_joined([other for other in texts if other != text]), refused)
 
 

@@ -1,4 +1,6 @@
-"""What past commands and edits would have been, without a sandbox: allowed, asked, denied.
+"""Show what rules would allow, ask or deny in past sessions.
+
+The rules are applied to past commands and edits as if there were no sandbox.
 
 Examples:
   agent policy test "bash(npm test:*)"
@@ -75,7 +77,8 @@ def _print_rows(rows: Counter[tuple[str, str, str]]) -> None:
 
 
 def _rules_of(texts: Sequence[str]) -> tuple[Rule, ...]:
-    """Raises ConfigError for what is no rule, UsageError for a file that can't be read."""
+    """Parse rules and files of rules. Raises ConfigError for a wrong rule, UsageError for a file
+    that can't be read."""
     found: list[Rule] = []
     for text in texts:
         if text.endswith(".toml") or ("(" not in text and Path(text).is_file()):

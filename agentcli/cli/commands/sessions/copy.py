@@ -1,8 +1,8 @@
 """Copy sessions to another store: files, or a database.
 
-With the children that they have delegated to. Each is copied as a whole or not at all, then read
-again and compared; doing it again copies what is new. Nothing is removed. Exits 1 when one can't
-be copied.
+Their children, the sessions that they delegated to, are copied too. Each session is copied
+completely or not at all, then read back and compared. Copying again adds only what is new; nothing
+is removed. Exits 1 when one can't be copied.
 
 Examples:
   agent sessions copy --all --to postgresql://me@db.example.org/agent
@@ -71,7 +71,7 @@ def copy(
 
 
 def _wanted(sessions: list[str] | None) -> list[str]:
-    """The ids of those named, or of all, with their children."""
+    """Return the ids of the named sessions with their children, or of all sessions."""
     every = list(session_states(home()))
     if not sessions:
         return [folder.name for folder, _ in every]

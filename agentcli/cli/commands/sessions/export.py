@@ -1,6 +1,6 @@
-"""Write a session to stdout or a file, its secrets masked.
+"""Write a session to stdout or a file, with its secrets masked.
 
-Exits 1 when the session is damaged; what is intact is written all the same.
+Exits 1 when the session is damaged; its intact part is written all the same.
 
 Examples:
   agent sessions export parser --format markdown -o parser.md
@@ -63,7 +63,7 @@ def export(
 def _write_to_stdout(pieces: Iterator[str]) -> None:
     for piece in pieces:
         text = printable(piece) if sys.stdout.isatty() else piece
-        # Whatever the locale says, an export is UTF-8.
+        # An export is UTF-8, whatever the locale says.
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 

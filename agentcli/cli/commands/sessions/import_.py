@@ -1,6 +1,6 @@
-"""Take over a session from elsewhere, as a new one.
+"""Import a session from elsewhere, as a new one.
 
-It gets an id of its own. What it allowed has no force here, and none of its files is believed.
+It gets a new id. Approvals given in it have no force here, and none of its files is trusted.
 
 Examples:
   agent sessions import parser.json

@@ -1,4 +1,4 @@
-"""Sessions of this folder, the one used last first.
+"""List the sessions of this folder, the most recently used first.
 
 Examples:
   agent sessions list
@@ -74,7 +74,7 @@ def list_sessions(
 
 
 def _below(family: Family, session_id: str) -> Iterator[tuple[Path, State]]:
-    """Its children, told from it by what stands before their titles."""
+    """Yield its children, whose titles get a prefix that sets them apart from it."""
     for folder, state in family.below(session_id):
         depth = "  " * (state.delegate_level - 1)
         yield folder, replace(state, title=f"{depth}└ {state.agent_name}: {state.title}")

@@ -1,7 +1,7 @@
 """Remove old sessions of this folder.
 
-What is asked for must hold together. Sessions that have a name or are in use stay. Exits 1
-when one can't be removed.
+Only sessions that match all given options are removed. Sessions that have a name or are in use
+stay. Exits 1 when one can't be removed.
 
 Examples:
   agent sessions prune --older-than 30d --dry-run

@@ -1,6 +1,6 @@
 """Give a session a name.
 
-Every command that takes the id of a session takes its name too.
+Every command that takes the id of a session also takes its name.
 
 Examples:
   agent sessions rename parser reader

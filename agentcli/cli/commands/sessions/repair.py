@@ -1,6 +1,6 @@
-"""Make a damaged session fit for use again.
+"""Make a damaged session usable again.
 
-What a page of its cache holds is restored. From the first event that is lost on, the rest is
+Events that a page of its cache still holds are restored. From the first lost event on, the rest is
 moved to events.bad/ in the session's folder.
 
 Examples:

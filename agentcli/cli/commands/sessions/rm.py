@@ -1,6 +1,6 @@
-"""Remove sessions for good, with the children that they have delegated to.
+"""Remove sessions and the children they delegated to, for good.
 
-All that are given, or none if one of them is in use. Exits 1 when one can't be removed.
+Removes all the given sessions, or none if one of them is in use. Exits 1 when one can't be removed.
 
 Examples:
   agent sessions rm parser --yes

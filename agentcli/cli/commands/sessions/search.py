@@ -1,6 +1,6 @@
 """Search what was said, run, read and printed.
 
-The best hits come first, the newer ones among like ones. Exits 1 when nothing is found.
+The best hits come first; of equally good hits, the newer ones. Exits 1 when nothing is found.
 
 Examples:
   agent sessions search "connection reset"

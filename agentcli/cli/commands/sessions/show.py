@@ -1,7 +1,7 @@
-"""The conversation of a session as it looked, its cost and state, what its log proves.
+"""Show a session: its conversation, cost, state and evidence.
 
-Long outputs, code and changes are folded; the number that stands there shows all of a call with
---event. --full folds nothing. At a terminal what is longer than the screen goes through $PAGER.
+Long outputs, code and changes are folded; the number shown there, given to --event, shows that call
+in full. --full folds nothing. At a terminal, anything longer than the screen goes through $PAGER.
 
 Examples:
   agent sessions show                 # the newest one here

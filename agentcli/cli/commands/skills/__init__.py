@@ -1,3 +1,3 @@
-"""Skills: list, show, add, remove. docs/knowledge.md tells what they are."""
+"""Skills: list, show, add, remove. docs/knowledge.md explains them."""
 
 ORDER = ("list", "show", "add", "remove")

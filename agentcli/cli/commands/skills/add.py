@@ -1,8 +1,8 @@
-"""Take in skills from a folder or a git repository.
+"""Add skills from a folder or a git repository.
 
-All that are found there are shown with their files, scripts by name; you are asked before anything
-is copied. Read what you take in: a skill is told to the model, and its scripts are run when a
-session sees fit, in the sandbox and under your rules. Links are never followed.
+All skills found there are shown with their files and the names of their scripts; you are asked
+before anything is copied. Read what you add: a skill is given to the model, and a session runs its
+scripts when it sees fit, in the sandbox and under your rules. Links are never followed.
 
 Examples:
   agent skills add ~/src/releasing --yes --replace
@@ -78,7 +78,7 @@ def add(
 
 @contextmanager
 def _fetched(source: str, ref: str) -> Iterator[Path]:
-    """The folder with the skills. Raises UsageError."""
+    """Yield the folder with the skills, fetched if necessary. Raises UsageError."""
     if not is_url(source):
         if ref:
             raise UsageError("--ref is for repositories that are fetched by their address")
@@ -92,7 +92,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
     if git is None:
         raise UsageError("git is not installed", hint="install it, or add a folder")
     with TemporaryDirectory(prefix="agent-skills-") as made:
-        # Named as the repository is: a skill without a name is called by its folder.
+        # The folder is named like the repository: a skill without a name is called by its folder.
         name = source.rstrip("/").removesuffix(".git").replace(":", "/").rpartition("/")[2]
         root = Path(made) / (name if name.strip(".") else "skills")
         with working(f"fetching {visible(source)}"):
@@ -104,7 +104,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
 
 
 def _searched(root: Path, path: str) -> list[SkillSource]:
-    """Raises UsageError."""
+    """Return the skills in `path` of the source. Raises UsageError when there is no such folder."""
     place = (root / path).resolve()
     if not place.is_relative_to(root.resolve()) or not place.is_dir():
         raise UsageError(f"there is no folder {path} in it")
@@ -112,7 +112,7 @@ def _searched(root: Path, path: str) -> list[SkillSource]:
 
 
 def _chosen(found: Sequence[SkillSource], only: Sequence[str], source: str) -> list[SkillSource]:
-    """Raises UsageError for none."""
+    """Return the skills to add, all or those of `only`. Raises UsageError when one is missing."""
     if not found:
         raise UsageError(f"{source} has no skill: no folder with a SKILL.md is in it")
     names = {skill.name.casefold() for skill in found}
@@ -124,7 +124,7 @@ def _chosen(found: Sequence[SkillSource], only: Sequence[str], source: str) -> l
 
 
 def _show(skill: SkillSource, *, replaced: bool) -> None:
-    """For the person to decide by, on stderr."""
+    """Show the skill on stderr, for the person to decide."""
     there = " (in place of the one that is there)" if replaced else ""
     facts = f"{count(len(skill.files), 'file')}, {size_text(skill.bytes)}"
     print(f"{visible(skill.name)}{there}: {facts}", file=sys.stderr)
@@ -135,7 +135,7 @@ def _show(skill: SkillSource, *, replaced: bool) -> None:
 
 
 def _copy(found: Sequence[SkillSource], target: Path, replace: bool) -> None:
-    """All of them or, where one is there already, none. Raises UsageError."""
+    """Copy all of them or, if one exists already, none. Raises UsageError."""
     if not replace:
         for skill in found:
             if (target / skill.name).exists():

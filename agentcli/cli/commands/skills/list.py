@@ -1,8 +1,8 @@
-"""The skills that a session in this folder knows.
+"""List the skills that a session in this folder knows.
 
-Yours first: those beside your settings and, as [knowledge] skill_folders says, those of other
-agents (~/.agents/skills, ~/.claude/skills, ~/.codex/skills); then those of the project. Of two with
-one name the first counts.
+Yours come first: those beside your settings and, if [knowledge] skill_folders says so, those of
+other agents (~/.agents/skills, ~/.claude/skills, ~/.codex/skills); then those of the project. Of
+two skills with the same name, the first counts.
 
 Examples:
   agent skills list

@@ -1,4 +1,6 @@
-"""Remove a skill that agent skills add has put there: its folder with all files.
+"""Remove a skill that agent skills add has added.
+
+Its folder is removed with everything in it.
 
 Examples:
   agent skills remove releasing --yes
@@ -42,7 +44,7 @@ def remove(
 
 
 def _where(name: str, project: bool) -> str:
-    """Where a skill of this name is, if it is elsewhere."""
+    """Say where a skill of this name is, if it is elsewhere."""
     for skill in known_skills().found:
         if skill.name == name and skill.of_project is not project:
             return (

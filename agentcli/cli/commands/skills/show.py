@@ -1,4 +1,4 @@
-"""One skill: what it says, when it is told, and what files it brings along.
+"""Show one skill: its text, when it applies, and its files.
 
 Examples:
   agent skills show releasing
@@ -38,7 +38,7 @@ def show(
 
 
 def _named(known: Skills, name: str) -> Skill:
-    """Raises UsageError."""
+    """Return the skill called `name`. Raises UsageError."""
     wanted = name.removeprefix("/").casefold()
     for skill in known.found:
         if skill.name.casefold() == wanted:
