@@ -1,1 +1,1 @@
-"""Snapshots of a workspace, and the way back to them."""
+"""Taking snapshots of a workspace and restoring them."""

@@ -1,4 +1,4 @@
-"""When the workspace is snapshotted: before each step that may change it, and after the last."""
+"""When to snapshot the workspace: before each step that may change it, and after the last."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """`checkpoints` gives the store when it is first needed, `may_change` says whether an action
-    may change files of the workspace, `touched` which files it is certain to change, `last_tree`
-    the newest snapshot on record, "" for none."""
+    """`checkpoints` returns the store when it is first needed. `may_change` says whether an action
+    may change files of the workspace, `touched` which files it is certain to change, and
+    `last_tree` the newest snapshot on record, "" for none."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Checkpointer:
         self._worker: threading.Thread | None = None
 
     def coverage(self, alive: Callable[[], None]) -> Coverage:
-        """What can be brought back later. A snapshot is taken if there is none of this process."""
+        """Return what can be brought back later, after taking a snapshot if this process has
+        none."""
         try:
             if self._first is None:
                 self._first = self._in_thread(lambda: self._snapshot(()), alive)
@@ -69,9 +70,10 @@ class Checkpointer:
     def before(
         self, actions: Sequence[Action], step: int, alive: Callable[[], None]
     ) -> CheckpointObservation | None:
-        """The checkpoint to record before `actions` of step `step` are carried out: one a step.
+        """Return the checkpoint to record before `actions` of step `step` are carried out, one per
+        step.
 
-        None when there is no need for one, or it can't be made and this has been told before.
+        None when none is needed, or when it can't be made and that has been reported already.
         `alive` is called ten times a second while it takes long.
         """
         if step == self._step or not any(map(self._may_change, actions)):
@@ -83,15 +85,15 @@ class Checkpointer:
         return kept
 
     def at_turn_end(self, alive: Callable[[], None]) -> CheckpointObservation | None:
-        """The workspace as the turn left it, if a step may have changed it since the last."""
+        """Return a checkpoint at the end of a turn if something may have changed since the last."""
         if not self._changed_since or self._failure:
             return None
         self._changed_since = False
         return self._take("turn_end", (), alive)
 
     def may_have_changed(self) -> None:
-        """Something else than a step has run in the workspace since the last checkpoint, if one was
-        taken: the turn's end needs another."""
+        """Note that something other than a step has run in the workspace. If a checkpoint was taken
+        before, the end of the turn needs another."""
         self._changed_since = self._step >= 0
 
     def _take(
@@ -120,7 +122,7 @@ class Checkpointer:
         return self._checkpoints.take(touched, thorough=again)
 
     def _compared(self, before: str, made: Checkpoint) -> tuple[Checkpoint, tuple[str, ...] | None]:
-        """With the files that differ from the snapshot `before`."""
+        """Return the checkpoint with the files that differ from the snapshot `before`."""
         if before in ("", made.tree):
             return made, ()
         assert self._checkpoints is not None
@@ -135,7 +137,7 @@ class Checkpointer:
         )
 
     def _in_thread(self, work: Callable[[], _Result], alive: Callable[[], None]) -> _Result:
-        """So that the main thread can show that it lives, and be interrupted."""
+        """Run `work` in a thread, so that the main thread can show progress and be interrupted."""
         results: list[_Result | BaseException] = []
 
         def do() -> None:
@@ -154,7 +156,7 @@ class Checkpointer:
         return result
 
     def _join(self, alive: Callable[[], None]) -> None:
-        """An interrupted checkpoint may still be at work when the next one is to be made."""
+        """Wait for the worker. An interrupted checkpoint may still run when the next one is due."""
         while self._worker is not None:
             self._worker.join(_TICK_S)
             if self._worker.is_alive():
@@ -164,8 +166,8 @@ class Checkpointer:
 
 
 def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
-    """The snapshots of the session in `folder`, a folder of one below the agent's home; the module
-    comes with the first use."""
+    """Return the snapshots of the session in `folder`, which is two levels below the agent's home.
+    The module is loaded at the first use."""
     from agentcli.checkpoints.snapshots import Checkpoints
 
     programs.distrust((workspace, *written_places(folder.parent.parent)))

@@ -1,8 +1,8 @@
-"""What differs between two snapshots, with git's own state by what it means.
+"""Differences between two snapshots, comparing git's own state by meaning.
 
-In a git folder, files are not the whole story: a reference may be in either of two files, and an
-index is written anew whenever git looks at files. So that going back undoes what was done and not
-what git did by the way, such differences are told apart here.
+In a git folder, the files alone do not tell what changed: a reference may be in either of two
+files, and git rewrites the index whenever it looks at files. Such differences are told apart here,
+so that a restore undoes what was done and not what git did on the side.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD_ORDER = 4
 
 
 class Comparison:
-    """Reads snapshots, writes none."""
+    """Compares snapshots; it reads them and writes none."""
 
     def __init__(self, trees: Trees, objects: ObjectStore) -> None:
         self._trees = trees
@@ -33,8 +33,9 @@ class Comparison:
         self._meanings: dict[bytes, bytes] = {}
 
     def differences(self, old: bytes, new: bytes) -> list[Difference]:
-        """By path, folders before what is in them. A reference is named as if it had a file of its
-        own; one that only moved is not, nor is an index that says the same of every path."""
+        """Return the differences by path, folders before their contents. A reference is named as if
+        it had a file of its own. Left out are references that were only stored differently, and an
+        index with the same meaning for every path."""
         found: list[Difference] = []
         references: dict[bytes, list[bytes]] = {}
         for difference in self._trees.compare(old, new):
@@ -52,14 +53,15 @@ class Comparison:
         return sorted(found, key=lambda difference: difference.path)
 
     def place(self, path: bytes, *roots: bytes) -> GitPath | None:
-        """Where in which git folder of these snapshots `path` is; None for other files."""
+        """Return which git folder of these snapshots `path` is in, and where; None for other
+        files."""
         if repository_of(path) is None:
             return None
         return git_path(path, partial(self._is_git_folder, roots))
 
     def steps(self, now: bytes, target: bytes, wanted: Collection[Difference]) -> list[Difference]:
-        """The file changes that undo the `wanted` differences, those of references included. A
-        folder comes before its content."""
+        """Return the file changes that undo the `wanted` differences, including those of
+        references. A folder comes before its contents."""
         changes = {}
         references: dict[bytes, list[Difference]] = {}
         for difference in wanted:
@@ -75,8 +77,8 @@ class Comparison:
         return [changes[path] for path in sorted(changes)]
 
     def order(self, difference: Difference) -> int:
-        """The rank by which files of a repository are written. A file is written after the files
-        that it refers to. HEAD comes last: until it is there, git does not see a repository."""
+        """Return the rank by which a file of a repository is written. A file is written after the
+        files that it refers to. HEAD comes last: without it, git does not see a repository."""
         place = git_path(difference.path, lambda _: False)
         if place is None:
             return 1
@@ -84,7 +86,8 @@ class Comparison:
         return _HEAD_ORDER if is_head else _ORDER.get(place.role, 1)
 
     def damaged(self, old: bytes, new: bytes) -> Iterator[bytes]:
-        """Loose objects whose content in `new` is damaged. git never changes a loose object."""
+        """Yield loose objects damaged in `new`, out of those that changed: git never changes
+        one."""
         for path, was, now in self._trees.compare(old, new):
             place = git_path(path, lambda _: False)
             if place is None or not (LOOSE.search(place.name) and _is_file(was) and _is_file(now)):

@@ -1,7 +1,7 @@
-"""What git runs or believes, and how it may come back.
+"""Which files that git executes or trusts may be restored.
 
 A snapshot taken between two commands may hold files that the first one planted in a repository and
-that are only removed at the end of the turn. Restoring them would undo the protection. So such a
+that are removed only at the end of the turn. Restoring them would undo that protection. So such a
 file is restored only if it is harmless, or was there while no command ran.
 """
 
@@ -22,7 +22,7 @@ _SETTINGS = ("config", "config.worktree")
 _TODO = "rebase-merge/git-rebase-todo"
 _RUNS = re.compile(rb"^[ \t]*(?:x|exec)[ \t]", re.MULTILINE)
 _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
-"""Name programs, though they belong to daily work."""
+"""Files that belong to daily work although they name programs."""
 
 
 class GitRestoreFilter:
@@ -44,7 +44,7 @@ class GitRestoreFilter:
         if repository is None or entry.is_folder:
             return False
         name = os.fsdecode(path[len(repository) + 1 :])
-        # A `.git` that is no folder leads to another one, and so does a link in one.
+        # A `.git` that is not a folder points to another repository, and so may a link within one.
         if not name or entry.is_link:
             return True
         if not is_daily(name.split("/")):

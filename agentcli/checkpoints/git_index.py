@@ -1,4 +1,4 @@
-"""What the index of a repository says of files, and whether two say the same."""
+"""Reading a repository's index, and telling whether two have the same meaning."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from agentcli.git.index import HEADER_BYTES, IndexEntry, entries, entry_at
 
 _VERSIONS = (2, 3, 4)
 _NOT_PLAIN = 0x8000 | 0x4000 | 0x3000
-"""Flags of an entry: assumed valid, extended, in conflict."""
+"""Flags of an entry: assumed unchanged, extended, in conflict."""
 _MEANT = 0x8000 | 0x3000
 _MEANT_EXTENDED = 0x6000
-"""Flags that people set, or merges: assumed valid, stage; not checked out, to be added."""
+"""Flags set by people or merges: assumed unchanged, stage; not checked out, intent to add."""
 _CONVERTS = re.compile(rb"autocrlf|\beol\b|attributesfile|include|worktreeconfig", re.I)
 _LARGEST_INDEX = 100_000_000
 
 
 def meaning(data: bytes) -> bytes | None:
-    """A digest of what an index says of each path: mode, content, stage and what people set. The
-    facts of files, which git notes again whenever it looks at them, are not in it. None for what
-    can't be told, such as an index whose entries are partly in another file."""
+    """Return a digest of what an index says about each path: mode, content, stage and the flags
+    that people set. The stat data, which git refreshes whenever it looks at files, is left out.
+    None when that can't be told, as for an index whose entries are partly in another file."""
     try:
         digest = hashlib.sha256()
         for item in _entries(data):
@@ -41,9 +41,9 @@ def meaning(data: bytes) -> bytes | None:
 
 
 def known_ids(workspace: Path, files: Mapping[bytes, FileFacts]) -> dict[bytes, Entry]:
-    """Entries for those of `files` whose content has the id that the index of the workspace's
-    repository gives it, none at all if git may have converted contents. A hint that the objects
-    exist, not more.
+    """Return entries for those of `files` that, by the index of the workspace's repository, still
+    have the content it recorded; empty if git may have converted contents. Only a hint that the
+    objects exist.
     """
     repository = workspace / os.fsdecode(REPOSITORY)
     if _may_convert(repository, files):
@@ -59,14 +59,15 @@ def known_ids(workspace: Path, files: Mapping[bytes, FileFacts]) -> dict[bytes, 
 
 
 def _entries(data: bytes) -> Iterator[IndexEntry]:
-    """Raises ValueError or struct.error for what is no index, or not the whole of one."""
+    """Yield the entries. Raises ValueError or struct.error if it is not an index, or not all of
+    one."""
     size = _oid_size(data)
     if int.from_bytes(data[4:8], "big") not in _VERSIONS:
         raise ValueError("no index")
     at = HEADER_BYTES
     for start, at, path in entries(data, size):  # noqa: B007 - the end of the last is used
         yield entry_at(data, start, size, path)
-    # An extension with a small letter changes what the entries mean.
+    # An extension with a lower-case name changes what the entries mean.
     while at < len(data) - size:
         if data[at] >= ord("a"):
             raise ValueError("not the whole index")
@@ -74,7 +75,7 @@ def _entries(data: bytes) -> Iterator[IndexEntry]:
 
 
 def _oid_size(data: bytes) -> int:
-    """An index ends with its digest, by which one knows how long ids are in it."""
+    """Return the length of object ids, which shows in the digest that an index ends with."""
     for algorithm in ("sha1", "sha256"):
         digest = hashlib.new(algorithm, usedforsecurity=False)
         digest.update(memoryview(data)[: -digest.digest_size])
@@ -137,6 +138,6 @@ def _is_same(item: IndexEntry, now: FileFacts, written_ns: int) -> bool:
         and changed_ns != 0
         and inode == now.inode & 0xFFFFFFFF
         and size == now.size
-        # Written in the same instant as the index, it may have changed after it was looked at.
+        # A file modified in the instant the index was written may have changed unnoticed.
         and modified + UNCERTAIN_NS < written_ns
     )

@@ -1,8 +1,8 @@
-"""Files of repositories that are too large to be read for each snapshot: packs of objects.
+"""Files of repositories that are too large to read for each snapshot: packs of objects.
 
-Each is kept once, under a name made of what tells it from others: its own name, its size and its
-end, which in a pack is a checksum of all before it. A file that commands may have written to since
-is compared with that checksum before it is brought back.
+Each is kept once, under a name made from its own name, its size and its last bytes, which in a pack
+are a checksum of all before them. A file that commands may have written to since is checked against
+that checksum before it is restored.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from typing import IO, BinaryIO
 from agentcli.checkpoints.paths import LOOSE
 
 MOST_COPIED = 256_000_000
-"""Bytes of packs that a session has copies of where the file system can't share them. Others get a
-second name, which costs nothing: they survive being removed, but not being overwritten."""
+"""Most bytes of packs that a session copies where the file system can't share blocks. Further packs
+get a hard link, which costs nothing: that preserves them when the original is removed, but not when
+it is overwritten."""
 _POOL = "packs"
 _END = 32
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409
 """From linux/fs.h: makes one file share the blocks of another until either is written to."""
 _SEALED = re.compile(rb"\.(pack|idx|rev|bitmap|mtimes)$|(^|/)multi-pack-index[^/]*$")
-"""Files that end with a checksum of what is before it: SHA-1 or, in some repositories, SHA-256."""
+"""Files that end with a checksum of the rest: SHA-1 or, in some repositories, SHA-256."""
 _FOUND_BY_NAME = re.compile(rb"pack-[0-9a-f]{40}\.(pack|idx)")
 
 
 class KeptFiles:
-    """`copies` are ours alone, `links` are second names of files that others can write to. Sessions
-    share their copies by the pool, if there is one. Raises OSError."""
+    """Files kept by a store: `copies` are the agent's alone, `links` are hard links to files that
+    others can write to. Sessions share copies through the pool, if there is one. Raises OSError."""
 
     def __init__(self, store: Path, lookup: Path, home: Path | None = None) -> None:
         self._copies = store / "kept"
@@ -44,8 +45,8 @@ class KeptFiles:
         self._pool = home / _POOL if home is not None else None
 
     def keep(self, file: BinaryIO, path: bytes) -> bytes | None:
-        """The name, 20 bytes, under which the open `file` is kept from now on. `path` ends with
-        what git calls it. None if it is too large to be kept."""
+        """Keep the open `file` and return its 20-byte name in the store; None if it is too large.
+        `path` ends with the name that git gave it."""
         size = os.fstat(file.fileno()).st_size
         called = path.rpartition(b"/")[2]
         end = os.pread(file.fileno(), _END, max(size - _END, 0))
@@ -67,7 +68,7 @@ class KeptFiles:
 
     @contextlib.contextmanager
     def opened(self, name: bytes, path: bytes) -> Iterator[BinaryIO]:
-        """What is kept under `name`, as it was when it was kept. Raises OSError if it is not."""
+        """Open the kept file `name`. Raises OSError if it has changed since it was kept."""
         with self._path(name).open("rb") as file:
             if self.is_link(name) and not is_whole(file, path):
                 raise OSError(0, "it was overwritten, and was too large for a copy")
@@ -75,7 +76,7 @@ class KeptFiles:
             yield file
 
     def copy_to(self, other: KeptFiles, names: Iterable[bytes]) -> None:
-        """Makes `other`, of a new store, keep these too."""
+        """Make `other`, in a new store, keep these files too."""
         for mine, theirs in ((self._copies, other._copies), (self._links, other._links)):
             theirs.mkdir(mode=0o700, exist_ok=True)
             for name in names:
@@ -100,7 +101,7 @@ class KeptFiles:
                     copy_bytes(file, target)
                     target.flush()
                 temporary.replace(copy)
-                # Who finds it by its name must find what has that name.
+                # A file in the pool must really have the content that its name stands for.
                 if self._pool is not None and not shared and is_whole(target, path):
                     self._pool.mkdir(mode=0o700, exist_ok=True)
                     _has_second_name(copy, self._pool / name.hex())
@@ -115,7 +116,7 @@ class KeptFiles:
 
 
 def empty_pool(home: Path) -> None:
-    """Remove the copies that no session has any more."""
+    """Remove the copies that no session uses any more."""
     with contextlib.suppress(OSError), os.scandir(home / _POOL) as entries:
         for entry in entries:
             if entry.stat(follow_symlinks=False).st_nlink == 1:
@@ -123,7 +124,7 @@ def empty_pool(home: Path) -> None:
 
 
 def _has_second_name(file: Path, second: Path) -> bool:
-    """Whether `second` is a name of `file` too, from now on if not before."""
+    """Whether `second` is a name of `file`, creating it if there is none yet."""
     try:
         os.link(file, second, follow_symlinks=False)
     except FileExistsError:
@@ -134,7 +135,7 @@ def _has_second_name(file: Path, second: Path) -> bool:
 
 
 def share(file: BinaryIO, copy: BinaryIO) -> bool:
-    """Makes `copy`, an empty file, hold what `file` does in no time; False where it can't."""
+    """Make `copy`, an empty file, share the blocks of `file`; return False where that fails."""
     try:
         fcntl.ioctl(copy.fileno(), _FICLONE, file.fileno())
     except OSError:
@@ -148,8 +149,8 @@ def copy_bytes(file: BinaryIO, copy: BinaryIO) -> None:
 
 
 def is_whole(file: IO[bytes], path: bytes) -> bool:
-    """Whether an object file, which git calls `path`, still has the content that it was made
-    with. Of others nothing is known, so they are not."""
+    """Whether the object file that git calls `path` still has its original content. False for other
+    files, about which nothing is known."""
     if _SEALED.search(path):
         return any(_is_sealed(file, algorithm) for algorithm in ("sha1", "sha256"))
     loose = LOOSE.search(path)
@@ -157,7 +158,7 @@ def is_whole(file: IO[bytes], path: bytes) -> bool:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Between stores, which nobody else writes to."""
+    """Link or copy a file between stores, which nobody else writes to."""
     with contextlib.suppress(FileExistsError):
         try:
             os.link(source, target, follow_symlinks=False)
@@ -170,10 +171,10 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def _link(file: BinaryIO, target: Path) -> bool:
-    """A second name for the very file that is open, whatever its first name leads to by now."""
+    """Make a hard link to the very file that is open, wherever its first name leads by now."""
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Giving a folder makes CPython call linkat, which alone follows this link.
+        # With a folder given, CPython calls linkat, the only call that follows this link.
         place = f"/proc/self/fd/{file.fileno()}"
         os.link(place, target.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
     except OSError:
@@ -194,7 +195,8 @@ def _is_sealed(file: IO[bytes], algorithm: str) -> bool:
 
 
 def _unpacked_digest(file: IO[bytes], length: int) -> bytes:
-    """Of a loose object, in `length` hexadecimal digits; empty if it can't be unpacked."""
+    """Return a loose object's digest in `length` hexadecimal digits; empty if it can't be
+    unpacked."""
     digest = hashlib.new("sha1" if length == 40 else "sha256", usedforsecurity=False)
     unpacker = zlib.decompressobj()
     file.seek(0)

@@ -1,6 +1,6 @@
-"""What is known of a workspace since the last snapshot, kept in memory and in a file.
+"""What is known of a workspace as of the last snapshot, kept in memory and in a file.
 
-The file is a cache: with any doubt about it, the next snapshot reads every file again.
+The file is a cache: if there is any doubt about it, the next snapshot reads every file again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories", "
 
 @dataclass
 class LastSnapshot:
-    """`raw` is the last scan, `objects` the records of repositories' objects and `extra` those of
-    other things that scans don't see, `tree` the snapshot of all. `folders` and `files` are left
-    out, with the reason, but `kept` is not; `reported` has been told. `suspects` are packs that
-    were touched since they were kept, so that they may not be what they look like."""
+    """`raw` is the last scan, `objects` the records of repositories' object files, `extra` the
+    records of other paths that scans don't see, and `tree` the snapshot of all. `folders` and
+    `files` are left out, each with the reason, except the `kept` paths in them; `reported` paths
+    have been reported as left out. `suspects` are packs touched since they were kept, whose content
+    may have changed."""
 
     raw: bytes = b""
     objects: bytes = b""
@@ -54,7 +55,7 @@ class LastSnapshot:
 
 
 def load(path: Path, root: Path) -> LastSnapshot | None:
-    """None if there is nothing that can be relied on."""
+    """Load the cache; None if it can't be relied on."""
     try:
         head, text, records = path.read_bytes().split(b"\n", 2)
     except (OSError, ValueError):

@@ -15,17 +15,17 @@ from agentcli.checkpoints.scan import record_of
 
 _FAN = re.compile(rb"[0-9a-f]{2}")
 _UNFINISHED = b"tmp_"
-"""Begins the names of what git has not made an object yet."""
+"""Name prefix of objects that git has not finished writing."""
 _SETTLED_NS = 2_000_000_000
 """A folder changed this recently may change again within the same tick of a coarse clock."""
 
 
 class ObjectFiles:
-    """Objects may be tens of thousands, so those in a folder that has not changed are not looked at
-    again: they never change once they are there, as far as git alone writes them."""
+    """Remembers the object files of each folder. There may be tens of thousands, so folders that
+    have not changed are not read again: objects never change, as far as only git writes them."""
 
     FEW = 10_000
-    """Are looked at again in a tenth of a second; git packs them when they are 6,700."""
+    """This many can be checked again in a tenth of a second; git packs them at 6,700."""
 
     def __init__(self, place: WorkspaceFolders) -> None:
         self._place = place
@@ -36,8 +36,8 @@ class ObjectFiles:
         return sum(listing.files for listing in self._listings.values()) <= self.FEW
 
     def records(self, repository: bytes, *, thorough: bool) -> Iterator[bytes]:
-        """Of all that is in the objects of the git folder at this path. `thorough`: with those
-        that another program than git may have changed."""
+        """Yield the records of everything in the objects folder of this git folder. `thorough` also
+        finds objects that a program other than git may have changed."""
         folder = repository + b"/objects"
         for name, is_folder in sorted(self._entries(folder)):
             if is_folder and not name.startswith(_UNFINISHED):
@@ -57,7 +57,7 @@ class ObjectFiles:
         known = self._listings.get(path)
         if known is None or thorough or not known.is_settled or known.version != version:
             files = dict(self._files(path))
-            # What takes long is to write the records.
+            # Writing the records is the slow part.
             if (
                 known is None
                 or not (known.is_settled and known.version == version)
@@ -78,7 +78,7 @@ class ObjectFiles:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
     def _entries(self, folder: bytes) -> list[tuple[bytes, bool]]:
-        """Names, and whether they are folders."""
+        """Return the names of the entries, and whether they are folders."""
         top = self._place.absolute(folder)
         try:
             if not stat.S_ISDIR(os.lstat(top).st_mode):
@@ -106,7 +106,7 @@ def _listing(path: bytes, facts: os.stat_result, files: dict[bytes, os.stat_resu
 
 
 def _digest(files: dict[bytes, os.stat_result]) -> int:
-    """Of all that records say of these, for this process alone."""
+    """Return a hash of everything the records say about these files, valid in this process only."""
     facts = (
         (name, f.st_mode, f.st_size, f.st_mtime_ns, f.st_ctime_ns, f.st_ino)
         for name, f in files.items()

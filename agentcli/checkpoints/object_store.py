@@ -1,7 +1,7 @@
 """Git objects in a bare repository of our own, written and read without git.
 
-Objects in packs of other repositories, which may be deltas, are read through git. Whatever is read
-is what was written: it has the id that it was asked for by.
+Objects in packs of other repositories, which may be deltas, are read through git. Every object read
+is checked against its id, so it is what was written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from agentcli.files.private import replace_atomically
 
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FAST = 1
-"""zlib's quickest level: a step waits for it."""
+"""zlib's quickest level, because a step waits for it."""
 _PACK_KINDS = {b"tree": 2, b"blob": 3}
 _KINDS = {number: kind for kind, number in _PACK_KINDS.items()}
 _LARGEST_PACK = 1 << 30
-"""Below 2 GiB, where offsets in an index would need a second table."""
+"""Below 2 GiB, above which offsets in an index need a second table."""
 _LARGEST_OBJECT = 1 << 30
-"""Bytes. No file of a snapshot and no folder comes near it."""
+"""Bytes. No file or folder of a snapshot comes near it."""
 _LOOKUP = "lookup"
 _OID = 20
 _HEADER = b"PACK" + struct.pack(">I", 2)
@@ -36,8 +36,8 @@ _FANOUT = 256 * 4
 
 
 class ObjectStore:
-    """The objects of one store. Whatever `write` returned is complete under its name, or will be
-    when the `bulk` around it ends. Raises CheckpointError; OSError where the disk refuses."""
+    """The objects of one store. Whatever `write` returned is stored completely, at once or when the
+    `bulk` block around it ends. Raises CheckpointError, and OSError where the disk refuses."""
 
     def __init__(self, store: Path) -> None:
         self.folder = store
@@ -50,7 +50,7 @@ class ObjectStore:
         self._names = itertools.count()
 
     def create(self) -> None:
-        """Makes the repository if it isn't there and removes what a killed process left."""
+        """Create the repository if needed, and remove what a killed process left."""
         for folder in (self.folder, self._objects / "pack", self.folder / "refs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         head = self.folder / "HEAD"
@@ -62,7 +62,7 @@ class ObjectStore:
             leftover.unlink(missing_ok=True)
 
     def write(self, kind: bytes, data: bytes, *, dense: bool = False) -> bytes:
-        """The object's id, 20 bytes. `dense` data is not worth the time to make it smaller."""
+        """Store an object and return its 20-byte id. `dense` data is not worth compressing."""
         oid = object_id(kind, data)
         if not self._is_packed(oid):
             if self._bulk is not None:
@@ -74,7 +74,7 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
-        """What is written within goes to one pack, which is far quicker for many objects."""
+        """Write all objects of the block to one pack, which is far quicker when there are many."""
         self._bulk = _PackWriter(self._objects / "pack")
         try:
             yield
@@ -91,7 +91,7 @@ class ObjectStore:
         return found[1]
 
     def adopt(self, oid: bytes) -> None:
-        """Makes a blob ours, if it is not and can be read: then git finds what we would read."""
+        """Copy a readable blob into this store if it is elsewhere, so that git finds it, too."""
         if not self._is_packed(oid) and not self.loose(oid).exists():
             with contextlib.suppress(CheckpointError):
                 self.write(b"blob", self.read(oid))
@@ -147,7 +147,7 @@ def _header(kind: bytes, data: bytes) -> bytes:
 
 
 class _PackWriter:
-    """One pack after the other, each given its name when it is whole, its index last."""
+    """Writes one pack after another. Each is named once it is complete, its index last."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -229,7 +229,7 @@ def _index(entries: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
 
 
 class _Pack:
-    """A pack of ours, which holds no deltas, by the path of its index."""
+    """A pack that this module wrote, so without deltas, given by the path of its index."""
 
     def __init__(self, index: Path) -> None:
         self._path = index.with_suffix(".pack")
@@ -240,7 +240,7 @@ class _Pack:
         self._names = len(_INDEX_HEADER) + _FANOUT
 
     def find(self, oid: bytes) -> int | None:
-        """Where in the pack it is."""
+        """Return an object's offset in the pack."""
         low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
         while low < high:
             middle = (low + high) // 2
@@ -257,7 +257,7 @@ class _Pack:
         return None
 
     def read(self, offset: int) -> tuple[bytes, bytes] | None:
-        """Kind and bytes of an object; None if it is damaged."""
+        """Return the kind and content of an object; None if it is damaged."""
         with self._path.open("rb") as file:
             file.seek(offset)
             head = file.read(16)
@@ -267,7 +267,7 @@ class _Pack:
                 size |= (head[length] & 127) << shift
                 shift += 7
                 length += 1
-            # zlib needs at most 5 bytes more for each 16 kB that it can't make smaller.
+            # zlib needs at most 5 more bytes for each 16 kB that it can't compress.
             packed = head[length:] + file.read(size + size // 1000 + 64)
         try:
             return _KINDS[head[0] >> 4 & 7], zlib.decompressobj().decompress(packed, size + 1)

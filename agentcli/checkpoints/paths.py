@@ -1,7 +1,7 @@
-"""What a path of a snapshot is to git. Pure.
+"""What a path of a snapshot means to git. Pure functions.
 
-A git folder is `.git` at any depth, `.` where it lies outside of the workspace, or one within it:
-of a submodule (`.git/modules/NAME`) or a worktree (`.git/worktrees/NAME`).
+A git folder is `.git` at any depth, `.` for the one outside the workspace, or one inside another:
+that of a submodule (`.git/modules/NAME`) or a worktree (`.git/worktrees/NAME`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentcli.checkpoints.trees import with_parents
 
 _OBJECT = re.compile(rb"(?:^|/)objects(?:/(?:[0-9a-f]{2}|pack|info)(?:/|$)|$)")
 LOOSE = re.compile(rb"(?:^|/)([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})$")
-"""The file of one object, named by the digest of what is in it."""
+"""The file of one object, named by the digest of its content."""
 _PACK = re.compile(rb"(?:^|/)objects/pack/[^/]+$")
 _PACK_ENDS = (b".pack", b".idx")
 _TRACES = frozenset(
@@ -30,8 +30,9 @@ _STASH = b"logs/refs/stash"
 
 
 class Role(Enum):
-    """LOCK: of a command that is at work. TRACE: what git notes beside what it does. REFLOG: the
-    same, but people go back by it. STATE: all else, the settings too."""
+    """What a file in a git folder is for. LOCK: marks a running command. TRACE: what git notes on
+    the side. REFLOG: the same, but people use it to go back. STATE: everything else, including
+    settings."""
 
     REF = auto()
     PACKED_REFS = auto()
@@ -44,7 +45,7 @@ class Role(Enum):
 
 
 class GitPath(NamedTuple):
-    """`folder` is the git folder that `name` is in; `name` is empty for the folder itself."""
+    """`folder` is the git folder that contains `name`; `name` is empty for the folder itself."""
 
     folder: bytes
     name: bytes
@@ -68,7 +69,7 @@ class GitPath(NamedTuple):
 
 
 def repository_of(path: bytes) -> bytes | None:
-    """The outermost git folder that `path` is or lies in."""
+    """Return the outermost git folder that `path` is or lies in."""
     if is_common(path):
         return COMMON
     if REPOSITORY not in path:
@@ -77,8 +78,9 @@ def repository_of(path: bytes) -> bytes | None:
 
 
 def git_path(path: bytes, is_git_folder: Callable[[bytes], bool]) -> GitPath | None:
-    """None for what is in no git folder. `is_git_folder` tells a submodule's from a folder that
-    its name, which may hold slashes, begins with."""
+    """Return the place of `path` in its git folder; None outside of any. `is_git_folder` tells a
+    submodule's folder from one that is only the beginning of the submodule's name, which may hold
+    slashes."""
     folder = repository_of(path)
     if folder is None:
         return None
@@ -111,5 +113,6 @@ def is_pack(path: bytes) -> bool:
 
 
 def is_lock(path: bytes) -> bool:
-    """Of a git command that was at work: to bring it back would block the next one."""
+    """Whether `path` is the lock of a git command. Restoring a lock would block the next
+    command."""
     return path.endswith(b".lock") and repository_of(path) is not None

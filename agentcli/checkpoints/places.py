@@ -1,7 +1,7 @@
-"""Which folders the snapshots of a workspace hold, and by which paths.
+"""The folders that the snapshots of a workspace cover, and the paths they are stored under.
 
-Commands may write to all of the repository around the workspace, so all of it is held. A worktree
-has its repository elsewhere: that folder is held beside it, below the path `.`, which no file has.
+Commands may write to the whole repository around the workspace, so a snapshot covers all of it. A
+worktree's git folder lies elsewhere; it is stored below the path `.`, which no file can have.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from agentcli.files.private import dump_json
 from agentcli.git.repositories import find_repository
 
 COMMON = b"."
-"""The path of a git folder that lies outside of `root`; what is in it is `./HEAD` and so on."""
+"""The path of a git folder outside of `root`; its files are `./HEAD` and so on."""
 _FILE = "place"
 
 
 @dataclass(frozen=True)
 class WorkspaceFolders:
     """`root` is the workspace or a folder above it, `common` the git folder of its repository if
-    that lies elsewhere. All are real paths."""
+    that lies outside of `root`. All are real paths."""
 
     workspace: Path
     root: Path
     common: Path | None = None
 
     def top(self, path: bytes) -> tuple[Path, bytes]:
-        """The folder that `path` lies in, and its path there, empty for that folder itself."""
+        """Return the top folder that contains `path`, and the path in it; empty for the top
+        itself."""
         if self.common is not None and is_common(path):
             return self.common, path[2:]
         return self.root, path
 
     def is_elsewhere(self, path: bytes) -> bool:
-        """Whether it lies in `common`."""
+        """Whether `path` lies in `common`."""
         return self.common is not None and is_common(path)
 
     def absolute(self, path: bytes) -> bytes:
@@ -44,7 +45,7 @@ class WorkspaceFolders:
         return os.fsencode(top) + b"/" + inner
 
     def shown(self, path: bytes) -> str:
-        """For people and models: relative to the workspace where it lies in `root`."""
+        """Return a path for people and models: relative to the workspace if it lies in `root`."""
         if self.is_elsewhere(path):
             return os.fsdecode(self.absolute(path)).rstrip("/")
         if self.root == self.workspace:
@@ -52,13 +53,13 @@ class WorkspaceFolders:
         return os.path.relpath(os.fsdecode(self.absolute(path)), self.workspace)
 
     def within(self, path: Path) -> bytes | None:
-        """Of a path that is absolute or relative to the workspace, with no symlink on the way;
-        None for what is not in `root`."""
+        """Convert a path that is absolute or relative to the workspace, resolving symlinks in its
+        parents; None outside of `root`."""
         whole = self.workspace / path
         return inside(self.root, Path(os.path.realpath(whole.parent)) / whole.name)
 
     def alone(self) -> WorkspaceFolders:
-        """The workspace without the rest of its repository, but for the git folder."""
+        """Return the workspace without the rest of its repository, except for the git folder."""
         repository = find_repository(self.workspace)
         common = repository.folders[0] if repository is not None else None
         if common is not None and inside(self.workspace, common) is not None:
@@ -68,7 +69,7 @@ class WorkspaceFolders:
 
 def find_place(workspace: Path) -> WorkspaceFolders:
     workspace = Path(os.path.realpath(workspace))
-    # One that is gone, or never was here, lies in nobody's repository.
+    # A folder that does not exist here, or no longer, belongs to no repository.
     repository = find_repository(workspace) if workspace.is_dir() else None
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 (Path's own may fail)
     if repository is None or home.is_relative_to(repository.root):
@@ -79,8 +80,8 @@ def find_place(workspace: Path) -> WorkspaceFolders:
 
 
 def load_place(store: Path, workspace: Path) -> WorkspaceFolders | None:
-    """What was found for this workspace when its first snapshot was taken: it holds from then on,
-    as what it was found by may be destroyed. None if there was none."""
+    """Load the folders that were found at the first snapshot of this workspace; None if there was
+    none. They stay the same from then on, as the repository they were found by may be destroyed."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         facts = json.loads((store / _FILE).read_bytes())
         if facts["workspace"] == str(workspace):
@@ -102,7 +103,7 @@ def is_common(path: bytes) -> bool:
 
 
 def inside(folder: Path, path: Path) -> bytes | None:
-    """`path` relative to `folder`; None where it is `folder` itself or not in it."""
+    """Return `path` relative to `folder`; None if it is `folder` itself or not in it."""
     try:
         relative = path.relative_to(folder)
     except ValueError:

@@ -1,4 +1,4 @@
-"""From what a scan found to what a tree holds: reads files into the store, each of them once."""
+"""Reads the files that a scan found into the store, each once, and returns their tree entries."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from agentcli.files.names import size_text
 UNREADABLE = "can't be read"
 STORED = (b"f", b"l")
 _DEEPEST = 200
-"""Folders in each other: trees are written by recursion."""
+"""The most nested folders: trees are written by recursion."""
 _TOO_DEEP = "too many folders deep"
 
 
 class Reader:
-    """A context manager. Commands may run while it reads: what they put in the place of a folder
-    is never followed."""
+    """Reads files of the workspace; a context manager. Commands may run meanwhile: a link that they
+    put in the place of a folder is never followed."""
 
     def __init__(self, place: WorkspaceFolders, objects: ObjectStore, kept: KeptFiles) -> None:
         self._place = place
         self._objects = objects
         self._kept = kept
         self._tops: dict[bool, Beneath] = {}
-        """By whether it is the git folder that lies elsewhere."""
+        """The opened top folders: True is the key of the git folder that lies elsewhere."""
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +44,7 @@ class Reader:
             top.close()
 
     def entry(self, facts: FileFacts, after: LastSnapshot) -> Entry | FolderChange | None:
-        """None for what is not stored; why is noted in `after`."""
+        """Return the tree entry of a path; None if it is not stored, with the reason in `after`."""
         after.files.pop(facts.path, None)
         if facts.path.count(b"/") >= _DEEPEST:
             top = b"/".join(facts.path.split(b"/")[: _DEEPEST + 1])
@@ -69,7 +69,7 @@ class Reader:
         return Entry(stat.S_IFLNK, self._objects.write(b"blob", target))
 
     def is_damaged(self, path: bytes) -> bool:
-        """Whether a pack is there and not as it was made."""
+        """Whether a pack exists and no longer has its original content."""
         with contextlib.suppress(OSError), self._opened(path) as file:
             return not is_whole(file, path)
         return False

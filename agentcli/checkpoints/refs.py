@@ -1,7 +1,7 @@
-"""References of a repository as snapshots hold them: what they say, wherever they are stored.
+"""The references of a repository in a snapshot, by what they point to, however they are stored.
 
-A reference is a file of its own, a line of `packed-refs`, or both, of which the file counts. git
-moves them from the one to the other by itself, which changes nothing.
+A reference is a file of its own, a line of `packed-refs`, or both, and then the file counts. git
+moves references from one form to the other by itself, which changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FOLDER = Entry(stat.S_IFDIR | 0o755, EMPTY_TREE)
 
 @dataclass(frozen=True)
 class _Packed:
-    """`lines` has for each reference its line and that of the commit a tag leads to."""
+    """`lines` maps each reference to its line, plus the line of the commit that a tag leads to."""
 
     head: bytes
     lines: Mapping[bytes, bytes]
@@ -34,7 +34,7 @@ class _Packed:
 
 
 class References:
-    """Of git folders, each of which is named by its path."""
+    """Compares references of git folders, each of which is named by its path."""
 
     def __init__(self, trees: Trees, objects: ObjectStore) -> None:
         self._trees = trees
@@ -45,8 +45,8 @@ class References:
     def differences(
         self, old: bytes, new: bytes, folder: bytes, loose: Iterable[bytes]
     ) -> Iterator[Difference]:
-        """Every reference that says something else; `loose` are those whose files differ. Where
-        only one of the two can be read, `packed-refs` differs as well."""
+        """Yield every reference that differs; `loose` are those whose files differ. If only one of
+        the two `packed-refs` can be read, that file differs as well."""
         before, after = self._packed(old, folder), self._packed(new, folder)
         names = set(loose)
         if before != after:
@@ -61,7 +61,8 @@ class References:
             yield Difference(path, self._trees.find(old, path), self._trees.find(new, path))
 
     def value(self, entry: Entry | None) -> bytes | None:
-        """What a reference says: an id, `ref: ` and another one, or what is there instead."""
+        """Return what a reference says: an id, `ref: ` and another reference, or whatever is
+        there."""
         if entry is None:
             return None
         if entry.is_link:
@@ -72,14 +73,15 @@ class References:
     def layout(
         self, now: bytes, target: bytes, folder: bytes, wanted: Collection[Difference]
     ) -> Iterator[Difference]:
-        """What has to become of files for `wanted` differences between `now` and `target`."""
+        """Yield the file changes that bring about the `wanted` differences from `now` to
+        `target`."""
         packed = self._packed(now, folder)
         names = {d.path[len(folder) + 1 :]: d for d in wanted}
         names.pop(_PACKED, None)
         if packed is not None and packed.lines:
             known, lines = packed, dict(packed.lines)
         else:
-            # All that were in it are gone; those that nobody asks for stay so.
+            # All packed references are gone; those that were not asked for stay gone.
             known = self._packed(target, folder) or _Packed(b"", {})
             lines = {name: line for name, line in known.lines.items() if name in names}
         for name, difference in names.items():
@@ -141,7 +143,7 @@ class References:
                 yield Difference(place, entry, _FOLDER)
 
     def _packed(self, root: bytes, folder: bytes) -> _Packed | None:
-        """Without references where there is no such file, None where it is not one of git's."""
+        """Return the packed references: empty if there is no such file, None if it is not valid."""
         entry = self._trees.find(root, folder + b"/" + _PACKED)
         if entry is None:
             return _Packed(b"", {})

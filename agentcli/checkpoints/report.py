@@ -1,4 +1,4 @@
-"""Differences of snapshots as people are told of them: paths, and git's own state in words."""
+"""Differences of snapshots as people see them: paths, and git's own state in words."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SILENT = (Role.TRACE, Role.REFLOG, Role.OBJECT)
 
 @dataclass(frozen=True)
 class Change:
-    """`path` is relative to the workspace; bytes that are no UTF-8 are surrogates in it. `told` is
-    a change of git's own state in words, empty for other files."""
+    """`path` is relative to the workspace; bytes that are not UTF-8 are surrogates in it. `told`
+    describes a change of git's own state in words and is empty for other files."""
 
     path: str
     kind: Kind
@@ -38,7 +38,7 @@ class Change:
 
 
 class Report:
-    """Of differences between the snapshots `old` and `new`."""
+    """Describes differences between the snapshots `old` and `new`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Report:
         self._new = new
 
     def changes(self, differences: Sequence[Difference]) -> Iterator[Change]:
-        """What git's own files are about comes after what lies in folders of that name."""
+        """Yield changes of plain files, then, per repository, what changed in git's own files."""
         states: dict[bytes, _State] = {}
         for difference in differences:
             repository = repository_of(difference.path)
@@ -68,7 +68,7 @@ class Report:
             yield from self._told(repository, state)
 
     def _is_whole(self, repository: bytes) -> bool:
-        """Whether all of it came or went, or it is but a file that names another place."""
+        """Whether the `.git` came or went as a whole, or is a file that points elsewhere."""
         sides = [self._trees.find(root, repository) for root in (self._old, self._new)]
         return not all(entry is not None and entry.is_folder for entry in sides)
 
@@ -122,7 +122,7 @@ class Report:
         return self._comparison.references.value(entry) or b""
 
     def _stashed(self, root: bytes, folder: bytes) -> int:
-        """How many entries `git stash list` has."""
+        """Return how many entries `git stash list` has."""
         log = self._trees.find(root, folder + b"/logs/" + _STASH)
         if log is None or not stat.S_ISREG(log.mode):
             return 0
@@ -131,7 +131,7 @@ class Report:
 
 @dataclass
 class _State:
-    """What differs in one repository: `named` by the path that it is told under."""
+    """What differs in one repository; `named` by the path that it is reported under."""
 
     named: dict[bytes, tuple[GitPath, Difference]] = field(default_factory=dict)
     lost: int = 0
@@ -151,7 +151,7 @@ class _State:
 
 
 def _told_under(place: GitPath) -> bytes:
-    """Files that belong together are told once: a stash and its list, the notes of a rebase."""
+    """Return one path for files that belong together: a stash and its log, a rebase's notes."""
     if place.name.endswith(_STASH):
         return place.folder + b"/" + _STASH
     name = place.name if place.role is Role.REF else place.name.partition(b"/")[0]
@@ -159,7 +159,7 @@ def _told_under(place: GitPath) -> bytes:
 
 
 def kind_of(difference: Difference) -> Kind | None:
-    """None for a folder that is told by the paths below it."""
+    """Return the kind of a change; None for a folder whose contents are reported instead."""
     _, old, new = difference
     if old is None or new is None:
         entry = old or new
@@ -170,7 +170,7 @@ def kind_of(difference: Difference) -> Kind | None:
 
 
 def _where(folder: bytes) -> str:
-    """Of which repository, if not of that of the workspace."""
+    """Name the repository, unless it is that of the workspace."""
     path = os.fsdecode(folder).removeprefix(".").removeprefix("/")
     for words, kind in (("/modules/", "submodule"), ("/worktrees/", "worktree")):
         if words in f"/{path}":

@@ -1,7 +1,7 @@
-"""Brings a folder to the state of a snapshot, without ever writing outside it.
+"""Brings a folder to the state of a snapshot, without ever writing outside of it.
 
-Folders are opened one below the other and never through a symlink; a file gets its name when it is
-complete, with its mode.
+Folders are opened one below the other and never through a symlink. A file gets its name only when
+it is complete and has its mode.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WRITE = 0o300
 
 
 class Restorer:
-    """Applies differences below `top`, which must exist. What went wrong is in `failures`, by
-    path; folders that stay because of what else is in them are in `kept`; all else is done.
+    """Applies differences below `top`, which must exist. `failures` says by path what went wrong;
+    `kept` has the folders that stay because they hold something else; everything else is done.
 
-    With `links`, a file that the store has under a second name gets that name back; else each is
-    a copy, so that `top` shares none with another folder.
+    With `links`, a file that the store holds as a hard link is linked back; otherwise it is copied,
+    so that `top` shares no file with another folder.
     """
 
     def __init__(self, top: Path, objects: ObjectStore, files: KeptFiles, *, links: bool) -> None:
@@ -54,8 +54,8 @@ class Restorer:
         differences: Sequence[Difference],
         order: Callable[[Difference], int] = lambda difference: 0,
     ) -> None:
-        """`differences` are sorted so that folders come before what is in them. Files are written
-        by `order`, and in that order where it is the same."""
+        """Apply `differences`, which are sorted so that folders come before their contents. Files
+        are written by `order`; ties keep the given order."""
         for difference in reversed(differences):
             if difference.old is not None and _makes_way(difference.old, difference.new):
                 with self._reporting(difference.path):
@@ -119,7 +119,7 @@ def _makes_way(old: Entry, new: Entry | None) -> bool:
 
 
 class _Writer(Beneath):
-    """Changes what is below one folder, whose folders are made writable for as long as need be."""
+    """Changes what is below one folder. Folders are made writable for as long as necessary."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top)
@@ -145,19 +145,19 @@ class _Writer(Beneath):
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def link(self, path: bytes, source: BinaryIO) -> None:
-        """Gives the open file `source` this name too."""
+        """Give the open file `source` this name too."""
         folder, name = self.place(path)
         temporary = self._free_name(folder)
         # Giving a folder makes CPython call linkat, which alone follows this link.
         descriptor = f"/proc/self/fd/{source.fileno()}".encode()
         os.link(descriptor, temporary, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        # Two names of one file: then renaming one to the other does nothing.
+        # If both were names of the same file, the renaming did nothing.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
 
     def make_folder(self, path: bytes) -> None:
-        """What is there and is no folder makes way: no snapshot has it."""
+        """Create a folder, replacing anything else at that path: the current snapshot has it."""
         try:
             folder, name = self.place(path)
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class _Writer(Beneath):
             os.unlink(name, dir_fd=folder)
 
     def remove_folder(self, path: bytes) -> bool:
-        """False if there is still something in it."""
+        """Remove a folder; return False if there is still something in it."""
         try:
             folder, name = self.place(path)
             os.rmdir(name, dir_fd=folder)
@@ -193,7 +193,7 @@ class _Writer(Beneath):
         return True
 
     def holds(self, path: bytes, mode: int, data: bytes) -> bool:
-        """Whether a file of just this content and mode is there."""
+        """Whether a file with exactly this content and mode is there."""
         folder, name = self.place(path)
         try:
             facts = os.lstat(name, dir_fd=folder)
@@ -204,7 +204,7 @@ class _Writer(Beneath):
             return False
 
     def set_mode(self, path: bytes, mode: int) -> None:
-        """Of a file or folder, leaving setuid, setgid and sticky bits of folders as they are."""
+        """Set the mode of a file or folder, keeping a folder's setuid, setgid and sticky bits."""
         folder, name = self.place(path)
         facts = os.lstat(name, dir_fd=folder)
         wanted = stat.S_IMODE(mode)
@@ -214,7 +214,7 @@ class _Writer(Beneath):
             _chmod(folder, name, wanted)
 
     def set_modes(self, modes: dict[bytes, int], failures: dict[bytes, str]) -> None:
-        """Of folders, and of those that were made writable for a while."""
+        """Set the modes of folders, and restore those that were made writable temporarily."""
         pending = {**self._unlocked, **modes}
         while pending:
             self.forget()
@@ -225,7 +225,7 @@ class _Writer(Beneath):
                 except OSError as error:
                     failures.setdefault(path, error.strerror or str(error))
                 self._unlocked.pop(path, None)
-            # Those that had to be opened to get here.
+            # Reaching these folders may have opened others.
             pending = self._unlocked
 
     def _open_folder(self, path: bytes) -> int:
@@ -246,8 +246,8 @@ class _Writer(Beneath):
             return super()._enter(above, name, path)
 
     def _free_name(self, folder: int) -> bytes:
-        """For what gets its real name when it is whole. What a killed restore left under this
-        one makes way."""
+        """Return a name for a file until it is complete. What a killed restore left under this name
+        is removed."""
         for number in range(_MOST_NAMES):
             name = _TEMPORARY + (b"-%d" % number if number else b"")
             try:
@@ -255,13 +255,13 @@ class _Writer(Beneath):
             except FileNotFoundError:
                 return name
             except OSError:
-                # A folder of somebody else.
+                # Someone else's folder.
                 continue
             return name
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _own(self, folder: int, made: bytes, like: bytes) -> None:
-        """root leaves files to those who had them, or who have the folder."""
+        """As root, give a file to the owner of what it replaces, or of the folder."""
         if not self._is_root:
             return
         try:
@@ -281,7 +281,7 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 def _chmod(folder: int, name: bytes, mode: int) -> None:
-    """Never that of a symlink's target."""
+    """Change a mode, but never that of a symlink's target."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return

@@ -1,7 +1,7 @@
 """The stat facts of every path of a workspace, as one short record each.
 
-Two scans of a tree that nobody touched are equal byte by byte. Python reads the first folders;
-where there are many more, several `find` processes read the rest side by side.
+Two scans of an untouched tree are equal byte by byte. Python reads the first folders; where there
+are many more, several `find` processes read the rest in parallel.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import NamedTuple
 from agentcli.checkpoints.store_git import CheckpointError
 
 MOST_FILES = 300_000
-"""Beyond it a scan before each step would be felt, and it is hardly anyone's project."""
+"""With more, the scan before each step would be felt, and it is hardly a single project."""
 REPOSITORY = b".git"
 REPOSITORY_OBJECTS = b"/.git/objects"
 UNCERTAIN_NS = 20_000_000
 """Clocks of file systems tick every 1 to 10 ms: a file that changed less than this before it was
-looked at can change again without a trace in its facts."""
+looked at can change again without a trace in its stat facts."""
 _WHOLE_SECONDS_NS = 2_000_000_000
-"""The same on file systems that keep whole seconds, or every other one."""
+"""The same for file systems that store times in units of one or two seconds."""
 _ALONE = 1_500
-"""So many entries Python has read by the time that two `find` have started."""
+"""The number of entries Python reads in the time that two `find` processes need to start."""
 _MOST_FINDS = 4
 _FINDS = ("/usr/bin/find", "/bin/find")
 _FILE_FORMAT = "%y %m %s %T@ %C@ %i %p\\0"
@@ -50,8 +50,8 @@ class TooManyFiles(CheckpointError):
 
 
 class FileFacts(NamedTuple):
-    """`kind` is f, d or l; everything else is special and never opened. Times as `find` prints
-    them; those of folders are not known, as whatever changes in them has a record of its own."""
+    """`kind` is f, d or l; anything else is special and never opened. Times are as `find` prints
+    them, and empty for folders, since whatever changes in a folder has its own record."""
 
     kind: bytes
     mode: int
@@ -63,12 +63,12 @@ class FileFacts(NamedTuple):
 
     @property
     def record(self) -> bytes:
-        """Of what is no folder."""
+        """The record of anything but a folder."""
         kind, mode, size, modified, changed, inode, path = self
         return b"%s %o %d %s %s %d ./%s" % (kind, mode, size, modified, changed, inode, path)
 
     def is_uncertain(self, seen_ns: int) -> bool:
-        """Whether what was read after `seen_ns` may not be what these facts stand for."""
+        """Whether content read after `seen_ns` may differ from what these facts stand for."""
         seconds, _, decimals = self.changed.partition(b".")
         nanoseconds = int(decimals[:9].ljust(9, b"0"))
         window = UNCERTAIN_NS if nanoseconds else _WHOLE_SECONDS_NS
@@ -77,7 +77,8 @@ class FileFacts(NamedTuple):
 
 @dataclass
 class Scan:
-    """`raw` has the records, each ended by a NUL. `unreadable` folders are not in it."""
+    """`raw` has the records, each ended by a NUL. The contents of `unreadable` folders are
+    missing."""
 
     started_ns: int
     raw: bytes
@@ -98,7 +99,7 @@ def parse(record: bytes) -> FileFacts:
 
 
 def record_of(path: bytes, facts: os.stat_result) -> bytes:
-    """`path` is relative to the workspace. As `find` prints it."""
+    """Return a path's record as `find` prints it; `path` is relative to the workspace."""
     kind = _LETTERS.get(stat.S_IFMT(facts.st_mode), b"U")
     mode = stat.S_IMODE(facts.st_mode)
     if kind == b"d":
@@ -108,13 +109,13 @@ def record_of(path: bytes, facts: os.stat_result) -> bytes:
 
 
 def time_text(ns: int) -> bytes:
-    """Seconds with ten decimals, as `find` prints them."""
+    """Return seconds with ten decimals, as `find` prints them."""
     return b"%d.%09d0" % divmod(ns, 1_000_000_000)
 
 
 def scan(workspace: Path, pruned: Collection[bytes], above: bytes = b"") -> Scan:
-    """Everything but the `pruned` folders and the object files of repositories; `above` is the
-    path of the workspace itself. One that is gone is empty.
+    """Scan everything but the `pruned` folders and the object files of repositories. `above` is put
+    before the paths: the path of the scanned folder itself. A missing workspace counts as empty.
 
     Raises TooManyFiles, and CheckpointError when the workspace itself can't be read.
     """
@@ -138,7 +139,7 @@ def scan(workspace: Path, pruned: Collection[bytes], above: bytes = b"") -> Scan
 
 
 class _Walker:
-    """Reads folders breadth first, so that what is `waiting` can be shared out evenly."""
+    """Reads folders breadth first, so that what is `waiting` can be divided evenly."""
 
     def __init__(self, workspace: Path, pruned: Collection[bytes], above: bytes) -> None:
         self._top = os.fsencode(workspace)
@@ -161,7 +162,7 @@ class _Walker:
                 self.unreadable.append(folder)
                 continue
             self.records += records
-            # The list grows while it is gone through.
+            # The list grows during the iteration.
             self.waiting += folders
         self.waiting = self.waiting[done:]
 
@@ -199,7 +200,7 @@ def _too_many(workspace: Path) -> TooManyFiles:
 def _find_all(
     workspace: Path, folders: list[bytes], pruned: Collection[bytes]
 ) -> list[bytes] | None:
-    """Records of what is in `folders`; None where `find` can't do it or did not read all."""
+    """Return the records of what is in `folders`; None where `find` fails or does not read all."""
     binary = next((path for path in _FINDS if os.access(path, os.X_OK)), None)
     if binary is None:
         return None
@@ -222,7 +223,7 @@ def _find_all(
                 process.stdout.close()
     if any(output is None for output in outputs):
         raise _too_many(workspace)
-    # What it could not read, and why, Python tells better.
+    # Python reports better what could not be read, and why.
     if any(process.returncode != 0 for process in started):
         return None
     return [output[:-1] for output in outputs if output]
@@ -257,7 +258,7 @@ def _start(command: list[str | bytes], workspace: Path) -> subprocess.Popen[byte
 
 
 def _read_records(process: subprocess.Popen[bytes]) -> bytes | None:
-    """All that it prints; None when that is too much."""
+    """Return the whole output; None when it is too much."""
     assert process.stdout is not None
     chunks = []
     count = 0

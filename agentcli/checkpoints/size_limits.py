@@ -1,4 +1,4 @@
-"""What a snapshot leaves out because it is large and can be made again."""
+"""The large folders that a snapshot leaves out because they can be made again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcli.checkpoints.trees import with_parents
 
 IGNORED_FILES = 5_000
 IGNORED_BYTES = 200_000_000
-"""An ignored folder up to this size is worth its snapshot: `.env`, settings, a small build."""
+"""Limits up to which an ignored folder is worth keeping: `.env`, settings, a small build."""
 REGENERABLE = frozenset(
     {
         b"node_modules",
@@ -25,7 +25,7 @@ REGENERABLE = frozenset(
         b".cache",
     }
 )
-"""Folders that tools fill again, for workspaces without git, which has its own list."""
+"""Folders that tools can fill again; used without git, which has its own ignore list."""
 CAN_BE_MADE_AGAIN = "can be made again"
 _REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})
 """Folders of a `.git` that hold files as large as those of a workspace."""
@@ -34,7 +34,7 @@ _REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})
 def large_folders(
     files: Iterable[FileFacts], workspace: Path, git: Git
 ) -> dict[bytes, tuple[int, str]]:
-    """The topmost folders to leave out: how many files they hold, and why."""
+    """Return the topmost folders to leave out: how many files they hold, and why."""
     sizes = {
         path: count
         for path, (count, size) in _sums(files).items()
@@ -56,7 +56,7 @@ def large_folders(
 
 
 def _sums(files: Iterable[FileFacts]) -> dict[bytes, tuple[int, int]]:
-    """The number and bytes of the files at any depth of each folder."""
+    """Return the number and bytes of the files in each folder, at any depth."""
     within: dict[bytes, tuple[int, int]] = {}
     for facts in files:
         folder = facts.path.rpartition(b"/")[0]
@@ -72,18 +72,18 @@ def _sums(files: Iterable[FileFacts]) -> dict[bytes, tuple[int, int]]:
 
 
 def _ignored(folders: Iterable[bytes], workspace: Path, git: Git) -> set[bytes]:
-    # git refuses to be asked about what is in a repository.
+    # git refuses questions about paths within a repository folder.
     asked = [path for path in folders if REPOSITORY not in path.split(b"/")]
     if not asked or not has_git():
         return set()
     exclude = workspace / ".git" / "info" / "exclude"
     more = ["-c", f"core.excludesFile={exclude}"] if exclude.is_file() else []
-    # A colon at the front would be magic.
+    # Without `./`, git would read a leading colon as pathspec magic.
     data = b"".join(b"./" + path + b"\0" for path in asked)
     arguments = [*more, "check-ignore", "--no-index", "-z", "--stdin"]
     try:
         printed = git.run(*arguments, data=data, work_tree=workspace, ok=1)
     except CheckpointError:
-        # Then they count as not ignored, which costs time and space but loses nothing.
+        # They then count as not ignored, which costs time and space but loses nothing.
         return set()
     return {path.removeprefix(b"./") for path in printed.split(b"\0") if path}

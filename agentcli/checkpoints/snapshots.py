@@ -1,6 +1,6 @@
-"""Snapshots of a workspace, any of which can be brought back exactly.
+"""Snapshots of a workspace, any of which can be restored exactly.
 
-With the state of its repositories: references, index, stash and whatever objects these need.
+They include the state of its repositories: references, index, stash and the objects these need.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 _TREE = re.compile(r"[0-9a-f]{40}")
 _NAMED_FAILURES = 5
 _INCIDENTAL = (Role.OBJECT, Role.TRACE, Role.REFLOG)
-# What is ours or a repository's own is no change of the workspace.
+# Our own entries and a repository's files are not changes of the workspace.
 _SHOWN = (
     ".",
     ":(exclude,top)%left-out",
@@ -52,32 +52,32 @@ class Checkpoint:
     tree: str
     """The id of the snapshot, 40 hexadecimal digits."""
     left_out: tuple[str, ...]
-    """What newly is not in it, in words: `data/big.bin (1.2 GB)`."""
+    """What is newly left out, in words: `data/big.bin (1.2 GB)`."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was changed, and the paths that were not, as commands may have made them."""
+    """What was changed, and the paths held back because commands may have made them."""
 
     changes: list[Change]
     held: list[str]
 
 
 class Checkpoints:
-    """Snapshots of one workspace, and of the repository that it lies in, in a store of their own, a
-    folder that only this writes.
+    """Snapshots of one workspace, and of the repository that it lies in, in a store of their own: a
+    folder that only this class writes.
 
-    Files and folders with their permission bits, symlinks and empty folders are in them, ignored
-    and untracked files too, and git folders, that of a worktree's repository too. Not in them:
-    special files, files over 50 MB other than git's objects, large folders that git ignores
-    (without git: those that tools fill again), owners, times, extended attributes. What a snapshot
-    left out, restoring it doesn't touch, nor does it remove objects of a repository.
+    They contain files and folders with their permission bits, symlinks and empty folders, including
+    ignored and untracked files, and git folders, including that of a worktree's repository. They do
+    not contain special files, files over 50 MB other than git's objects, large folders that git
+    ignores (without git: those that tools fill again), owners, times and extended attributes. A
+    restore does not touch what the snapshot left out, nor does it remove objects of a repository.
 
     Every method raises CheckpointError.
     """
 
     def __init__(self, workspace: Path, store: Path, home: Path | None = None) -> None:
-        """`home`: where stores have what they share."""
+        """`home` holds what the stores share."""
         self._store = Path(os.path.realpath(store))
         self._objects = ObjectStore(self._store)
         self._files = KeptFiles(self._store, self._objects.lookup, home)
@@ -95,38 +95,39 @@ class Checkpoints:
         return self._taker.place
 
     def take(self, touched: Iterable[Path] = (), *, thorough: bool = False) -> Checkpoint:
-        """A snapshot of the workspace as it is. `touched` paths are in it wherever they are, from
-        now on; relative ones are relative to the workspace. `thorough`: objects of repositories
-        that were there before are looked at too, which only git should write to."""
+        """Take a snapshot of the workspace as it is. From now on it covers the `touched` paths
+        wherever they are; relative ones are relative to the workspace. `thorough` also checks the
+        objects of repositories that were there before, which only git should write to."""
         with self._errors("take a checkpoint"):
             self._refuse_what_is_no_project()
             tree, left_out = self._taker.take(touched, thorough=thorough)
         return Checkpoint(tree.hex(), left_out)
 
     def left_out(self, tree: str) -> frozenset[Path]:
-        """What this snapshot doesn't have though it may exist, with all that is below."""
+        """Return the paths that this snapshot lacks, with everything below, though they may
+        exist."""
         with self._errors("read a checkpoint"):
             paths = self._trees.left_out(_oid(tree)).paths
         return frozenset(Path(os.fsdecode(self._place.absolute(path))) for path in paths)
 
     def changes(self, old: str, new: str) -> list[Change]:
-        """What differs, by path, and git's own state in words."""
+        """Return the differences by path, with git's own state in words."""
         with self._errors("compare checkpoints"):
             return list(self._changes(_oid(old), _oid(new)))
 
     def differ(self, old: str, new: str) -> bool:
-        """Whether there is anything that `changes` would tell."""
+        """Whether `changes` would return anything."""
         with self._errors("compare checkpoints"):
             return any(True for _ in self._changes(_oid(old), _oid(new)))
 
     def is_empty(self, tree: str) -> bool:
-        """Whether there was nothing in the workspace."""
+        """Whether the workspace was empty."""
         with self._errors("read a checkpoint"):
             return self._trees.folder(_oid(tree)).keys() <= {LEFT_OUT, OUTSIDE}
 
     def paths(self, old: str, new: str, *, folder_modes: bool = True) -> set[str]:
-        """Every path that differs, for `restore`: folders too, without `folder_modes` only those
-        that came, went or were something else."""
+        """Return every differing path, for `restore`: folders too, but without `folder_modes` only
+        those that were added, removed or replaced something else."""
         with self._errors("compare checkpoints"):
             return {
                 os.fsdecode(difference.path)
@@ -135,30 +136,31 @@ class Checkpoints:
             }
 
     def shown(self, path: str) -> str:
-        """One of `paths` for people: relative to the workspace."""
+        """Show one of `paths` to people: relative to the workspace."""
         return self._place.shown(os.fsencode(path))
 
     def is_incidental(self, path: str) -> bool:
-        """Of one of `paths`: whether git notes it by the way, as in its logs, so that to change it
-        is nobody's work."""
+        """Whether one of `paths` is something that git notes on the side, as in its logs, so that
+        changing it is nobody's work."""
         place = git_path(os.fsencode(path), lambda _: False)
         return place is not None and place.role in _INCIDENTAL
 
     @property
     def has_few_objects(self) -> bool:
-        """Whether a `thorough` snapshot takes hardly longer than another."""
+        """Whether a `thorough` snapshot takes hardly longer than an ordinary one."""
         return self._taker.has_few_objects
 
     def overwritten(self, old: str, new: str) -> set[str]:
-        """Objects that are no longer whole in `new`, and packs that are not what the last snapshot
-        took them for, found by reading them: a snapshot goes by size and end. For `restore`."""
+        """Return, for `restore`, objects that are damaged in `new` and packs that are not what the
+        last snapshot took them for. They are found by reading them: a snapshot checks size and end
+        only."""
         with self._errors("read the repository"):
             objects = self._comparison.damaged(_oid(old), _oid(new))
             return set(map(os.fsdecode, (*self._taker.overwritten(), *objects)))
 
     def diff(self, old: str, new: str) -> str:
-        """A unified diff as `git diff` prints it, empty if nothing differs; bytes that are no
-        UTF-8 are surrogates in it. What tools generate is not in it."""
+        """Return a unified diff as `git diff` prints it, empty if nothing differs. Bytes that are
+        not UTF-8 are surrogates in it. Files that tools generate are left out."""
         before, after = _oid(old), _oid(new)
         with self._errors("compare checkpoints"):
             for difference in self._trees.compare(before, after):
@@ -177,13 +179,15 @@ class Checkpoints:
         shared: Collection[str] = (),
         idle: Collection[str] | None = None,
     ) -> Restored:
-        """Brings the workspace, or these paths, to the state of `tree`; a folder that should not
-        be there stays if something else is in it. Without `paths` all of it, but of a repository
-        that lies elsewhere, where others may be at work, only the `shared` paths. Of what git
-        runs or believes only what one of the snapshots `idle` has, if they are given. What is
-        there now is lost unless a checkpoint was taken; what `tree` left out is not touched.
+        """Bring the workspace, or these paths, to the state of `tree`. A folder that should not be
+        there stays if something else is in it.
 
-        A CheckpointError in the middle names what was not restored; calling it again goes on.
+        Without `paths` everything is restored; but of a repository that lies elsewhere, where
+        others may be working, only the `shared` paths. If `idle` snapshots are given, files that
+        git executes or trusts are restored only if one of these has them. What is there now is lost
+        unless a checkpoint was taken; what `tree` left out is not touched.
+
+        A CheckpointError in the middle names what was not restored; another call continues.
         """
         target = _oid(tree)
         with self._errors("restore a checkpoint"):
@@ -208,9 +212,9 @@ class Checkpoints:
         idle: Collection[str] | None = None,
         lend: bool = False,
     ) -> list[str]:
-        """A copy of the workspace as in `tree` in `folder`, which is empty or made; `idle` as
-        for `restore`. With `lend`, links in it lead to what the snapshot left out and the
-        workspace has now. Returns what people should know about the copy."""
+        """Write a copy of the workspace as in `tree` to `folder`, which must be empty or missing;
+        `idle` is as for `restore`. With `lend`, the copy has links to what the snapshot left out
+        and the workspace has now. Return notes about the copy for people."""
         target = _oid(tree)
         with self._errors("copy a checkpoint"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +232,7 @@ class Checkpoints:
         return [*_notes_of_copy(left_out, lent), *_notes_of_missing(elsewhere, held)]
 
     def _lend(self, paths: Sequence[bytes], folder: Path) -> set[bytes]:
-        """Those of the `paths` that are there now, and to which links in `folder` lead."""
+        """Link from `folder` to those `paths` that exist now, and return them."""
         lent = set()
         for path in paths:
             link, real = folder / os.fsdecode(path), Path(os.fsdecode(self._place.absolute(path)))
@@ -239,7 +243,7 @@ class Checkpoints:
         return lent
 
     def copy_to(self, store: Path, trees: Sequence[str]) -> None:
-        """Makes `store`, a new one, hold all that `trees` need; hard links where possible."""
+        """Fill `store`, a new one, with all that `trees` need, using hard links where possible."""
         roots = [_oid(tree) for tree in trees]
         with self._errors("copy checkpoints"):
             target = ObjectStore(store)
@@ -250,15 +254,15 @@ class Checkpoints:
                 if source.exists():
                     target.loose(oid).parent.mkdir(mode=0o700, exist_ok=True)
                     link_or_copy(source, target.loose(oid))
-            # An index comes after its pack, which it promises.
+            # An index is copied after its pack, because it promises that the pack is there.
             for source in sorted(self._store.glob("objects/pack/pack-*"), reverse=True):
                 link_or_copy(source, store / source.relative_to(self._store))
             self._files.copy_to(KeptFiles(store, target.lookup), kept)
             save_place(store, replace(self._place, common=None))
 
     def move_to(self, workspace: Path, root: Path) -> None:
-        """From now on the snapshots are those of another workspace, and of the repository `root`
-        that it lies in."""
+        """Make the snapshots those of another workspace from now on, and of the repository `root`
+        around it."""
         with self._errors("move checkpoints"):
             real = [Path(os.path.realpath(path)) for path in (workspace, root)]
             save_place(self._store, WorkspaceFolders(*real))
@@ -271,7 +275,7 @@ class Checkpoints:
         then, now = self._trees.left_out(old), self._trees.left_out(new)
         differences = []
         for difference in self._comparison.differences(old, new):
-            # What only one of them looked at is not known to differ.
+            # A path that only one of them covered is not known to differ.
             unseen = then if difference.old is None else now
             one_sided = difference.old is None or difference.new is None
             if not (one_sided and unseen.covers(difference.path)):
@@ -320,7 +324,7 @@ class Checkpoints:
         return list(self._report(now, target).changes(done))
 
     def _may_be_restored(self, difference: Difference, target: bytes) -> bool:
-        """No lock comes back, and no object goes while its repository stays."""
+        """Refuse to restore a lock, or to remove an object while its repository stays."""
         repository = repository_of(difference.path)
         if repository is None:
             return True
@@ -335,7 +339,7 @@ class Checkpoints:
     def _without_power(
         self, differences: Iterable[Difference], idle: Collection[str] | None
     ) -> tuple[list[Difference], list[str]]:
-        """Those that may be restored, and for people what is held back."""
+        """Return the differences that may be restored, and the paths held back, for people."""
         roots = None if idle is None else list(map(_oid, idle))
         controls = GitRestoreFilter(self._trees, self._objects, roots)
         may: list[Difference] = []
@@ -349,7 +353,8 @@ class Checkpoints:
         return may, held
 
     def _leads_elsewhere(self, difference: Difference) -> bool:
-        """A `.git` that is a file names a repository, which a copy must not share."""
+        """Whether this is a `.git` file that points outside: a copy must not share that
+        repository."""
         path, _, new = difference
         if repository_of(path) != path or new is None or new.is_folder:
             return False
@@ -361,7 +366,7 @@ class Checkpoints:
     def _open_folders(
         self, target: bytes, closed: Collection[bytes], paths: set[bytes] | None
     ) -> None:
-        """Gives folders that can't be read the modes that they have in `target`."""
+        """Give folders that can't be read the modes that they have in `target`."""
         found = [(path, self._trees.find(target, path)) for path in sorted(closed)]
         differences = [
             Difference(path, entry, entry)
@@ -391,8 +396,8 @@ class Checkpoints:
 
 
 class _Wanted:
-    """The paths that somebody asks for, with the folders that have to be there for them to be, and
-    what is missing of the objects of a repository that is among them."""
+    """The requested paths, plus the folders needed above them and the missing objects of any
+    repository that is among them."""
 
     def __init__(self, paths: Collection[bytes]) -> None:
         self._paths = paths
@@ -420,7 +425,7 @@ def _is_folder(entry: Entry | None) -> bool:
 
 
 def _is_for_copy(difference: Difference) -> bool:
-    """Locks are not, nor is what a repository notes of worktrees, which are the original's."""
+    """Whether a copy should have it: not locks, nor the original's notes about its worktrees."""
     path = difference.path
     repository = repository_of(path)
     if repository is None:

@@ -1,4 +1,4 @@
-"""Calls of git on a checkpoint store that nothing of the user's or a repository's can influence."""
+"""Runs git on a checkpoint store, immune to settings of the user or of a repository."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CheckpointError(SessionError):
 
 
 _MOST_MEMORY = 1 << 30
-"""Bytes that git may use to unpack an object, which may be made to use up all there is."""
+"""Bytes of memory for git to unpack an object, which may be crafted to exhaust all there is."""
 
 
 class Git:
-    """git on the bare repository `store`, which sees the objects in the folder `more` too. Raises
-    CheckpointError where there is no git."""
+    """git on the bare repository `store`, which can also see the objects in the folder `more`.
+    Raises CheckpointError if git is not installed."""
 
     def __init__(self, store: Path, more: Path) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Git:
         ok: int = 0,
         sees_more: bool = False,
     ) -> bytes:
-        """What git prints. An exit code above `ok` raises CheckpointError."""
+        """Run git and return its output. An exit code above `ok` raises CheckpointError."""
         done = subprocess.run(
             self._command(*arguments),
             input=data,
@@ -53,8 +53,8 @@ class Git:
         return done.stdout
 
     def read(self, oid: bytes, largest: int) -> tuple[bytes, bytes] | None:
-        """Kind and bytes of an object from wherever git finds it, not checked against its id; None
-        when it is nowhere or has more than `largest` bytes."""
+        """Return kind and content of an object from wherever git finds it, not checked against its
+        id; None when it is missing or has more than `largest` bytes."""
         asked, answers = self._pipes()
         try:
             asked.write(oid.hex().encode() + b"\n")
@@ -100,7 +100,7 @@ class Git:
     def _environment(self, work_tree: Path | None, *, sees_more: bool) -> dict[str, str]:
         environment = {**safe.ENVIRONMENT, "GIT_DIR": str(self._store)}
         if sees_more:
-            # Quoted, as a colon in it would make two of it.
+            # Quoted, because a colon in the path would split it.
             quoted = str(self._more).replace("\\", "\\\\").replace('"', '\\"')
             environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
         if work_tree is not None:

@@ -1,4 +1,4 @@
-"""Takes snapshots: scans the workspace and stores what changed since the last scan."""
+"""Takes snapshots: scans the workspace and stores what has changed since the last scan."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from agentcli.checkpoints.trees import (
 
 _CACHE = "scan"
 _ONE_BY_ONE = 100
-"""The objects of more files and folders than this go into a pack."""
+"""With more changed files and folders than this, their objects go into one pack."""
 _GROWN_FILES = 500
 _GROWN_BYTES = 20_000_000
-"""New files since the sizes of folders were last summed up, before they are again: a folder may
-pass its limit by as much."""
+"""Number and bytes of new files after which the sizes of folders are summed up again: a folder may
+exceed its limit by as much."""
 _SCANS = 3
-"""At most in a row, each without what the one before could not read."""
+"""Most scans in a row, each leaving out what the one before could not read."""
 
 
 class SnapshotTaker:
-    """Keeps what it knows from one snapshot to the next. Raises CheckpointError and OSError."""
+    """Takes snapshots, each based on the one before. Raises CheckpointError and OSError."""
 
     def __init__(self, workspace: Path, objects: ObjectStore, kept: KeptFiles) -> None:
         workspace = Path(os.path.realpath(workspace))
@@ -73,8 +73,8 @@ class SnapshotTaker:
     def take(
         self, touched: Iterable[Path] = (), *, thorough: bool = False
     ) -> tuple[bytes, tuple[str, ...]]:
-        """The tree, and what it newly leaves out. `thorough`: also of objects of repositories that
-        another program than git may have changed."""
+        """Take a snapshot; return its tree and what it newly leaves out. `thorough` also covers
+        objects of repositories that a program other than git may have changed."""
         if self._known is None:
             self._objects.create()
             self._known = load(self._cache, self.place.root) or LastSnapshot()
@@ -91,7 +91,7 @@ class SnapshotTaker:
         except CheckpointError:
             if known.tree is None:
                 raise
-            # Something of the snapshot to build on is gone: one from scratch needs nothing.
+            # Part of the previous snapshot is gone: start over, which needs nothing from it.
             scratch = LastSnapshot(touched=known.touched, reported=known.reported)
             self._known = self._updated(scratch, thorough)
         assert self._known.tree is not None
@@ -103,12 +103,12 @@ class SnapshotTaker:
 
     @property
     def unreadable_folders(self) -> set[bytes]:
-        """Those that the last snapshot leaves out."""
+        """The unreadable folders that the last snapshot leaves out."""
         folders = self._known.folders if self._known is not None else {}
         return {path for path, why in folders.items() if why == UNREADABLE}
 
     def overwritten(self) -> set[bytes]:
-        """Packs that are no longer what the last snapshot took them for, by their checksums."""
+        """Return packs that, by their checksums, are not what the last snapshot took them for."""
         if self._known is None:
             return set()
         with Reader(self.place, self._objects, self._kept) as reader:
@@ -119,7 +119,7 @@ class SnapshotTaker:
     def _settle(self, place: WorkspaceFolders) -> None:
         self.place = place
         self._object_files = ObjectFiles(place)
-        # Its folder is that of a session, whose record no restore may touch.
+        # The store lies in a session's folder, and no restore may touch that record.
         ours = (self._objects.folder.parent, self._objects.folder)
         self._ours = set(filter(None, (inside(place.root, folder) for folder in ours)))
 
@@ -141,7 +141,7 @@ class SnapshotTaker:
         same = not (fresh_files or fresh_objects or gone) and folders == known.folders
         if same and kept == known.kept and known.tree is not None:
             return known
-        # Objects first, as packs tell which files need not be read.
+        # Objects first, as packs show which files need not be read.
         fresh = [*_sorted(fresh_objects), *_sorted(fresh_files)]
         if self._has_grown(fresh) and (large := self._large(self._records(raw), folders)):
             return self._updated(replace(known, folders=folders | large), thorough)
@@ -163,7 +163,7 @@ class SnapshotTaker:
         return after
 
     def _changed(self, now: bytes, before: bytes) -> tuple[set[bytes], set[bytes]]:
-        """The records that came, and those that went."""
+        """Return the records that are new, and those that are gone."""
         if now is before:
             return set(), set()
         records, known = self._records(now), self._records(before)
@@ -177,7 +177,7 @@ class SnapshotTaker:
         return known
 
     def _repositories(self, known: LastSnapshot, fresh: Collection[bytes]) -> list[bytes]:
-        """The git folders whose objects the scan leaves to us."""
+        """Return the git folders whose objects are not scanned but listed by `ObjectFiles`."""
         new = {parse(record).path for record in fresh if _is_git_folder(record)}
         outside = {COMMON} if self.place.common else set()
         return sorted(filter(self._is_folder, known.repositories | new | outside))
@@ -185,7 +185,7 @@ class SnapshotTaker:
     def _store(
         self, after: LastSnapshot, fresh: list[FileFacts], gone: list[FileFacts], seen_ns: int
     ) -> None:
-        """Brings `after.tree` up to date with the records that came and went."""
+        """Update `after.tree` with the records that are new and gone."""
         entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
         before = after.tree
         with Reader(self.place, self._objects, self._kept) as reader:
@@ -210,8 +210,8 @@ class SnapshotTaker:
     def _touched(
         self, packs: Mapping[bytes, Entry | FolderChange | None], before: bytes | None
     ) -> set[bytes]:
-        """Packs that look as they did when they were kept, but were touched since: by git, which
-        does that to keep them from being removed, or by something that wrote to them."""
+        """Return packs that look as they did when they were kept but have been touched since: by
+        git, which does that to protect them from removal, or by something that wrote to them."""
         return {
             path
             for path, entry in packs.items()
@@ -224,7 +224,7 @@ class SnapshotTaker:
     # --- what is in it --------------------------------------------------------------------------
 
     def _scan(self, known: LastSnapshot) -> tuple[Scan, dict[bytes, str]]:
-        """And the folders that are left out, the unreadable ones among them."""
+        """Scan; also return the folders that are left out, including unreadable ones."""
         folders = {path: why for path, why in known.folders.items() if self._still(path, why)}
         for _ in range(_SCANS):
             try:
@@ -256,7 +256,7 @@ class SnapshotTaker:
             names[:] = [n for n in names if n not in REGENERABLE and n != REPOSITORY]
 
     def _extra(self, kept: Collection[bytes]) -> frozenset[bytes]:
-        """Records of `kept` paths, which a scan doesn't see."""
+        """Return the records of `kept` paths, which a scan doesn't see."""
         records: set[bytes] = set()
         for path in kept:
             with contextlib.suppress(OSError):
@@ -281,7 +281,7 @@ class SnapshotTaker:
         return self._grown_files > _GROWN_FILES or self._grown_bytes > _GROWN_BYTES
 
     def _available(self, ids: dict[bytes, Entry]) -> dict[bytes, Entry]:
-        """Those of `ids` whose objects are in packs that are kept."""
+        """Return those of `ids` whose objects are in packs that the store keeps."""
         if not ids or not has_git():
             return {}
         asked = b"".join(entry.oid.hex().encode() + b"\n" for entry in ids.values())
@@ -325,7 +325,7 @@ class SnapshotTaker:
 
 
 def _kept(touched: Iterable[bytes], folders: Collection[bytes]) -> Iterator[bytes]:
-    """Touched paths in folders that are left out, and the folders that lead there."""
+    """Yield touched paths in left-out folders, and the folders that lead to them."""
     for path in touched:
         parents = list(with_parents(path))
         for at, parent in enumerate(parents[:-1]):
@@ -335,7 +335,7 @@ def _kept(touched: Iterable[bytes], folders: Collection[bytes]) -> Iterator[byte
 
 
 def _nested(entries: dict[bytes, Entry | FolderChange | None]) -> FolderChange:
-    """By folder. What is below a path that goes away or is no folder goes with it."""
+    """Group changes by folder. A path that is removed or is not a folder drops all below it."""
     root = FolderChange()
     nodes: dict[bytes, FolderChange | None] = {b"": root}
     for path in sorted(entries, key=lambda path: (path.count(b"/"), path)):
@@ -359,12 +359,12 @@ def _node(nodes: dict[bytes, FolderChange | None], folder: bytes) -> FolderChang
 
 
 def _older(now: bytes, before: bytes) -> bytes:
-    """One of two that are equal, always the same: what is known of it is found by its identity."""
+    """Return `before` if both are equal, since the parsed records are found by object identity."""
     return before if now == before else now
 
 
 def _sorted(records: Iterable[bytes]) -> list[FileFacts]:
-    """By path, so that what is in one folder is read one after the other."""
+    """Sort by path, so that files of one folder are read together."""
     return sorted(map(parse, records), key=attrgetter("path"))
 
 

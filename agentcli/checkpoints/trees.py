@@ -1,7 +1,7 @@
 """Folders as git trees, with every permission bit in the mode of an entry.
 
-git reads such modes as the plain 644, 755 or 40000 that they stand for, and empty folders as trees
-without entries, so that nothing about a workspace needs a place beside its tree.
+git reads such modes as the plain 644, 755 or 40000, and empty folders as trees without entries. So
+everything about a workspace fits into its tree.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.store_git import CheckpointError
 
 LEFT_OUT = b"%left-out"
-"""The entry of a root tree that says what the snapshot doesn't have. No escaped name is like it."""
+"""The root tree's entry that lists what the snapshot lacks. Escaping keeps other names off it."""
 OUTSIDE = b"%outside"
-"""The entry of a root tree whose path is `.`: a git folder outside of the workspace."""
+"""The root tree's entry for the path `.`: a git folder outside of the workspace."""
 _OURS = (LEFT_OUT[1:], OUTSIDE[1:])
 KEPT = 0o160000
-"""The type of an entry whose id names a kept file. git takes it for a commit of a submodule, which
-it never looks for."""
+"""The type of an entry whose id names a kept file. git takes it for a submodule's commit, which it
+never looks for."""
 _PERMISSIONS = 0o777
 _REMEMBERED = 512
-"""Folders: those on the way to a file are read again and again."""
+"""Most folders cached: those on the way to a file are read again and again."""
 
 
 class Entry(NamedTuple):
-    """`mode` as stat has it, without setuid, setgid and sticky bits."""
+    """`mode` is as in stat, without setuid, setgid and sticky bits."""
 
     mode: int
     oid: bytes
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True)
 class FolderChange:
-    """What becomes of a folder's entries; None takes one away."""
+    """Changes to a folder's entries; None removes one."""
 
     mode: int | None = None
     entries: dict[bytes, Entry | FolderChange | None] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class FolderChange:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Paths that a snapshot doesn't have though they may exist, with all that is below them,
-    and those below them that it has anyway if they exist."""
+    """Paths that a snapshot lacks though they may exist, with everything below them, except the
+    `kept` paths, which it has if they exist."""
 
     paths: frozenset[bytes] = frozenset()
     kept: frozenset[bytes] = frozenset()
@@ -91,7 +91,7 @@ def entry_mode(mode: int) -> int:
 
 
 def with_parents(path: bytes) -> Iterator[bytes]:
-    """`a`, `a/b`, `a/b/c` for `a/b/c`."""
+    """Yield `a`, `a/b`, `a/b/c` for `a/b/c`."""
     at = path.find(b"/")
     while at >= 0:
         yield path[:at]
@@ -100,14 +100,14 @@ def with_parents(path: bytes) -> Iterator[bytes]:
 
 
 class Trees:
-    """Reads and writes trees of a store."""
+    """Reads and writes the trees of a store."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._remembered: dict[bytes, Mapping[bytes, Entry]] = {}
 
     def folder(self, oid: bytes) -> Mapping[bytes, Entry]:
-        """The entries of one tree by their escaped names."""
+        """Return the entries of one tree by their escaped names."""
         if oid not in self._remembered:
             if len(self._remembered) == _REMEMBERED:
                 self._remembered.clear()
@@ -132,8 +132,8 @@ class Trees:
         return entries
 
     def apply(self, old: bytes, change: FolderChange, left_out: LeftOut | None = None) -> bytes:
-        """The tree that `old` becomes, a root with `left_out` in it if that is given. Only the
-        folders in `change` are read and written."""
+        """Return the tree that `old` becomes, with `left_out` stored in it as a root if that is
+        given. Only the folders in `change` are read and written."""
         entries = dict(self.folder(old))
         for name, new in change.entries.items():
             key = _escape(name)
@@ -166,8 +166,8 @@ class Trees:
         return LeftOut() if entry is None else LeftOut.decode(self._objects.read(entry.oid))
 
     def compare(self, old: bytes, new: bytes, above: bytes = b"") -> Iterator[Difference]:
-        """Every path that differs, folders before what is in them. A folder that exists on both
-        sides is named only if its mode differs."""
+        """Yield every path that differs, folders before their contents. A folder on both sides is
+        named only if its mode differs."""
         if old == new:
             return
         before, after = self.folder(old), self.folder(new)
@@ -181,7 +181,7 @@ class Trees:
             yield from self.compare(_oid_of_folder(was), _oid_of_folder(now), path + b"/")
 
     def files(self, root: bytes, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """All that is in a folder and in those below it, but the folders themselves."""
+        """Yield everything in a folder and those below it, except the folders themselves."""
         for key, entry in self.folder(root).items():
             if key == LEFT_OUT:
                 continue
@@ -192,7 +192,7 @@ class Trees:
                 yield inner, entry
 
     def reachable(self, roots: Iterable[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """The ids of these trees and of all that is in them, and the names of kept files."""
+        """Return the ids of these trees and of all that is in them, and the names of kept files."""
         found: set[bytes] = set()
         kept: set[bytes] = set()
         waiting = list(roots)
@@ -217,7 +217,7 @@ class Trees:
 
 
 def _place(item: tuple[bytes, Entry]) -> bytes:
-    """git sorts folders as if their names ended with a slash."""
+    """Return the sort key: git sorts folders as if their names ended with a slash."""
     return item[0] + b"/" if item[1].is_folder else item[0]
 
 
@@ -231,7 +231,7 @@ def _oid_of_folder(entry: Entry | None) -> bytes:
 
 
 def _escape(name: bytes) -> bytes:
-    """`.git` would be a repository to any git that reads the tree."""
+    """Escape names like `.git`, which would be a repository to any git that reads the tree."""
     if name == b".":
         return OUTSIDE
     return b"%" + name if _is_reserved(name) else name
