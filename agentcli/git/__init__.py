@@ -1,1 +1,1 @@
-"""Repositories as the agent looks at them and guards them: nothing of theirs is run."""
+"""How the agent inspects and guards repositories, without running anything of theirs."""

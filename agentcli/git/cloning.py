@@ -1,4 +1,4 @@
-"""A repository fetched from elsewhere, only to look at its files."""
+"""Fetches a repository from elsewhere, only to look at its files."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SETTINGS = {
     "protocol.ext.allow": "never",
     "submodule.recurse": "false",
 }
-"""Nothing that the repository says is run; where it is, and how one logs in there, is the person's
-own configuration of git."""
+"""Settings that keep git from running anything the repository names. Where the repository is and
+how to log in come from the person's own git configuration."""
 
 
 class CloneFailed(Exception):
-    """Why, in one line."""
+    """The message is the reason, in one line."""
 
 
 def is_url(source: str) -> bool:
-    """Whether git would look for it elsewhere."""
+    """Return whether git would fetch from `source` instead of a local path."""
     return _URL.fullmatch(source) is not None
 
 
 def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str = "") -> None:
-    """The newest files of `ref`, a branch or a tag, else of the branch that is the usual one, in
-    `folder`. Raises CloneFailed."""
+    """Clone the newest files of `ref`, a branch or tag (else of the default branch), into `folder`.
+    Raises CloneFailed."""
     settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
     options = ["--quiet", "--depth=1", "--single-branch", "--no-tags", "--no-recurse-submodules"]
     branch = [f"--branch={ref}"] if ref else []
@@ -55,13 +55,13 @@ def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str
 
 
 def why(said: str, code: int) -> str:
-    """Of what git said when it ended with `code`, the line that tells the reason: advice may follow
-    it, and what ssh said of it stands before."""
+    """Return the line that tells the reason from what git said when it ended with `code`. Advice
+    may follow that line; the line before it is included, because ssh may explain there."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     at = next((n for n, line in enumerate(lines) if line.startswith("fatal:")), len(lines) - 1)
     return "; ".join(lines[max(at - 1, 0) : at + 1]) or f"git ended with {code}"
 
 
 def without_login(url: str) -> str:
-    """`url` as it may be shown and kept: without a password or token in it."""
+    """Return `url` fit to be shown and stored: without a password or token."""
     return _LOGIN.sub(r"\1***@", url)

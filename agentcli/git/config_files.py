@@ -1,10 +1,10 @@
-"""git's settings read as git reads them, and which of them can't make it run a program.
+"""Parses git's settings as git does, and tells which of them can't make it run a program.
 
-dulwich reads 241 of 1,500 random files otherwise than git, this none.
+dulwich reads 241 of 1,500 random files differently from git; this reads none differently.
 
-Files of settings are read only here and never by asking git, as what is to be judged may be
-changed by others meanwhile. Names are whole, as `git config --list` prints them: `core.bare`,
-`remote.origin.url`; the part between the first and the last dot keeps its case.
+Files of settings are parsed here and never by asking git, because others may change a file while we
+judge it. Names are complete, as `git config --list` prints them: `core.bare`, `remote.origin.url`;
+the part between the first and the last dot keeps its case.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Setting(NamedTuple):
-    """`value` None: the name stands alone, which means true."""
+    """A setting. The value None means that the name stands alone, which git takes as true."""
 
     name: str
     value: str | None
 
 
 class _Broken(Exception):
-    """git stops at such a file."""
+    """git stops at a file like this."""
 
 
 def parse(data: bytes) -> list[Setting] | None:
-    """The settings of a file in their order, bytes that are no UTF-8 as surrogates; None for one
-    that git does not take."""
+    """Return the settings of a file in order, with bytes that are not UTF-8 as surrogates; None if
+    git would reject the file."""
     text = data.removeprefix(_BOM).decode(errors="surrogateescape").replace("\r\n", "\n")
     if "\0" in text:
         return None
@@ -66,7 +66,7 @@ def _settings(text: str) -> Iterator[Setting]:
 
 
 def _section(text: str, at: int) -> tuple[str, int]:
-    """Of `[name]` or `[name "subsection"]`, after the bracket: the name, and where it ends."""
+    """Parse `[name]` or `[name "subsection"]` after the bracket; return the name and its end."""
     name = _match(_SECTION, text, at)
     at += len(name)
     if text[at] == "]":
@@ -153,17 +153,17 @@ _WORDS = {
     "core.fsmonitor": ("true", "false"),
     "branch.rebase": ("true", "false", "merges", "interactive"),
     "submodule.update": ("checkout", "rebase", "merge", "none"),
-    # As git-lfs itself writes them.
+    # Exactly as git-lfs writes them.
     "filter.lfs.clean": ("git-lfs clean -- %f",),
     "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
     "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip"),
     "filter.lfs.required": ("true", "false"),
 }
-"""Of these it depends on the value."""
+"""Settings that are harmless only with these values."""
 
 
 def is_harmless(setting: Setting) -> bool:
-    """Whether anyone may give it to a repository: it runs nothing and reads no other file."""
+    """Return whether a setting may come from anyone: it runs nothing and reads no other file."""
     name, value = setting.name, setting.value or ""
     if is_among("harmless", name):
         return True
@@ -177,9 +177,9 @@ def is_harmless(setting: Setting) -> bool:
 
 
 def adds_only_harmless(old: Sequence[Setting], new: Sequence[Setting]) -> bool:
-    """Whether the settings of a repository may change from `old` to `new` without asking the
-    person: the settings that could run a program are unchanged, and no new setting leads
-    elsewhere."""
+    """Return whether a repository's settings may change from `old` to `new` without asking the
+    person: those that could run a program are unchanged, and no new one points to another
+    place."""
     there = set(old)
     names = {setting.name for setting in old}
     sections = {_section_of(name) for name in names}
@@ -195,7 +195,7 @@ def adds_only_harmless(old: Sequence[Setting], new: Sequence[Setting]) -> bool:
     remotes = {setting for setting in old if _REMOTE_URL.fullmatch(setting.name)}
     return (
         powerful == [setting for setting in new if _is_powerful(setting)]
-        # A remote that goes could come back as another, with nobody to compare it with.
+        # A removed remote could come back with another URL, and nothing to compare it with.
         and remotes <= set(new)
         and all(setting in there or may_come(setting) for setting in new if _leads(setting))
     )
@@ -206,7 +206,7 @@ def _is_powerful(setting: Setting) -> bool:
 
 
 def _leads(setting: Setting) -> bool:
-    """Whether it says where something is: where work is sent, or which files are meant."""
+    """Return whether it says where something is: where work is sent, or which files are meant."""
     name = setting.name
     patterns = (_URL, _BRANCH_REMOTE)
     return name == "core.worktree" or any(each.fullmatch(name) for each in patterns)
@@ -217,15 +217,15 @@ def _section_of(name: str) -> str:
 
 
 class Reduced(NamedTuple):
-    """The text of a file of settings without those named in `removed`."""
+    """The text of a file without the settings named in `removed`."""
 
     text: bytes
     removed: tuple[str, ...]
 
 
 def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduced | None:
-    """The file with what `keep` does not want as comments only; None when it wants all. A file
-    that git does not take is a comment as a whole."""
+    """Return the file with the settings that `keep` rejects turned into comments; None if it
+    rejects none. A file that git would reject becomes a comment as a whole."""
     settings = parse(data)
     if settings is None:
         removed: tuple[str, ...] = ("a file that git can't read",)
@@ -242,7 +242,8 @@ def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduc
 
 
 def settings_text(settings: Iterable[Setting]) -> str:
-    """A file that holds these; what has no section can't be said in one."""
+    """Return a file with these settings. Those without a section can't be expressed and are left
+    out."""
     lines, section = [], ""
     for name, value in settings:
         head, _, key = name.rpartition(".")
@@ -274,13 +275,13 @@ _MAY_NAME = re.compile(
 
 
 def mentions_places(data: bytes) -> bool:
-    """Whether it is worth to `parse` a file for what it has `named`."""
+    """Return whether a file may name any places, so that it is worth parsing."""
     return _MAY_NAME.search(data) is not None
 
 
 class Named(NamedTuple):
-    """What settings name: `files` are read as settings, `hooks` is a folder of programs, `words`
-    are those of commands, any of which may be a program or its script. As they are written."""
+    """What settings name, as written: `files` are read as settings, `hooks` are folders of
+    programs, `words` come from commands, and each may be a program or its script."""
 
     files: tuple[str, ...]
     hooks: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Disarms repositories that commands made or changed, so that git runs nothing of theirs.
 
-A person's `git status` looks into every repository that the index has as a path, and theirs is the
-next command in any that was cloned or made. So at the end of a turn what could run in those is
-taken away. Everything is done by descriptors; what lies there is judged, never believed.
+A person's `git status` looks into every repository that the index lists, and the person's next
+command may run in any that was cloned or made. So at the end of a turn, whatever git could run from
+those is removed. Everything is done through descriptors; their content is judged, never trusted.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from agentcli.git.repositories import index_of, is_git_folder, is_worktree_folde
 from agentcli.git.seal import Finding, why
 
 _MOST_ENTRIES = 50_000
-"""Of a workspace are gone through in search of repositories."""
+"""How many entries of a workspace are searched for repositories."""
 _MOST_REPOSITORIES = 500
 _MOST_LINKS_SEARCHED = 20_000
 _TODO = "rebase-merge/git-rebase-todo"
 _STRATEGIES = {"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
-"""Any other is a program that git looks for, even in the workspace."""
+"""Any other name is a program that git looks for, even in the workspace."""
 
 
 def repositories(root: Path) -> Iterator[Path]:
-    """Every `.git` below `root`, and every folder that is a git folder without that name; the first
-    ones where there are very many files."""
+    """Yield every `.git` below `root`, and every git folder with another name; not all of them if
+    there are very many files."""
     waiting = [str(root)]
     left = _MOST_ENTRIES
     while waiting and left > 0:
@@ -61,7 +61,7 @@ def repositories(root: Path) -> Iterator[Path]:
 
 
 def exec_lines(todo: bytes) -> list[bytes]:
-    """The lines of a rebase's list of work that run a program."""
+    """Return the lines of a rebase's todo list that run a program."""
     return [line for line in todo.split(b"\n") if _runs(line)]
 
 
@@ -70,7 +70,7 @@ def _runs(line: bytes) -> bool:
 
 
 Stamp = tuple[int, int, int]
-"""Device, inode, and the time of the last change in ns."""
+"""Device, inode, and time of the last status change in ns."""
 
 
 def stamp(info: os.stat_result) -> Stamp:
@@ -79,15 +79,15 @@ def stamp(info: os.stat_result) -> Stamp:
 
 @dataclass
 class Inventory:
-    """`folders`: git folders; `fresh`: what in them was changed so shortly before that its time
-    could be one of after."""
+    """`folders` are git folders. `fresh` are the stamps of entries in them that changed so shortly
+    before commands began that the time alone does not tell which came first."""
 
     folders: set[tuple[Path, Identity]] = field(default_factory=set)
     fresh: set[Stamp] = field(default_factory=set)
 
 
 def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
-    """Of the repositories in `roots`, before commands run there."""
+    """Take an inventory of the repositories in `roots`, before commands run there."""
     found = Inventory()
     for path in (path for root in roots for path in repositories(root)):
         with contextlib.suppress(OSError):
@@ -110,9 +110,9 @@ def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
 
 @dataclass
 class Disarmer:
-    """`roots`: where commands could write; `since_ns`: when they began to; `sealed`: what is
-    watched, git folders and others; `before`: what was there when they began;
-    `todos`: what the lists of work ran before, by their paths."""
+    """Disarms repositories. `roots` are where commands could write, since `since_ns`; `before` is
+    what was there then; `sealed` are the watched paths, git folders and others; `todos` are the
+    lines that rebase todo lists already ran, by path."""
 
     roots: Sequence[Path]
     since_ns: int
@@ -128,7 +128,7 @@ class Disarmer:
             self._seen.add(folder)
             self._data(folder)
         for root in self.roots:
-            # What an index names counts wherever it is, as a `git status` goes there by itself.
+            # Repositories in an index count wherever they are, because `git status` visits them.
             self._linked(root)
             for found in repositories(root):
                 self._repository(found)
@@ -137,7 +137,7 @@ class Disarmer:
         return self.findings
 
     def git_folder(self, path: Path) -> None:
-        """Makes the git folder at `path` harmless, with those in it."""
+        """Disarm the git folder at `path` and those within it."""
         if path in self._seen:
             return
         self._seen.add(path)
@@ -165,7 +165,7 @@ class Disarmer:
                     waiting.append(inner)
 
     def _repository(self, found: Path) -> None:
-        """`found` is a `.git` of any kind, or a git folder by another name."""
+        """Disarm `found`, a `.git` of any kind or a git folder with another name."""
         try:
             info = found.lstat()
         except OSError:
@@ -177,7 +177,7 @@ class Disarmer:
             self._pointer(found)
 
     def _pointer(self, found: Path) -> None:
-        """A `.git` that commands made, and that is no folder."""
+        """Disarm a `.git` that commands made and that is not a folder."""
         with contextlib.suppress(OSError), opened_folder(found.parent) as handle:
             target = None
             with contextlib.suppress(OSError):
@@ -198,7 +198,8 @@ class Disarmer:
 
     def _controls(self, path: Path, handle: int) -> None:
         top = os.fstat(handle)
-        # Of what was there, and is not new in its place, the rest is the person's.
+        # In a git folder that was there before and has not been replaced, unchanged entries are the
+        # person's.
         is_old = (path, identity(top)) in self.before.folders or not self._is_new(top)
         for name in _names(handle):
             info = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -223,7 +224,8 @@ class Disarmer:
                     self._take(path / "hooks", folder, name)
 
     def _is_new(self, info: os.stat_result) -> bool:
-        """Made, changed or brought to its place since: this time nobody can choose."""
+        """Return whether it was created, changed or moved here since commands began: nobody can
+        choose its ctime."""
         return info.st_ctime_ns >= self.since_ns and stamp(info) not in self.before.fresh
 
     def _common(self, path: Path, handle: int) -> None:
@@ -265,7 +267,8 @@ class Disarmer:
                 self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
 
     def _links(self, path: Path, handle: int, name: str) -> None:
-        """git writes into its logs where they lead, and what it writes others can choose."""
+        """Remove new symlinks: git writes to the target of a linked log, and others can choose what
+        it writes."""
         waiting = [name]
         left = _MOST_LINKS_SEARCHED
         while waiting and left > 0:
@@ -301,7 +304,7 @@ class Disarmer:
             self.findings.append(Finding(path / _TODO, done, "commands added them", kept))
 
     def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:
-        """How to merge, by a name that stands for a program."""
+        """Remove a file that names an unknown merge strategy, which would be a program."""
         data = content(folder, name)
         text = (data or b"").decode(errors="surrogateescape")
         if data is None or strategy(text.strip()) not in _STRATEGIES:
@@ -325,7 +328,8 @@ def _names(handle: int) -> list[str]:
 
 
 def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
-    """What the lists of work in these git folders run, by their paths."""
+    """Return the lines that run a program in the rebase todo lists of these git folders, by
+    path."""
     found = {}
     for path in folders:
         with contextlib.suppress(OSError), opened_folder(path / "rebase-merge") as rebase:
@@ -347,7 +351,7 @@ def _main(folder: Path) -> Path:
 
 
 def _below(top: Path) -> Iterator[Path]:
-    """Git folders in `modules` or `worktrees`."""
+    """Yield the git folders in `modules` or `worktrees`."""
     for place, names, files in os.walk(top):
         path = Path(place)
         if path == top:

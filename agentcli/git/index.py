@@ -1,5 +1,5 @@
-"""The index of a repository, read without git: neither its configuration nor anything that it names
-has any effect.
+"""Reads the index of a repository without git, so that its configuration, and whatever that names,
+has no effect.
 
 Format: https://git-scm.com/docs/index-format, versions 2 to 4.
 """
@@ -21,13 +21,13 @@ _FLAGS = struct.Struct(">H")
 _EXTENDED = 0x4000
 _GITLINK_BYTES = struct.pack(">I", 0o160000)
 _MODE_AT = 24
-"""Where the mode is in an entry."""
+"""Offset of the mode in an entry."""
 _MAX_BYTES = 64_000_000
 
 
 class IndexEntry(NamedTuple):
-    """`facts` are what git noted of the file: ctime and mtime in s and ns, device, inode, mode,
-    user, group, size."""
+    """`facts` are what git recorded about the file: ctime and mtime in s and ns, device, inode,
+    mode, user, group, size."""
 
     facts: tuple[int, ...]
     oid: bytes
@@ -41,7 +41,7 @@ class IndexEntry(NamedTuple):
 
 
 def entry_at(data: bytes, start: int, id_bytes: int, path: bytes) -> IndexEntry:
-    """What is said at `start` of `path`."""
+    """Return the entry of `path`, which begins at `start`."""
     fixed = _FIXED[id_bytes]
     *facts, oid, flags = fixed.unpack_from(data, start)
     extended = 0
@@ -51,14 +51,14 @@ def entry_at(data: bytes, start: int, id_bytes: int, path: bytes) -> IndexEntry:
 
 
 def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
-    """Where each entry of an index whose object ids have `id_bytes` begins and ends, and its path.
-    Raises ValueError, struct.error or IndexError for what is no index, or is damaged."""
+    """Yield the start, end and path of each entry in an index whose object ids have `id_bytes`.
+    Raises ValueError, struct.error or IndexError if it is not an index or is damaged."""
     signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC":
         raise ValueError("no index")
     at = _HEADER.size
     path = b""
-    # Nothing of this is looked at here: most entries are asked for no more than their paths.
+    # The fixed part is not parsed here: for most entries, callers need only the path.
     fixed = _FIXED[id_bytes].size
     for _ in range(count):
         start = at
@@ -79,9 +79,9 @@ def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def gitlinks(index: Path) -> list[bytes]:
-    """The paths that an index has as repositories of their own. None for one that is damaged."""
+    """Return the paths that an index records as separate repositories; none if it is damaged."""
     data = read_private(index, _MAX_BYTES, follow=True) or b""
-    # Going through all entries takes long, so first it is seen whether any could be one.
+    # Going through all entries is slow, so first check whether any could be a gitlink.
     if _GITLINK_BYTES not in data:
         return []
     for id_bytes in (20, 32):
@@ -95,7 +95,7 @@ def gitlinks(index: Path) -> list[bytes]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """As git writes the offsets of packs: a number and where it ends."""
+    """Read a number as git encodes offsets in packs; return it and where it ends."""
     value = data[at] & 0x7F
     while data[at] & 0x80:
         at += 1

@@ -1,7 +1,7 @@
-"""Copies of repositories to work in, made from one copy that is kept apart.
+"""Makes working copies of repositories from a mirror that is kept apart.
 
-Nothing that a repository says is run: no hook, filter or monitor of it. Only the copy that is kept
-apart is fetched under the person's own configuration of git, which says how one logs in.
+Nothing that a repository names is run: no hook, filter or monitor. Only the mirror is fetched under
+the person's own git configuration, which says how to log in.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _IDENTITY = {
     "GIT_COMMITTER_EMAIL": "agent@localhost",
 }
 _PART = re.compile(rb"^diff --git ", re.MULTILINE)
-"""Of a patch: no other line begins so."""
+"""Where each file begins in a patch; no other line starts like this."""
 _LOCAL = {"GIT_ALLOW_PROTOCOL": "file"}
 
 
 def mirror(git: str, source: str, folder: Path, environ: Mapping[str, str]) -> None:
-    """All of the repository at `source`, a folder or an address, in the git folder `folder`; one
-    that is there gets what is new. Raises CloneFailed."""
+    """Mirror the whole repository at `source`, a folder or an address, in the git folder `folder`.
+    An existing mirror is updated. Raises CloneFailed."""
     settings = [word for item in FETCHING.items() for word in ("-c", "=".join(item))]
     if folder.exists():
-        # What is gone from there may be what a place was made of.
+        # Do not prune: a copy may have been made from something that is gone from the source.
         more = ("fetch", "--quiet", "--no-prune", "--no-recurse-submodules", "--", source)
         here = {**environ, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": str(folder)}
         _run([git, *settings, "-c", "gc.auto=0", *more, "+refs/*:refs/*"], here)
@@ -42,17 +42,17 @@ def mirror(git: str, source: str, folder: Path, environ: Mapping[str, str]) -> N
     options = ("clone", "--mirror", "--quiet", "--template=", "--no-recurse-submodules")
     fetch = [git, *settings, *options, "--", source, str(folder)]
     _run(fetch, {**environ, "GIT_TERMINAL_PROMPT": "0"})
-    # An address may have a password in it, and commands can read this folder.
+    # The address may contain a password, and commands can read this folder.
     here = {**ENVIRONMENT, "GIT_DIR": str(folder)}
     _run(command(git, "config", "--remove-section", "remote.origin"), here)
-    # A copy is made of one commit, and that need not have a name.
+    # A copy is made from one commit, which no branch or tag need point to.
     allow = ("config", "uploadpack.allowAnySHA1InWant", "true")
     _run(command(git, *allow), here)
 
 
 def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
-    """The ids of the commits that `refs`, names without spaces, stand for in the git folder
-    `folder`, as far as there are any. Raises CloneFailed."""
+    """Return the ids of the commits that `refs`, names without spaces, stand for in the git folder
+    `folder`. Refs that stand for none are left out. Raises CloneFailed."""
     asked = list(dict.fromkeys(refs))
     lines = "".join(f"{ref}^{{commit}}\n" for ref in asked).encode(errors="surrogateescape")
     ask = command(git, "cat-file", "--batch-check=%(objectname) %(objecttype)")
@@ -62,8 +62,8 @@ def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
 
 
 def check_out(git: str, kept: Path, commit: str, folder: Path) -> None:
-    """`commit` with what led to it, and nothing else of the mirror `kept`, as a repository in the
-    new `folder`. Raises CloneFailed."""
+    """Check out `commit` and its history, but nothing else, from the mirror `kept` as a repository
+    in the new `folder`. Raises CloneFailed."""
     _init(git, folder, sha256=len(commit) == 64)
     here = {**ENVIRONMENT, **_LOCAL, "GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
     allowed = ("-c", "protocol.file.allow=always")
@@ -86,11 +86,11 @@ def _init(git: str, folder: Path, *, sha256: bool = False) -> None:
 
 
 class WatchedTree:
-    """What a folder was like, and a patch to what it is: by a git folder of our own, whatever was
-    done to the one that it may have."""
+    """Records the state of a folder and makes patches from it, in a git folder of our own. What
+    happens to the folder's own `.git` has no effect on it."""
 
     def __init__(self, git: str, folder: Path, work_tree: Path) -> None:
-        """`folder` is the git folder; it need not be there yet."""
+        """`folder` is the git folder; it need not exist yet."""
         self._git = git
         self._folder = folder
         self._environ = {
@@ -101,9 +101,9 @@ class WatchedTree:
         }
 
     def begin(self, lender: Path | None = None, commit: str = "") -> None:
-        """Make the git folder. It borrows what the git folder `lender` has, and what `commit` has
-        of the folder stays watched: files that are ignored, too, and submodules, which are empty.
-        Raises OSError, CloneFailed."""
+        """Create the git folder, which borrows the objects of the git folder `lender`. All files
+        that `commit` contains stay watched, even if they are ignored; so do submodules, as empty
+        ones. Raises OSError, CloneFailed."""
         for name in ("objects/info", "refs", "info"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -116,16 +116,16 @@ class WatchedTree:
             self._ask("read-tree", commit)
 
     def tree(self) -> str:
-        """The id of what is there now, but for what the repository says is to be ignored. Raises
-        CloneFailed."""
+        """Return the id of a tree of the current files, without those that the repository says to
+        ignore. Raises CloneFailed."""
         (self._folder / "index.lock").unlink(missing_ok=True)
-        # What can't be read is left out, and told by the exit code.
+        # Unreadable files are left out, which git reports by exit code 1.
         self._ask("add", "-A", "--ignore-errors", ok=1)
         return self._ask("write-tree").decode().strip()
 
     def patch(self, old: str, new: str) -> bytes:
-        """From one tree, or commit, to another, in UTF-8: files in another encoding are in it as
-        binary ones. Raises CloneFailed."""
+        """Return the patch from one tree or commit to another, in UTF-8. Files in another encoding
+        appear in it as binary. Raises CloneFailed."""
         made = self._diff(old, new)
         if _is_utf8(made):
             return made
@@ -139,7 +139,7 @@ class WatchedTree:
     def _not_in_utf8(self, old: str, new: str) -> set[bytes]:
         told = self._diff("--no-renames", "--name-status", "-z", old, new).split(b"\0")
         changes = zip(told[::2], told[1::2], strict=False)
-        # A file that becomes a link is deleted and made anew.
+        # If a file becomes a symlink, the diff has two parts: one deletes it, one creates it.
         paths = [path for kind, path in changes for _ in range(2 if kind == b"T" else 1)]
         parts = _PART.split(self._diff("--no-renames", old, new))[1:]
         return {path for path, part in zip(paths, parts, strict=True) if not _is_utf8(part)}
@@ -162,7 +162,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_binary(path: bytes) -> bytes:
-    """A line of git's attributes that says so of one file."""
+    """Return a line for git's attributes that declares the file `path` binary."""
     pattern = re.sub(rb"[*?\[\\]", rb"\\\g<0>", path)
     quoted = re.sub(rb'["\\]', rb"\\\g<0>", pattern).replace(b"\n", rb"\n")
     return b'"/' + quoted + b'" -diff\n'
@@ -171,8 +171,8 @@ def _is_binary(path: bytes) -> bytes:
 def _run(
     words: Sequence[str], environ: Mapping[str, str], *, ok: int = 0, given: bytes = b""
 ) -> bytes:
-    """What it prints, `given` that on stdin. Raises CloneFailed where it fails, but with the exit
-    code `ok`."""
+    """Run a command with `given` as stdin and return what it prints. Raises CloneFailed if it ends
+    with an exit code other than 0 and `ok`."""
     try:
         done = subprocess.run(
             words,

@@ -1,7 +1,7 @@
-"""What git's settings name in places that commands can write: hooks, more settings, programs.
+"""Finds what git's settings name in places that commands can write: hooks, more settings, programs.
 
-The settings are the repository's own and the person's, conditional ones too, whatever their
-condition says today.
+The settings are those of the repository and the person. Conditional ones count too, whether or not
+their condition is met today.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _LARGEST_FILE = 262_144
 
 @dataclass
 class NamedPlaces:
-    """`protected` are to be left as they are, there or not; `problems` say what can't be."""
+    """`protected` must stay as they are, existing or not; `problems` says what can't be
+    protected."""
 
     protected: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -30,8 +31,8 @@ class NamedPlaces:
 def named_places(
     root: Path, settings: Iterable[Path], environ: Mapping[str, str], writable: Sequence[Path]
 ) -> NamedPlaces:
-    """Of the files `settings` of a repository, and those of the person, as git reads them in the
-    folder `root`."""
+    """Return the places named in the repository's files of `settings` and those of the person, as
+    git reads them in the folder `root`."""
     home = user_home(environ)
     return _Search(root, home, writable).among([*settings, *_files_of_the_person(home, environ)])
 
@@ -57,7 +58,7 @@ class _Search:
         return self._places
 
     def _take(self, file: Path, data: bytes) -> Iterator[Path]:
-        """Notes what a file names; more files to look at."""
+        """Note what a file names; yield the further files of settings among it."""
         found = named_by_settings(parse(data) or ())
         for name in found.files:
             place = self._resolved(name, file.resolve().parent)

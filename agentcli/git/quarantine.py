@@ -1,7 +1,8 @@
-"""Takes files out of folders that others write to, and puts others in, whatever they do meanwhile.
+"""Moves files out of folders that others can write to, and restores files there, whatever those
+others do meanwhile.
 
-Everything is done by descriptors of the folders it is done in, follows no link and opens nothing
-but regular files.
+Everything is done relative to open descriptors of the folders. No symlink is followed, and only
+regular files are opened.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from agentcli.files.git_layout import ASIDE
 from agentcli.files.private import read_regular
 
 LARGEST_KNOWN = 262_144
-"""Bytes of a file that are kept to put it back."""
+"""Largest file whose content is kept so that it can be restored, in bytes."""
 _MOST_KEPT = 200
 
 SETTLED_NS = 50_000_000
-"""Clocks of file systems tick every 1 to 10 ms: what changed less than this before it was looked
-at can change again without a trace in its times."""
+"""File system clocks tick every 1 to 10 ms. If a file changed less than this before we looked, it
+can change again without a trace in its times."""
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -30,8 +31,8 @@ Identity = tuple[int, int]
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What stood at a place. `data`: of a file, or where a link leads; None of what else there is
-    and of a file that is too large to be kept. `stamp`: size and times."""
+    """What stood at a place. `data` is the content of a file or the target of a symlink; None for
+    anything else and for a file too large to be kept. `stamp` is size and times."""
 
     mode: int
     id: Identity
@@ -45,14 +46,14 @@ class FileRecord:
         return stat.S_IFMT(self.mode)
 
     def is_still(self, info: os.stat_result) -> bool:
-        """Whether the file found to be `info` is this one for certain, without reading it."""
+        """Return whether `info` certainly describes this unchanged file, without reading it."""
         is_same = self.stamp == stamp(info) and self.mode == info.st_mode
         is_settled = self.stamp[2] < self.seen_ns - SETTLED_NS or not stat.S_ISREG(self.mode)
         return is_same and is_settled and self.id == identity(info)
 
 
 def record_file(folder: int, name: str, info: os.stat_result) -> FileRecord:
-    """What stands at `name`, found to be `info`. Raises OSError when it went away."""
+    """Record what stands at `name`, whose status is `info`. Raises OSError if it is gone."""
     data = None
     seen_ns = time.time_ns()
     if stat.S_ISREG(info.st_mode):
@@ -73,13 +74,15 @@ def stamp(info: os.stat_result) -> tuple[int, int, int]:
 
 
 def content(folder: int, name: str) -> bytes | None:
-    """Of a regular file; None for a large one. Raises OSError for anything else."""
+    """Return the content of a regular file, None for a large one. Raises OSError for anything
+    else."""
     data, _ = read_regular(name, LARGEST_KNOWN + 1, folder=folder)
     return data if len(data) <= LARGEST_KNOWN else None
 
 
 class Quarantine:
-    """`place` is made when it is first needed; nothing else writes there."""
+    """A folder for what was taken away. `place` is created on first use; nothing else writes
+    there."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -87,9 +90,12 @@ class Quarantine:
         self._had: dict[tuple[str, bytes], Path] = {}
 
     def take(self, folder: int, name: str) -> Path | None:
-        """Moves what is at `name` away. Returns where it is kept: here, or beside where it was by a
-        name that means nothing, if it is too much or of another file system; None for what holds
-        nothing (a pipe). Raises OSError when it can't be moved or went by itself."""
+        """Move what is at `name` away and return where it is kept.
+
+        That is in the quarantine, or beside its old place under a meaningless name if there is too
+        much or it is on another file system. Returns None if it has no content (a pipe). Raises
+        OSError if it can't be moved or is already gone.
+        """
         aside = f"{ASIDE}{os.urandom(8).hex()}"
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         info = os.stat(aside, dir_fd=folder, follow_symlinks=False)
@@ -103,7 +109,7 @@ class Quarantine:
         if self._count < _MOST_KEPT:
             path = self._free(name)
             with contextlib.suppress(OSError):
-                # What is still being written to it stays with it.
+                # Moving the file itself also keeps what someone is still writing to it.
                 os.rename(aside, path, src_dir_fd=folder)
                 return path
             if stat.S_ISREG(info.st_mode) and (data := content(folder, aside)) is not None:
@@ -113,7 +119,7 @@ class Quarantine:
         return _path_in(folder, aside)
 
     def keep(self, name: str, data: bytes) -> Path:
-        """Where a copy of a file is kept."""
+        """Keep a copy of a file and return its path."""
         if (found := self._had.get((name, data))) is not None:
             return found
         path = self._had[name, data] = self._free(name)
@@ -122,7 +128,7 @@ class Quarantine:
         return path
 
     def put(self, folder: int, name: str, was: FileRecord) -> None:
-        """Has `name` stand as it `was`, in place of what is there, if that is no folder. Raises
+        """Restore `name` to what it `was`, replacing anything there except a folder. Raises
         OSError."""
         if stat.S_ISDIR(was.mode):
             os.mkdir(name, stat.S_IMODE(was.mode), dir_fd=folder)
@@ -141,7 +147,7 @@ class Quarantine:
             raise
 
     def replace(self, folder: int, name: str, info: os.stat_result, data: bytes) -> None:
-        """Writes `data` in place of the file at `name`, which is found to be `info`."""
+        """Replace the file at `name`, whose status is `info`, with `data`."""
         was = FileRecord(info.st_mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), data)
         self.put(folder, name, was)
 
@@ -167,7 +173,7 @@ def _write(folder: int, name: str, data: bytes, was: FileRecord) -> None:
     handle = os.open(name, flags, 0o600, dir_fd=folder)
     with open(handle, "wb") as file:
         if (os.geteuid(), os.getegid()) != was.owner:
-            # Only root may give files away; the content matters more than the owner.
+            # Only root may change the owner; otherwise the content matters more.
             with contextlib.suppress(OSError):
                 os.fchown(handle, *was.owner)
         os.fchmod(handle, stat.S_IMODE(was.mode))

@@ -1,9 +1,10 @@
-"""What a repository's settings would make git do, and what of them is new since a session began.
+"""Finds out what a repository's settings would make git do, and what in them has changed since the
+session began.
 
-git's reading commands run what the repository names: file monitors, filters, drivers for diffs. So
-they only read where its settings are known to name nothing of the kind: each of them is one of
-those listed here. What git may do by a rule outside of the sandbox, it may do with the settings,
-hooks and remotes that were there when the session began.
+Even git commands that only read run what the repository names: file monitors, filters, diff
+drivers. So a command counts as reading only if every setting of the repository is on a list of
+those that name no such program. What a rule lets git do outside of the sandbox is limited to the
+settings, hooks and remotes that were there when the session began.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class _Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class GitFacts:
-    """Of the repository around a folder. `store` has what it was like when the session began,
-    `changeable` tells whether commands of the session could have changed a path."""
+    """Facts about the repository around a folder. `store` holds its state from the start of the
+    session; `changeable` says whether commands of the session could have changed a path."""
 
     workspace: Path
     store: Path
@@ -65,7 +66,7 @@ class GitFacts:
     changeable: Callable[[Path], bool]
 
     def variables_objection(self, changed: Mapping[str, str | None]) -> str:
-        """What is wrong with the variables as earlier commands have changed them, for git."""
+        """Return why variables changed by earlier commands make git unsafe; "" if they don't."""
         if names := sorted(filter(_VARIABLES.fullmatch, changed)):
             return f"earlier commands have changed {', '.join(names)}"
         path, own = changed.get("PATH"), self.environ.get("PATH")
@@ -77,16 +78,16 @@ class GitFacts:
         return "earlier commands have changed PATH, by which another git may be found"
 
     def reading_objection(self, folder: Path) -> str:
-        """Why git might run a program of the repository's when it reads in `folder`; "" when it
+        """Return why git might run a program of the repository when it reads in `folder`; "" if it
         certainly runs none."""
         return self._asked(folder, 0) if top_of(folder) is not None else ""
 
     def rule_objection(
         self, words: Sequence[str], *, everywhere: bool, exact: bool, unsandboxed: bool
     ) -> str:
-        """Why a rule is not enough for the git command `words` in the workspace; "" when it is.
-        `everywhere`: the rule was not made for this workspace; `exact`: it names these words;
-        `unsandboxed`: what it runs is not contained."""
+        """Return why a rule does not suffice for the git command `words` in the workspace; "" if it
+        does. `everywhere`: the rule was not made for this workspace; `exact`: it names exactly
+        these words; `unsandboxed`: what the command runs is not contained."""
         if top_of(self.workspace) is None:
             return ""
         command = words[1] if len(words) > 1 else ""
@@ -109,7 +110,8 @@ class GitFacts:
         return f"it would run the hook {found} of the repository" if found else ""
 
     def _of_includes(self, answers: _Answers) -> str:
-        """What the settings include is not known as it was."""
+        """Object to included files of settings, whose earlier state is unknown, if commands can
+        change them."""
         git_dir, common = folders_of(top_of(self.workspace) or self.workspace)
         own = {git_dir / "config", git_dir / "config.worktree", common / "config"}
         known = {os.path.realpath(path) for path in own}
@@ -146,7 +148,7 @@ class GitFacts:
                 ):
                     return f"the repository's setting {name} may make git run a program"
             elif is_among("programs_of_reading", name) and _is_local(value, self.workspace):
-                # Their programs, unless they are looked for in the working tree.
+                # The person's own programs are fine unless they lie in the working tree.
                 return f"your setting {name} names a program in the working tree"
         if _READING_HOOK in hooks_in(answers.hooks):
             return f"the repository has the hook {_READING_HOOK}"
@@ -167,7 +169,7 @@ class GitFacts:
         return next(filter(None, map(self._of_place, places)), "")
 
     def _of_place(self, url: str) -> str:
-        """What is wrong with a place to push to or fetch from."""
+        """Return what is wrong with a place to push to or fetch from."""
         if re.match(r"[\w+.-]+::", url):
             return f"{url.partition('::')[0]}:: runs a program to reach a remote"
         if url.startswith("file://"):
@@ -179,8 +181,8 @@ class GitFacts:
 
 
 class _Answers:
-    """What git says of the repository of a folder, as it would be when a command runs there. Its
-    questions run nothing. Raises OSError, SubprocessError, ValueError."""
+    """What git says about the repository of a folder, as when a command runs there. The questions
+    run no other program. Raises OSError, SubprocessError, ValueError."""
 
     def __init__(self, git: str | None, folder: Path, environ: Mapping[str, str]) -> None:
         if git is None:
@@ -207,7 +209,7 @@ class _Answers:
         self._index = self._questions.answer(index)
 
     def submodules(self) -> list[Path]:
-        """Where they would be, of those in the index."""
+        """Return where the submodules in the index would be."""
         top = top_of(self._folder) or self._folder
         entries = (entry.split(b"\t", 1) for entry in self._index.split(b"\0"))
         return [
@@ -217,7 +219,7 @@ class _Answers:
         ]
 
     def urls(self, remote: str) -> list[str]:
-        """All that a remote's name stands for, to push to and to fetch from."""
+        """Return all URLs that a remote's name stands for, to push to and to fetch from."""
         asked = ("remote", "get-url", "--all")
         found = []
         for words in ((*asked, "--", remote), (*asked, "--push", "--", remote)):
@@ -244,12 +246,12 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def _leads_here(answers: _Answers, value: str, folder: Path) -> bool:
-    """Whether core.worktree names the place where the repository stands, as in submodules."""
+    """Return whether core.worktree names the repository's own working tree, as in submodules."""
     return os.path.realpath(answers.git_dir / value) == os.path.realpath(top_of(folder) or folder)
 
 
 def _is_local(value: str, workspace: Path) -> bool:
-    """Whether a program is named by a path that leads into the working tree."""
+    """Return whether a program is given by a path that leads into the working tree."""
     first = value.lstrip("!\"' ").split(" ")[0]
     if "/" not in first or first.startswith("~"):
         return False

@@ -1,7 +1,7 @@
-"""Where the git repository of a folder keeps its data, found without running git.
+"""Finds where the git repository of a folder keeps its data, without running git.
 
-A `.git` file comes with whatever archive the folder was unpacked from, so what it names is
-believed only as far as the place it names confirms it.
+A `.git` file may come from whatever archive the folder was unpacked from, so the place it names is
+trusted only if that place confirms it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MOST_LOOKED_AT = 2_000
 _MOST_NESTED = 40
 _NOT_NEAR = {GIT, *GENERATED}
 _ALWAYS = ("hooks", "config", "commondir", "info/attributes")
-"""Protected whether they are there or not, where a rule can be on a name."""
+"""Protected whether they exist or not, if the layer can protect a name."""
 
 
 @dataclass(frozen=True)
 class Repository:
-    """`root` holds `.git`, or is a git folder itself; `folders` are those git writes its data to:
+    """`root` contains `.git`, or is a git folder itself. `folders` are where git writes its data:
     `.git` itself or, for a worktree, the folder that all worktrees share."""
 
     root: Path
@@ -45,14 +45,14 @@ class Repository:
 
     @property
     def pointer(self) -> Path | None:
-        """`.git` where it is no folder but says where that is."""
+        """The `.git` that is not a folder but says where that is, if there is one."""
         dot_git = self.root / GIT
         if self.root in self.folders or (dot_git.is_dir() and not dot_git.is_symlink()):
             return None
         return dot_git
 
     def git_folders(self) -> tuple[Path, ...]:
-        """With those of submodules and of worktrees, all that are found in them."""
+        """Return the repository's git folders and those of submodules and worktrees in them."""
         found: dict[Path, None] = {}
         waiting = list(self.folders)
         while waiting and len(found) < _MOST_FOLDERS:
@@ -63,8 +63,8 @@ class Repository:
         return tuple(found)
 
     def protected(self) -> tuple[Path, ...]:
-        """What git's daily work does not change: it tells git to run programs or to look
-        elsewhere, or nobody knows what it is."""
+        """Return what git's daily work does not change: what tells git to run programs or to look
+        elsewhere, and what is unknown."""
         found = [self.pointer] if self.pointer is not None else []
         for folder in self.git_folders():
             found += controls(folder, all_of_them=folder in self.folders)
@@ -72,7 +72,7 @@ class Repository:
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Of the nearest enclosing folder that has a `.git` which holds what it should, or is a git
+    """Return the repository of the nearest enclosing folder that has a valid `.git` or is a git
     folder itself."""
     for root in (folder, *folder.parents):
         if is_git_folder(root) and (root / "refs").is_dir():
@@ -83,7 +83,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def repository_at(root: Path) -> Repository | None:
-    """The repository whose `.git` is in the folder `root` itself."""
+    """Return the repository whose `.git` is directly in the folder `root`."""
     dot_git = root / GIT
     if dot_git.is_symlink():
         return None
@@ -99,13 +99,13 @@ def is_git_folder(folder: Path) -> bool:
 
 
 def is_worktree_folder(folder: Path) -> bool:
-    """Whether a git folder is the one that a worktree has for itself."""
+    """Return whether a git folder is the private one of a worktree."""
     return folder.parent.name == WORKTREES and is_git_folder(folder.parent.parent)
 
 
 def controls(folder: Path, *, all_of_them: bool = True) -> list[Path]:
-    """What git's daily work does not change in a git folder; without `all_of_them`, what git runs
-    or believes of it."""
+    """Return what git's daily work does not change in a git folder; without `all_of_them`, only
+    what git runs or trusts."""
     if is_worktree_folder(folder):
         return [folder / name for name in ("commondir", "gitdir", "config.worktree")]
     found = [folder / name for name in _ALWAYS]
@@ -117,20 +117,21 @@ def controls(folder: Path, *, all_of_them: bool = True) -> list[Path]:
 
 
 def nested_repositories(root: Path) -> list[Repository]:
-    """Those within the folder `root`: the submodules that its index names, and what lies near. One
-    whose `.git` says that it is elsewhere, which is not confirmed there, has no folders."""
+    """Return the repositories within the folder `root`: the submodules in its index, and what lies
+    near the top. If a `.git` file names a place that does not confirm it, the repository has no
+    folders."""
     found: dict[Path, Repository] = {}
     for folder in _near(root):
         if len(found) == _MOST_NESTED:
             break
-        # Most folders have none, and asking for a Path costs.
+        # Most folders have no `.git`, and creating a Path is expensive.
         if os.path.lexists(f"{folder}/{GIT}") and not (folder / GIT).is_symlink():
             found[folder] = repository_at(folder) or Repository(folder, ())
     return list(found.values())
 
 
 def index_of(root: Path) -> Path | None:
-    """The index of the repository whose `.git` is in `root`."""
+    """Return the index file of the repository whose `.git` is in `root`."""
     dot_git = root / GIT
     if dot_git.is_dir():
         return dot_git / "index"
@@ -141,7 +142,7 @@ def index_of(root: Path) -> Path | None:
 
 
 def _near(root: Path) -> Iterator[Path]:
-    """Folders within `root` that may hold a `.git`."""
+    """Yield folders within `root` that may contain a `.git`."""
     index = index_of(root)
     for link in gitlinks(index) if index is not None else ():
         place = root / os.fsdecode(link)
@@ -164,7 +165,8 @@ def _near(root: Path) -> Iterator[Path]:
 
 
 def _unknown(folder: Path) -> list[Path]:
-    """What is there and not daily, but for links: one can't be covered by itself."""
+    """Return the entries that git's daily work does not make, except symlinks, which can't be
+    covered individually."""
     found = []
     for entry in _scan(folder, _MOST_ENTRIES):
         name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
@@ -179,7 +181,8 @@ def _unknown(folder: Path) -> list[Path]:
 
 
 def _pointed_folder(dot_git: Path) -> Path | None:
-    """What a worktree's or a submodule's `.git` file names, if that place agrees."""
+    """Return the folder named by the `.git` file of a worktree or submodule, if that confirms
+    it."""
     text = _read(dot_git)
     if not text.startswith(b"gitdir: "):
         return None
@@ -195,10 +198,10 @@ def _pointed_folder(dot_git: Path) -> Path | None:
 
 
 def _submodules(folder: Path) -> Iterator[Path]:
-    """Their names may hold slashes, so they are looked for at any depth."""
+    """Yield the git folders of submodules, at any depth because their names may contain slashes."""
     top = folder / MODULES
     count = 0
-    # Links lead to places that are nobody's to open.
+    # A symlink may lead to a place that we must not open.
     for place, names, files in os.walk(top) if not top.is_symlink() else ():
         if "HEAD" in files and "objects" in names:
             yield Path(place)

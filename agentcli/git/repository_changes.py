@@ -1,5 +1,5 @@
-"""The files by which a repository tells git what to do, read without git, and what of them is new
-since a session began."""
+"""Reads, without git, the files by which a repository tells git what to do, and reports what has
+changed in them since the session began."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FILES = 200
 
 
 def note_repository(workspace: Path, store: Path) -> None:
-    """Keep in the file `store` what the repository is like now, unless that was done before."""
+    """Store the repository's current state in the file `store`, unless that exists already."""
     found = {name: [_digest(line) for line in lines] for name, lines in _contents(workspace)}
     with suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -27,7 +27,7 @@ def note_repository(workspace: Path, store: Path) -> None:
 
 
 def changes_since_start(workspace: Path, store: Path) -> str:
-    """What has changed since `note_repository`, for people; "" for nothing."""
+    """Return what has changed since `note_repository`, in words for people; "" if nothing has."""
     try:
         before = json.loads(store.read_text())
     except (OSError, ValueError):
@@ -42,12 +42,12 @@ def changes_since_start(workspace: Path, store: Path) -> str:
 
 
 def top_of(folder: Path) -> Path | None:
-    """The nearest enclosing folder that git would take for a working tree's."""
+    """Return the nearest enclosing folder that git would take as a working tree."""
     return next((f for f in (folder, *folder.parents) if os.path.lexists(f / ".git")), None)
 
 
 def folders_of(top: Path) -> tuple[Path, Path]:
-    """Where git keeps a working tree's data, and what that shares with others."""
+    """Return the git folder of a working tree, and the one it shares with other worktrees."""
     git_dir = top / ".git"
     if git_dir.is_file():
         text = _whole(git_dir).removeprefix(b"gitdir: ").strip()
@@ -57,7 +57,7 @@ def folders_of(top: Path) -> tuple[Path, Path]:
 
 
 def hooks_in(folder: Path) -> list[str]:
-    """The names of those that may run."""
+    """Return the names of the hooks that may run."""
     try:
         names = sorted(os.listdir(folder))[:_MOST_FILES]  # noqa: PTH208 - names alone
     except OSError:
@@ -66,7 +66,7 @@ def hooks_in(folder: Path) -> list[str]:
 
 
 def _contents(workspace: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """The lines of each file, by its name for people."""
+    """Yield the lines of each file, under its name for people."""
     top = top_of(workspace)
     if top is None:
         return
@@ -86,7 +86,7 @@ def _contents(workspace: Path) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """The settings of submodules, whose names may hold slashes."""
+    """Yield the settings files of submodules, whose names may contain slashes."""
     for count, (place, names, files) in enumerate(os.walk(folder)):
         if "HEAD" in files:
             yield Path(place, "config")
@@ -108,7 +108,7 @@ def _digest(line: bytes) -> str:
 
 
 def _setting_of(lines: Sequence[bytes], wanted: bytes) -> str:
-    """The name of the setting that a line sets, without what it sets: that may be secret."""
+    """Return the name of the setting that a line sets, without its value, which may be secret."""
     section = ""
     for line in lines:
         if line.startswith(b"["):

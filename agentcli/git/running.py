@@ -1,4 +1,4 @@
-"""git run for an answer, several questions side by side."""
+"""Runs git for its answers, several at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Questions:
-    """Run in `folder` with nothing of our environment but what they are given. All answers have to
-    be there at `deadline`, a moment of the monotonic clock."""
+    """git commands run in `folder` with no environment but what each is given. All answers must
+    arrive by `deadline`, a time of the monotonic clock."""
 
     folder: Path
     deadline: float
@@ -31,8 +31,8 @@ class Questions:
         )
 
     def answer(self, process: subprocess.Popen[bytes], ok: int = 0) -> bytes:
-        """What git printed. Raises SubprocessError where it took too long, or failed with another
-        exit code than `ok`."""
+        """Return what git printed. Raises SubprocessError if it took too long, or ended with an
+        exit code other than 0 and `ok`."""
         try:
             out, _ = process.communicate(timeout=max(self.deadline - time.monotonic(), 0.01))
         except subprocess.TimeoutExpired:

@@ -1,11 +1,11 @@
-"""git asked about a repository that someone else made, with nothing of theirs run.
+"""Asks git about a repository that someone else made, without running anything of theirs.
 
-A repository's configuration names programs: file monitors, hooks, filters for contents, drivers for
-diffs, commands for transport, and whole files of more configuration. New git versions add more, so
-they are not overridden one by one: what looks at the working tree is run on a git folder of our own
-beside theirs, which has their objects and index, and a configuration of ours alone. Only questions
-that run nothing, about references and settings, are asked of the repository itself. Where a
-repository is, or has its data, its maker chose: what the session may not read is not asked.
+A repository's configuration names programs: file monitors, hooks, content filters, diff drivers,
+transport commands, and further files of configuration. New versions of git add more, so we do not
+override them one by one. Whatever looks at the working tree runs on a git folder of our own beside
+theirs, which uses their objects and index but only our configuration. Only questions that run
+nothing, about references and settings, are asked of the repository itself. The maker of a
+repository chose where it keeps its data, so we do not ask if the session may not read that place.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ ENVIRONMENT = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_TERMINAL_PROMPT": "0",
-    # Unlike protocol.allow, this can't be overruled for a single protocol. Before git 2.45 it is
-    # what keeps a partial clone from fetching what it lacks.
+    # Unlike protocol.allow, this can't be overridden for a single protocol. Before git 2.45, only
+    # this keeps a partial clone from fetching the objects it lacks.
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_SSH_COMMAND": "false",
 }
-"""All that our git calls get to see of the environment."""
+"""The entire environment of our git calls, apart from a few variables they add."""
 
 _CONVERSIONS = r"^core\.(filemode|autocrlf|eol|ignorecase|precomposeunicode|symlinks|safecrlf)$"
 _HARMLESS_VALUE = re.compile(r"true|false|input|lf|crlf|native|warn|", re.I)
@@ -67,13 +67,13 @@ _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MAX_COPIED_BYTES = 1_000_000
 _MOST_PLACES = 5_000
 _DEEPEST_ALTERNATES = 5
-"""As many as git follows."""
+"""git's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryStatus:
-    """`branch` with its upstream, `changes` as `git status --porcelain` has them, `commits` the
-    last ones: short id and subject."""
+    """`branch` includes the upstream, `changes` are lines of `git status --porcelain`, `commits`
+    are the latest ones as short id and subject."""
 
     branch: str
     changes: tuple[str, ...]
@@ -81,7 +81,7 @@ class RepositoryStatus:
 
 
 def command(git: str, *arguments: str) -> list[str]:
-    """A command line of the program `git` that starts no pager, hook, monitor or transport."""
+    """Return a command line for `git` that starts no pager, hook, monitor or transport."""
     settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
     return [git, "--no-pager", *settings, *arguments]
 
@@ -89,8 +89,8 @@ def command(git: str, *arguments: str) -> list[str]:
 def repository_status(
     workspace: Path, git: str, limit_s: float, may_read: Callable[[Path], bool]
 ) -> RepositoryStatus | None:
-    """What the repository around `workspace` is like; None if there is none, if it, or any part
-    of it, is where resolved paths may not be read, or if it can't be told in `limit_s` seconds."""
+    """Return the status of the repository around `workspace`. Returns None if there is none, if any
+    part of it may not be read by its resolved path, or if git takes over `limit_s` seconds."""
     top = top_of(workspace)
     if top is None:
         return None
@@ -146,8 +146,8 @@ class _Repository:
             )
 
     def _is_within_reach(self, folders: Collection[str]) -> bool:
-        """Whether these git folders, what is linked in them, and folders of objects that they
-        borrow from may be read."""
+        """Return whether these git folders may be read, along with the targets of their symlinks
+        and the object folders that they borrow from."""
         places = (place for folder in folders for place in _places(self._top / folder))
         return all(
             number < _MOST_PLACES and self._may_read(place.resolve())
@@ -157,7 +157,8 @@ class _Repository:
     def _start(
         self, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """In the repository itself, or else with `environment`, which names a git folder."""
+        """Run a question in the repository itself, or with an `environment` that names another git
+        folder."""
         where = environment or {"GIT_DIR": str(self._top / ".git")}
         home = {
             name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ
@@ -170,7 +171,7 @@ class _Repository:
 
 
 def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -> None:
-    """Make `ours` a git folder with nothing of theirs but data: where HEAD is, where history was
+    """Make `ours` a git folder that takes only data from theirs: where HEAD is, where history was
     cut off, which names are ignored, and the parts of a split index."""
     for name in ("objects", "refs", "info"):
         (ours / name).mkdir()
@@ -188,8 +189,9 @@ def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -
 
 
 def _places(folder: Path) -> Iterator[Path]:
-    """A git folder and every place that its links and alternates lead to. Links of single objects
-    and references are not followed: nobody can name one without reading its target."""
+    """Yield a git folder and every place that its symlinks and alternates lead to. Symlinks of
+    single objects and references are not followed: nobody can name one without reading its
+    target."""
     yield folder
     for inner in (folder, folder / "refs", folder / "info"):
         yield from _links(inner)
@@ -206,7 +208,7 @@ def _object_places(objects: Path, depth: int = 0) -> Iterator[Path]:
         with open(handle, "rb") as file:
             lines = file.read(_MAX_COPIED_BYTES).splitlines()
         for line in filter(None, lines):
-            # Quoted ones are rare, and not understood here.
+            # Quoted lines are rare, and we do not parse them.
             if line.startswith(b'"'):
                 raise RuntimeError(f"{objects} borrows from a place that can't be told")
             if not line.startswith(b"#"):
@@ -223,8 +225,8 @@ def _links(folder: Path) -> Iterator[Path]:
 
 
 def _harmless(listing: str) -> list[str]:
-    """Options for the settings that say how contents become files, where their values are words
-    that git knows."""
+    """Return options for the settings that say how content becomes files, if their values are known
+    words."""
     options = []
     for entry in listing.split("\0"):
         name, _, value = entry.partition("\n")

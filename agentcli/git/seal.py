@@ -1,7 +1,7 @@
-"""What a git folder held before commands ran, and how it is kept that way.
+"""Remembers what a git folder held before commands ran, and keeps it that way.
 
-Everything that git's daily work does not change is sealed. In a folder that commands made
-themselves nothing was there before, so only the files that git would act on at once are watched.
+Everything that git's daily work does not change is sealed. A folder that commands made themselves
+held nothing before, so there we only watch the files that git would act on at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANCHOR_FLAGS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O
 _SETTINGS = ("config", "config.worktree")
 _ITS_OWN = (*DATA_FOLDERS, "HEAD", "index")
 _BY_TEMPLATE = ("description", "info/exclude", "hooks", "branches")
-"""What `git init` adds where it is missing, and what has no power by itself."""
+"""What `git init` adds if it is missing, and what has no power by itself."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,11 @@ class Finding:
 
 
 class Seal:
-    """Of one folder: a git folder, or with `names` just these entries of any folder.
+    """The seal on one folder: a git folder, or any folder if `names` lists the sealed entries.
 
-    `mounted`: what the sandbox closes to commands, by its place in the folder, as long as the same
-    file is there; None for whatever file. `made_by_commands`: nothing of it is sealed.
+    `mounted` maps places in the folder that the sandbox closes to commands: to the identity of the
+    file that must still be there, or to None if the name itself is closed. `made_by_commands`:
+    commands made the folder, so nothing in it is sealed.
     """
 
     def __init__(
@@ -70,15 +71,15 @@ class Seal:
         self._is_worktree = names is None and is_worktree_folder(path)
         self.records: dict[str, FileRecord] = {}
         self._first: dict[str, bytes] = {}
-        """Settings as they were sealed, by their places, where they have changed since."""
+        """Original content of the settings that have changed since they were sealed, by place."""
         self._controls = ControlFiles(names, is_worktree=self._is_worktree)
         self.changed = False
-        """Whether the last check found it not as it knew it."""
+        """Whether the last check found anything that differs from the records."""
         self._anchor: int | None = None
-        """Holds the folder wherever it is moved to."""
+        """A descriptor that holds the folder, wherever it is moved to."""
         self._anchored = (0, 0)
         self._given_up: set[str] = set()
-        """Places that could not be put right, which is told once."""
+        """Places that could not be restored, which is reported once."""
 
     @property
     def folders(self) -> set[str]:
@@ -86,7 +87,7 @@ class Seal:
         return self._controls.folders
 
     def take(self) -> None:
-        """Seals what is there now. What can't be read now is sealed as it is seen first."""
+        """Seal what is there now. What can't be read now is sealed as it is first seen."""
         self.records = {}
         self._first = {}
         if self._anchor is None and self.path.name == GIT and self.names is None:
@@ -99,7 +100,7 @@ class Seal:
                     self.records[place] = self._record(handle, place, info)
 
     def check(self, quarantine: Quarantine) -> list[Finding]:
-        """Brings back what is sealed. Raises Overfull."""
+        """Restore what is sealed, and return what was found. Raises Overfull."""
         findings: list[Finding] = []
         self.changed = False
         try:
@@ -112,7 +113,7 @@ class Seal:
         except OSError:
             self._controls.folders = set()
             if self._is_worktree and not os.path.lexists(self.path):
-                # Removed; one that is made by the same name is a new one.
+                # git removed the worktree; another one of the same name would be a new one.
                 self.records = {}
             findings += self._brought_back(quarantine)
         return findings
@@ -123,8 +124,8 @@ class Seal:
             self._anchor = None
 
     def adopt(self) -> list[Path]:
-        """Seals what is there by now of what programs install: hooks and settings. Returns what of
-        these is not as it was."""
+        """Seal what is there now of what programs install: hooks and settings. Return the paths
+        among them that have changed."""
         before = self.records
         self.take()
         now = self.records
@@ -140,7 +141,7 @@ class Seal:
             elif place in before:
                 now[place] = before[place]
             else:
-                # Another command may have used the moment: this is judged as at any other time.
+                # Another command may have used the moment; `check` will judge this as usual.
                 del now[place]
         return adopted
 
@@ -150,8 +151,8 @@ class Seal:
         return place.partition("/")[0] in (*_SETTINGS, *_BY_TEMPLATE, INFO)
 
     def _brought_back(self, quarantine: Quarantine) -> Iterator[Finding]:
-        """Takes away what is no folder in the place of this one, and moves it back there if that
-        is where it was moved from."""
+        """Remove anything that took the place of this folder and is not one, and move the folder
+        back if it was moved away."""
         with contextlib.suppress(OSError):
             above = open_folder(self.path.parent, make=False)
             try:
@@ -182,7 +183,7 @@ class Seal:
                 os.close(top)
 
     def _is_anchored(self) -> bool:
-        """Whether the folder is still where it was, so that there is no need to go there."""
+        """Return whether the folder is still in its place, so that the path need not be walked."""
         return self._anchor is not None and identity(self.path.stat()) == self._anchored
 
     def _record(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
@@ -239,10 +240,10 @@ class Seal:
         self, handle: int, place: str, quarantine: Quarantine, findings: list[Finding]
     ) -> None:
         if place in self.mounted or place in self._given_up or place == GIT:
-            # A mount only someone outside can have taken away. What comes in its place is compared.
+            # Only someone outside can have removed a mount. Whatever replaces it is compared.
             return
         if self._is_worktree or self._is_held(place, {}, handle):
-            # Of a worktree, it is being removed.
+            # A file vanishes from a worktree's folder when the worktree is being removed.
             del self.records[place]
             return
         done = "put back"
@@ -256,8 +257,8 @@ class Seal:
         findings.append(Finding(self.path / place, done, why(place)))
 
     def _is_held(self, place: str, found: Infos, handle: int) -> bool:
-        """Whether commands can't have changed it, as it, or a folder that it lies in, is mounted
-        for them so that they can't write it, and the mount still covers it."""
+        """Return whether commands can't have changed `place`, because it or a folder around it is
+        mounted read-only for them and the mount still covers it."""
         for top in (place, *_above(place)):
             if top in self.mounted:
                 wanted = self.mounted[top]
@@ -273,7 +274,7 @@ class Seal:
         if self._is_worktree and place == "commondir":
             return self._leads_home(handle, info)
         if self.made_by_commands:
-            # What else commands put in it is looked at in the end.
+            # Whatever else commands put here is inspected at the end of the turn.
             return place != "commondir" and place.partition("/")[0] not in _ITS_OWN
         if was is not None and was.kind != stat.S_IFMT(info.st_mode):
             return False
@@ -289,17 +290,18 @@ class Seal:
         return was is None and place in _BY_TEMPLATE
 
     def _adds_only_harmless(self, place: str, was: FileRecord | None, now: FileRecord) -> bool:
-        """Compared with what was there at first: what goes must not come back as something else."""
+        """Compare with the original content: what was removed must not come back as something
+        else."""
         first = self._first.setdefault(place, (was.data or b"") if was is not None else b"")
         old, new = parse(first), parse(now.data) if now.data is not None else None
         return old is not None and new is not None and adds_only_harmless(old, new)
 
     def _leads_home(self, handle: int, info: os.stat_result) -> bool:
-        """Whether the file `commondir` of a worktree names the repository that it lies in."""
+        """Return whether the file `commondir` of a worktree names its own repository."""
         if not stat.S_ISREG(info.st_mode):
             return False
         text = os.fsdecode((content(handle, "commondir") or b"").strip())
-        # git makes it empty, and stops at it as long as it is.
+        # git creates it empty, and stops with an error for as long as it is empty.
         return not text or (self.path / text).resolve() == self.path.parent.parent
 
 

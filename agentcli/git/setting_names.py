@@ -1,4 +1,4 @@
-"""Which of git's settings can do what, by their names: the lists of `setting_names.txt`."""
+"""Which of git's settings can do what, by name: the lists of `setting_names.txt`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _LISTS = Path(__file__).with_name("setting_names.txt")
 
 
 def is_among(listed: str, name: str) -> bool:
-    """Whether the list `listed` has the setting `name`."""
+    """Return whether the list `listed` contains the setting `name`."""
     return _pattern(listed).fullmatch(name) is not None
 
 
 @cache
 def _pattern(listed: str) -> re.Pattern[str]:
-    """Compiled when first needed: many sessions meet no setting."""
+    """Return a list's pattern, compiled on first use, because many sessions never need it."""
     _, _, text = _LISTS.read_text("utf-8").partition(f"\n[{listed}]\n")
     return re.compile(text.partition("\n[")[0], re.DOTALL | re.VERBOSE)

@@ -1,9 +1,9 @@
-"""Keeps what git runs or believes as it was before commands ran, in every layer.
+"""Keeps what git runs or trusts as it was before commands ran, in every layer.
 
-A sandbox can't close what is not there, nor, but for bubblewrap, what is. So it is watched: a
-thread brings back what changes as soon as the kernel tells of it, and each time a command has ended
-all is looked through before its result is told. The thread works on files only; what it found is
-told and recorded by the main thread.
+A sandbox can't close what does not exist, and only bubblewrap can close what does. So it is
+watched: a thread restores what changes as soon as the kernel reports it, and after each command
+everything is checked before the result is reported. The thread only works on files; the main thread
+reports and records what it found.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from agentcli.interrupts import shield
 from agentcli.system.inotify import Inotify
 
 FOLDER = "git-set-aside"
-"""In the folder of the session, where commands see nothing: what was taken away."""
+"""Where taken files are kept: in the session's folder, which commands can't see."""
 RECORDS = "git-watch"
-"""In the agent's state: a file for each session at work."""
+"""In the agent's state folder: one file for each session at work."""
 _ROUNDS = 4
 _MOST_TIMES = 10
-"""So often the same is taken away while a command runs; then what makes it is stopped."""
+"""How often the same path is restored during a command before whatever keeps changing it is
+stopped."""
 _MOST_TOLD = 8
 _LULL_S = 0.03
 _LONGEST_CONTEST_S = 5
@@ -55,10 +56,10 @@ log = logging.getLogger(__name__)
 
 
 class GitWatch:
-    """Of one session. `stop` ends what runs now and may be called by any thread, `end_all` ends
-    all that commands started.
+    """The watch of one session. `stop` ends what is running now and may be called from any thread;
+    `end_all` ends everything that commands have started.
 
-    To be made before anything is spawned in the sandbox. Nothing is done before `begin`.
+    Create it before anything is spawned in the sandbox. It does nothing before `begin`.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class GitWatch:
         self._messages: _Messages | None = None
 
     def begin(self) -> None:
-        """Commands are about to run: what is there now is what stays."""
+        """Call this when commands are about to run: the current state is the one to keep."""
         self._ran = True
         if self._contested is not None:
             with shield():
@@ -113,8 +114,8 @@ class GitWatch:
                 self._messages.start()
 
     def check(self, *, in_result: bool = True) -> str:
-        """Looks all through, after a command. What the model is to know of what was found; if it
-        is not `in_result`, an observation tells it."""
+        """Check everything after a command. Returns what the model must know about it; unless that
+        is `in_result`, an observation tells the model."""
         if self._record is None:
             return ""
         with shield():
@@ -130,7 +131,7 @@ class GitWatch:
             return self._told(stopped, in_result=in_result)
 
     def _end_contest(self) -> None:
-        """End whatever keeps making what is taken away; it may go on a little after that."""
+        """End whatever keeps making what is taken away, and wait until nothing more appears."""
         assert self._record is not None
         self._end_all()
         deadline = time.monotonic() + _LONGEST_CONTEST_S
@@ -144,7 +145,7 @@ class GitWatch:
         self._times.clear()
 
     def end_turn(self) -> None:
-        """Makes harmless what commands made, before the person's own git comes by."""
+        """Disarm what commands made, before the person's own git meets it."""
         if self._record is None or not self._ran:
             return
         self._ran = False
@@ -154,7 +155,7 @@ class GitWatch:
             self._told(None, in_result=False)
 
     def close(self) -> None:
-        """What commands started has ended."""
+        """Finish the watch; everything that commands started has ended."""
         if self._record is None:
             return
         if self._messages is not None:
@@ -169,14 +170,14 @@ class GitWatch:
                 self._file.close(remove=True)
 
     def observations(self) -> list[SetAsideObservation]:
-        """What was found since this was last asked, to be recorded."""
+        """Return what was found since the last call, to be recorded."""
         with self._lock:
             found, self._untold = self._untold, []
         return found
 
     @contextlib.contextmanager
     def lenient(self) -> Iterator[None]:
-        """Around a command that a person let run with all their rights: its changes stay."""
+        """Accept the changes of a command that a person let run with full rights."""
         self.check(in_result=False)
         self._is_lenient = True
         try:
@@ -202,7 +203,7 @@ class GitWatch:
         self._write()
 
     def finish_others(self) -> None:
-        """Ends the watch of sessions whose processes were killed, wherever they were at work."""
+        """Finish the watch of sessions whose processes were killed, wherever they worked."""
         for path, record, file in unfinished(self._records):
             if record is not None:
                 self._add(_checked(record.seals, self._quarantine))
@@ -225,7 +226,7 @@ class GitWatch:
             Seal(folder, names=frozenset(names), mounted=self._mounted_in(folder))
             for folder, names in by_folder.items()
         ]
-        # Whoever is at work here knows what was there before its commands ran.
+        # Sessions already at work here know the state before their commands ran.
         others = {
             seal.path: seal
             for record in in_use(self._records, self._record_path)
@@ -260,7 +261,7 @@ class GitWatch:
     # --- what is found --------------------------------------------------------------------------
 
     def _on_change(self, seals: set[Seal] | None) -> None:
-        """By the thread; None when nobody knows where."""
+        """Called by the thread; `seals` is None if events were lost."""
         with self._lock:
             if self._record is None or self._is_lenient:
                 return
@@ -269,7 +270,8 @@ class GitWatch:
                 self._stop()
 
     def _look(self, seals: list[Seal]) -> list[Finding]:
-        """What was put right in these, and in those that commands made in them."""
+        """Restore what changed in `seals` and in git folders new within them; return what was
+        found."""
         assert self._record is not None
         found = _checked(seals, self._quarantine)
         new = self._new_seals(seals)
@@ -323,7 +325,7 @@ class GitWatch:
     # --- what is told ---------------------------------------------------------------------------
 
     def _told(self, stopped: Path | None, *, in_result: bool) -> str:
-        """Notes what was found for the record, and says it for the model."""
+        """Queue the findings to be recorded, and return them in words for the model."""
         with self._lock:
             findings, self._findings = self._findings, []
         if not findings:
@@ -350,7 +352,7 @@ class GitWatch:
 
 
 class _Messages(threading.Thread):
-    """Waits for messages of the kernel about folders. Raises OSError where it sends none."""
+    """Waits for the kernel's messages about folders. Raises OSError if there are none."""
 
     def __init__(self, on_change: Callable[[set[Seal] | None], None]) -> None:
         super().__init__(name="git-watch", daemon=True)
@@ -360,7 +362,7 @@ class _Messages(threading.Thread):
         self._wake = os.pipe()
 
     def watch(self, seals: Iterable[Seal], *, all_of_them: bool) -> None:
-        """`all_of_them`: also what is not a git folder."""
+        """Watch `seals`: only git folders, unless `all_of_them`."""
         for seal in seals:
             if seal.names is None or all_of_them:
                 for place in ("", *_PLACES) if seal.names is None else ("",):
@@ -442,8 +444,8 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
 
 
 def _closed(paths: Iterable[Path], layer: str) -> dict[Path, Identity | None]:
-    """The `paths` that the sandbox keeps commands from writing. bubblewrap protects the file that
-    is there now, given by its identity; seatbelt protects the name, so the value is None."""
+    """Return the `paths` that the sandbox keeps commands from writing. bubblewrap protects the file
+    that is there now, given by its identity; seatbelt protects the name, so the value is None."""
     if layer == "seatbelt":
         return dict.fromkeys(paths)
     found: dict[Path, Identity | None] = {}

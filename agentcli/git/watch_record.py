@@ -1,5 +1,5 @@
-"""What a session's watch over git folders knows, on disk: so that the next process can finish it if
-this one is killed, and others at work know what was there before."""
+"""Stores on disk what a session's watch over git folders knows, so that the next process can finish
+it if this one is killed, and concurrent sessions know what was there before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _LARGEST = 50_000_000
 
 @dataclass
 class WatchRecord:
-    """`roots`, `since_ns`, `todos` and `before` are as for a `Disarmer`."""
+    """What one session's watch knows. `roots`, `since_ns`, `todos` and `before` are as in
+    `Disarmer`."""
 
     roots: tuple[Path, ...]
     since_ns: int
@@ -34,10 +35,10 @@ class WatchRecord:
 
 
 class RecordFile:
-    """A lock on it is held as long as the process lives."""
+    """The file of a record. It stays locked for as long as the process lives."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it can't be written."""
+        """Raises OSError if the file can't be written or another process uses it."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
         self._lock = _locked(path)
@@ -45,10 +46,10 @@ class RecordFile:
             raise OSError(f"{path} is in use")
 
     def write(self, record: WatchRecord) -> None:
-        """Raises OSError."""
+        """Write the record. Raises OSError."""
         assert self._lock is not None
         data = json.dumps(_as_dict(record)).encode()
-        # In place, as the lock is on this very file; half of one counts as none.
+        # In place, because the lock is on this very file; a partial record counts as none.
         os.pwrite(self._lock, data, 0)
         os.ftruncate(self._lock, len(data))
 
@@ -61,8 +62,8 @@ class RecordFile:
 
 
 def unfinished(folder: Path) -> Iterator[tuple[Path, WatchRecord | None, RecordFile]]:
-    """The records in a folder whose processes were killed, each locked for us; None for one that
-    can't be read."""
+    """Yield the records in `folder` whose processes were killed, each locked for us. The record is
+    None if it can't be read."""
     for path in _files(folder):
         with contextlib.suppress(OSError):
             file = RecordFile(path)
@@ -70,7 +71,7 @@ def unfinished(folder: Path) -> Iterator[tuple[Path, WatchRecord | None, RecordF
 
 
 def in_use(folder: Path, but: Path) -> Iterator[WatchRecord]:
-    """The records of other processes that are at work."""
+    """Yield the records of other processes that are still running; `but` is our own file."""
     for path in _files(folder):
         if path != but and (record := _read(path)) is not None:
             yield record
@@ -139,7 +140,7 @@ def _seal_from_dict(found: dict[str, Any]) -> Seal:
     seal = Seal(
         Path(found["path"]),
         names=None if names is None else frozenset(names),
-        # What was closed to commands somebody else has changed since.
+        # What was closed to commands can only have been changed by somebody else.
         mounted=dict.fromkeys(found["closed"]),
         made_by_commands=bool(found["young"]),
     )
