@@ -1,16 +1,16 @@
-"""The exception tree. Each class carries the exit code that a run ending with it has.
+"""The exception tree. Each class carries the exit code of a run that ends with it.
 
-AgentError                      what a person is told in one message, never a traceback
+AgentError                      shown to the user as one message, never as a traceback
 ├── UsageError           (2)    wrong arguments, unknown or locked session
-│   └── NothingChosen    (2)    the person left a list without choosing
+│   └── NothingChosen    (2)    the user left a list without choosing
 ├── ConfigError          (3)    configuration or credentials
 │   └── SetupNeeded      (3)    no model, or no key for it
 ├── SessionError         (1)    a session that can't be read or written
 ├── OutputError          (1)    stdout can't be written, though somebody reads it
-├── LLMError             (4)    the provider; `kind` says what, hints say what to do
-│   └── TryAgainLater    (75)   the provider named a time beyond our patience
-├── ToolError            (-)    the model's fault or a tool's failure: told to the model
-└── TurnInterrupted      (130)  a BaseException, so that nothing swallows it: ^C, SIGTERM
+├── LLMError             (4)    the provider failed; `kind` says how, the hint says what to do
+│   └── TryAgainLater    (75)   the provider asks for a longer wait than we accept
+├── ToolError            (-)    the model's mistake or a tool's failure, reported to the model
+└── TurnInterrupted      (130)  ^C, SIGTERM; a BaseException, so that nothing swallows it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import StrEnum
 
 
 class AgentError(Exception):
-    """`hint` says what to do next, in one sentence."""
+    """An error that the user sees as one message. `hint` says what to do next, in one sentence."""
 
     exit_code = 1
 
@@ -43,8 +43,8 @@ class ConfigError(AgentError):
 
 
 class SetupNeeded(ConfigError):
-    """There is no model to work with, or no key for the one that is set: at a terminal the person
-    can be asked for them. `provider`: whose key alone is missing."""
+    """No model is set, or there is no key for the one that is; at a terminal the user can be asked
+    for them. `provider` is set when only the key of that provider is missing."""
 
     def __init__(self, message: str, *, hint: str = "", provider: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -60,13 +60,13 @@ class OutputError(AgentError):
 
 
 def os_error_text(error: OSError) -> str:
-    """What the system said, and of which file."""
+    """Return what the system reported, and for which file."""
     where = f" ({error.filename})" if error.filename else ""
     return f"{error.strerror or error}{where}"
 
 
 class LLMErrorKind(StrEnum):
-    """What went wrong at the provider, in the terms that decide what happens next."""
+    """What went wrong at the provider, in the categories that decide what happens next."""
 
     AUTH = "auth"
     AUTH_PERMANENT = "auth_permanent"
@@ -77,7 +77,7 @@ class LLMErrorKind(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     NOT_RUNNING = "not_running"
-    """Nothing listens at an address of this machine: waiting changes nothing."""
+    """Nothing listens at an address of this machine, so waiting won't help."""
     STALLED = "stalled"
     CONTEXT_OVERFLOW = "context_overflow"
     PAYLOAD_TOO_LARGE = "payload_too_large"
@@ -86,7 +86,7 @@ class LLMErrorKind(StrEnum):
     BAD_REQUEST = "bad_request"
     BAD_RESPONSE = "bad_response"
     BUDGET = "budget"
-    """Not sent: it could have cost more than the person allowed."""
+    """The request was not sent: it could have cost more than the user allowed."""
     UNKNOWN = "unknown"
 
 
@@ -108,7 +108,8 @@ _CONFIGURATION_KINDS = frozenset(
 
 
 class LLMError(AgentError):
-    """A failed model call. `retry_after` is in seconds, as the server asked, if it did."""
+    """A failed model call. `retry_after` is the wait in seconds that the server asked for, if
+    any."""
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class TryAgainLater(LLMError):
 
 
 class ToolError(AgentError):
-    """Something the model should read and act on; becomes an error observation."""
+    """An error the model should read and act on; it becomes an error observation."""
 
     def __init__(self, message: str, *, error_id: str = "tool_failed") -> None:
         super().__init__(message)
@@ -151,12 +152,12 @@ _INTERRUPTS = {
     141: "stopped: nobody reads the output of this run any more",
     143: "stopped: the process was told to end",
 }
-"""Those that are no key press of the person's, by exit code."""
+"""What the model is told when the interrupt was no key press, by exit code."""
 
 
 class TurnInterrupted(BaseException):
-    """Asked to stop from outside; `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141 (stdout).
-    `told` is what the model is told of it."""
+    """The turn was asked to stop from outside. `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141
+    (stdout closed); `told` is what the model is told about it."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)

@@ -1,9 +1,10 @@
-"""Extension points: a kind of part that is added by one file, ours or an outside package's.
+"""Extension points: each is one kind of part that takes a single file to add, ours or a third
+party's.
 
-Our own parts are modules of one package, each with a constant of the kind's name (`TOOL`,
-`PROVIDER`, `CONDENSER`, `EXPORTER`, `COMMAND`). An outside package enters its parts in the group of
-the kind (`agentcli.tools`, `agentcli.providers`, …) of its entry points, under the name that the
-part goes by: docs/extending.md.
+Our own parts are modules of one package, each with a constant named after the kind (`TOOL`,
+`PROVIDER`, `CONDENSER`, `EXPORTER`, `COMMAND`). A third-party package registers its parts as entry
+points in the group of the kind (`agentcli.tools`, `agentcli.providers`, …), under the part's name:
+see docs/extending.md.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ T = TypeVar("T")
 
 
 class ExtensionWarning(UserWarning):
-    """A part of an outside package is left out; everything else works."""
+    """A part of a third-party package is left out; everything else works."""
 
 
 @dataclass(frozen=True)
 class ExtensionPoint(Generic[T]):
-    """Parts of one kind. A part goes by the name of its file, or of its entry point."""
+    """All parts of one kind. A part has the name of its file, or of its entry point."""
 
     package: str
     constant: str
     group: str
     kind: type[T]
     dashed: bool = False
-    """`_` in the name of a file is `-` in the name of its part."""
+    """Whether `_` in the name of a file becomes `-` in the name of its part."""
 
     def file_names(self) -> list[str]:
-        """Parts that modules of the package stand for, by name; nothing is imported, so not all
-        need define one."""
+        """Return the names that the modules of the package give to parts. Imports none of them, so
+        some may turn out to define no part."""
         path = importlib.import_module(self.package).__path__
         files = sorted(module.name for module in pkgutil.iter_modules(path))
         return [file.replace("_", "-") for file in files] if self.dashed else files
 
     def outside_names(self) -> list[str]:
-        """Parts that outside packages enter, by name; nothing is imported."""
+        """Return the names of parts that third-party packages register, without importing them."""
         return sorted(entry.name for _, entry in self._entry_points())
 
     def get(self, name: str) -> T | None:
-        """The part of this name; nothing else is imported."""
+        """Return the part with this name; no other part is imported."""
         if name in self.file_names():
             return self._built_in(name)
         entered = self._entry_points()
@@ -61,8 +62,8 @@ class ExtensionPoint(Generic[T]):
         return next((part for part in named if part is not None), None)
 
     def all(self) -> dict[str, T]:
-        """Every part by its name, ours first. One from outside that can't be loaded, or whose name
-        is taken, is left out with a warning."""
+        """Return every part by name, ours first. A third-party part that can't be loaded, or whose
+        name is taken, is left out with a warning."""
         files = self.file_names()
         found = {name: part for name in files if (part := self._built_in(name)) is not None}
         for package, entry in self._entry_points():
@@ -77,17 +78,18 @@ class ExtensionPoint(Generic[T]):
         return getattr(importlib.import_module(f"{self.package}.{file}"), self.constant, None)
 
     def _entry_points(self) -> Iterator[tuple[str, EntryPoint]]:
-        """Each with its package."""
+        """Yield each entry point of this kind with the name of its package."""
         for package, entry in _entry_points(tuple(sys.path)):
             if entry.group == self.group:
                 yield package, entry
 
     def _load(self, package: str, entry: EntryPoint) -> T | None:
-        """The part that an outside package entered; None, with a warning, if it can't be used."""
+        """Return the part behind an entry point, or None, with a warning, if it can't be used."""
         try:
             top = entry.module.partition(".")[0]
             if PathFinder.find_spec(top) is None:
-                # Import hooks of editable installs lead anywhere, also where commands can write.
+                # Import hooks of editable installs can lead anywhere, even to folders that commands
+                # can write.
                 raise ImportError(f"{top} is not on the module path")
             part = entry.load()
             if not isinstance(part, self.kind):
@@ -95,7 +97,7 @@ class ExtensionPoint(Generic[T]):
             if (name := getattr(part, "name", entry.name)) != entry.name:
                 raise ValueError(f"{entry.value} calls itself {name!r}")
         except (Exception, SystemExit) as error:
-            # Whatever an outside package raises when it is imported, the agent works without it.
+            # Whatever a third-party package raises on import, the agent must work without it.
             _leave_out(package, entry, f"{type(error).__name__}: {error}")
             return None
         return part
@@ -109,18 +111,18 @@ def _leave_out(package: str, entry: EntryPoint, reason: str) -> None:
 
 @cache
 def _entry_points(path: tuple[str, ...]) -> tuple[tuple[str, EntryPoint], ...]:
-    """Of outside packages, each with the name of its package, in the order of the module path; a
-    package counts where it is first. One whose entry points can't be read is left out with a
-    warning.
+    """Return the entry points of third-party packages, each with the name of its package, in the
+    order of the module path. If a package is there twice, the first one counts. A package whose
+    entry points can't be read is left out with a warning.
 
-    A plain look at files: importlib.metadata takes five times as long to read the entry points
-    of all that is installed, and 45 ms to be imported."""
+    Looks at the files itself: importlib.metadata takes five times as long to read the entry points
+    of everything installed, and 45 ms to import."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for folder in path:
         for information in _with_entries(folder):
             from importlib.metadata import Distribution
 
-            # Of METADATA, which may be missing or damaged, nothing is needed.
+            # The folder's name is enough: METADATA may be missing or damaged.
             package = Path(information).name.partition("-")[0].replace("_", "-")
             if package in found:
                 continue
@@ -128,7 +130,7 @@ def _entry_points(path: tuple[str, ...]) -> tuple[tuple[str, EntryPoint], ...]:
             try:
                 found[package] = tuple(Distribution.at(information).entry_points)
             except (AttributeError, TypeError, ValueError) as error:
-                # Which of them it is for a line without "=" depends on the version of Python.
+                # Which of these a line without "=" raises depends on the version of Python.
                 why = f"its entry points can't be read: {type(error).__name__}: {error}"
                 message = f"the package {package} is left out: {why}"
                 warnings.warn(message, ExtensionWarning, stacklevel=2)
@@ -136,7 +138,7 @@ def _entry_points(path: tuple[str, ...]) -> tuple[tuple[str, EntryPoint], ...]:
 
 
 def _with_entries(folder: str) -> list[str]:
-    """The .dist-info folders in `folder` that enter something for the agent."""
+    """Return the .dist-info folders in `folder` that register something for the agent."""
     if not folder.startswith("/"):
         return []
     try:

@@ -1,5 +1,5 @@
-"""Signals, and the end of the time that a run has, turned into one exception, raised only where the
-program can bear it."""
+"""Turn signals and the time limit of a run into one exception, raised only where it does no
+harm."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _shield_depth = 0
 _waiting: TurnInterrupted | None = None
 _ending = False
 _countdown: Countdown | None = None
-"""The one that interrupts now."""
+"""The countdown that may interrupt now, if any."""
 _around_stops: list[tuple[Callable[[], None], Callable[[], None]]] = []
 _before_end: list[Callable[[], None]] = []
 
 
 _told_to_stop: dict[threading.Thread, TurnInterrupted] = {}
 _shields_of_threads: dict[threading.Thread, int] = {}
-"""How many are up in each thread but the main one."""
+"""How many shields are up in each thread other than the main one."""
 
 
 class OutOfTime(TurnInterrupted):
-    """The time that the run had is over: no person asked for it, and the run exits with 6."""
+    """The time limit of the run is reached. Nobody asked for the stop; the run exits with 6."""
 
     def __init__(self) -> None:
         super().__init__("out of time", 6)
@@ -38,8 +38,8 @@ class OutOfTime(TurnInterrupted):
 
 
 def install() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP raise TurnInterrupted in the main thread; SIGQUIT
-    ends the process, as ever, with the terminal in order."""
+    """Make SIGINT, SIGTERM and SIGHUP raise TurnInterrupted in the main thread from now on. SIGQUIT
+    still ends the process, but leaves the terminal in order."""
     for number in _EXIT_CODES:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
@@ -48,16 +48,17 @@ def install() -> None:
 
 
 def end() -> None:
-    """The outcome is decided: a signal changes nothing any more, a second one ends at once."""
+    """Declare the outcome decided: one more signal has no effect, a second ends the process at
+    once."""
     global _ending
     _ending = True
 
 
 @contextmanager
 def hearing_ctrl_c() -> Iterator[bool]:
-    """In a program that leaves Ctrl-C to Python: within it Ctrl-C raises TurnInterrupted, as after
-    `install`. Gives whether that is so: nothing changes on another thread than the main one, or
-    where the program hears signals itself."""
+    """Make Ctrl-C raise TurnInterrupted within the block, as after `install`, for programs that
+    leave Ctrl-C to Python. Yields whether it does: nothing changes on threads other than the main
+    one, or where the program handles SIGINT itself."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield False
@@ -71,7 +72,7 @@ def hearing_ctrl_c() -> Iterator[bool]:
 
 @contextmanager
 def heard_again() -> Iterator[None]:
-    """Within it a signal interrupts though the outcome is decided: around what may take long."""
+    """Let signals interrupt within the block though the outcome is decided, as it may take long."""
     global _ending
     before, _ending = _ending, False
     try:
@@ -84,7 +85,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     code = _EXIT_CODES[signal.Signals(number)]
     reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
     if _waiting is not None and not isinstance(_waiting, OutOfTime):
-        # Asked twice while something does not come to an end; what is on disk is whole.
+        # The second request while the first still waits. What is on disk is complete.
         _leave_terminal()
         os._exit(code)
     interrupt(reason)
@@ -102,10 +103,10 @@ def _leave_terminal() -> None:
 
 
 def interrupt(reason: TurnInterrupted) -> None:
-    """Raise `reason` now, or at the end of the shield that is up. Main thread only."""
+    """Raise `reason` now, or at the end of the current shield. Main thread only."""
     global _waiting
     if _countdown is not None:
-        # One interrupt is enough: another would break off what accounts for this one.
+        # One interrupt is enough: a second would break off the handling of the first.
         _countdown.disarm()
     if _shield_depth or _ending:
         if _waiting is None or isinstance(_waiting, OutOfTime):
@@ -115,18 +116,18 @@ def interrupt(reason: TurnInterrupted) -> None:
 
 
 def stop_thread(thread: threading.Thread, reason: TurnInterrupted) -> None:
-    """Have `thread`, which is not the main one, raise `reason` where it next calls `check`."""
+    """Make `thread`, which is not the main one, raise `reason` at its next call of `check`."""
     _told_to_stop[thread] = reason
 
 
 def take_back(thread: threading.Thread) -> None:
-    """Forget a `stop_thread` that came too late for what it was meant for."""
+    """Discard a `stop_thread` that came too late for the work it was meant to stop."""
     _told_to_stop.pop(thread, None)
 
 
 @contextmanager
 def stoppable_thread() -> Iterator[threading.Thread]:
-    """This one; a wish to stop it that comes too late for the block is forgotten."""
+    """Yield the current thread, and discard a stop that comes too late to hit the block."""
     thread = threading.current_thread()
     try:
         yield thread
@@ -135,8 +136,9 @@ def stoppable_thread() -> Iterator[threading.Thread]:
 
 
 def check() -> None:
-    """Called by what waits or goes round: raises what stops this thread, if it was told to and no
-    shield is up in it. The main thread is interrupted wherever it is."""
+    """Raise the stop that was requested for this thread, if any, unless a shield is up in it. Code
+    that waits or loops calls this. The main thread needs no check: signals interrupt it
+    anywhere."""
     if not _told_to_stop:
         return
     thread = threading.current_thread()
@@ -145,14 +147,14 @@ def check() -> None:
 
 
 def longest_wait_s() -> float | None:
-    """How long this thread may wait before it calls `check` again; None: as long as it likes."""
+    """Return how long this thread may wait before it must call `check` again; None: no limit."""
     is_main = threading.current_thread() is threading.main_thread()
     return None if is_main else _CHECK_EVERY_S
 
 
 @contextmanager
 def _shield_of_thread(thread: threading.Thread) -> Iterator[None]:
-    """What comes meanwhile is raised by the next `check` after it."""
+    """Put off a stop that comes within the block until the next `check` after it."""
     depth = _shields_of_threads.get(thread, 0)
     _shields_of_threads[thread] = depth + 1
     try:
@@ -166,7 +168,7 @@ def _shield_of_thread(thread: threading.Thread) -> Iterator[None]:
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """Put interrupts off while what is on disk and what is in memory must change together."""
+    """Put interrupts off while the state on disk and the state in memory must change together."""
     global _shield_depth, _waiting
     thread = threading.current_thread()
     if thread is not threading.main_thread():
@@ -185,7 +187,7 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unshielded() -> Iterator[None]:
-    """Within a shield: what is in this block may be broken off. Raises what came meanwhile."""
+    """Allow interrupts again in a block inside a shield. Raises one that came in the meantime."""
     global _shield_depth, _waiting
     depth, _shield_depth = _shield_depth, 0
     try:
@@ -199,8 +201,8 @@ def unshielded() -> Iterator[None]:
 
 @contextmanager
 def before_end(leave: Callable[[], None]) -> Iterator[None]:
-    """Within it `leave` is called before SIGQUIT, or a second signal, ends the process at once: in
-    a signal handler, to put the terminal in order. Main thread only."""
+    """Call `leave` if SIGQUIT or a second signal ends the process at once within the block. It runs
+    in a signal handler, to put the terminal in order. Main thread only."""
     _before_end.append(leave)
     try:
         yield
@@ -210,8 +212,9 @@ def before_end(leave: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
-    """Within it Ctrl-Z calls `leave` before the process stops, and `come_back` when it goes on;
-    `before_end` holds for `leave` too. Both are called in a signal handler. Main thread only."""
+    """Within the block, have Ctrl-Z call `leave` before the process stops and `come_back` when it
+    continues; `leave` is also registered with `before_end`. Both run in a signal handler. Main
+    thread only."""
     before = signal.getsignal(signal.SIGTSTP)
     with before_end(leave):
         if before is signal.SIG_IGN:
@@ -231,14 +234,14 @@ def _on_stop(number: int, frame: FrameType | None) -> None:
         leave()
     signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     signal.raise_signal(signal.SIGTSTP)
-    # Here it goes on.
+    # Execution continues here after SIGCONT.
     signal.signal(signal.SIGTSTP, _on_stop)
     for _, come_back in _around_stops:
         come_back()
 
 
 class Countdown:
-    """Seconds of wall clock that a run may take, from now on."""
+    """Seconds of wall clock that a run may take, counted from now."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -250,8 +253,8 @@ class Countdown:
 
     @contextmanager
     def interrupting(self, reserve_s: float = 0.0) -> Iterator[None]:
-        """Within it OutOfTime is raised, as for a signal, when only `reserve_s` seconds are left;
-        on another thread than the main one by `check`."""
+        """Raise OutOfTime within the block, like a signal, when only `reserve_s` seconds are left.
+        On threads other than the main one, `check` raises it."""
         global _countdown
         if threading.current_thread() is not threading.main_thread():
             with self._stopping_thread(reserve_s):
@@ -283,17 +286,18 @@ class Countdown:
                 del _told_to_stop[thread]
 
     def disarm(self) -> None:
-        """Interrupt no more."""
+        """Stop interrupting."""
         global _countdown
         _countdown = None
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _arm(self) -> None:
-        # A timer of 0 would never go off.
+        # setitimer takes 0 as "no timer".
         signal.setitimer(signal.ITIMER_REAL, max(self.left_s - self._reserve_s, 0.001))
 
     def on_alarm(self) -> None:
-        """Interrupt if it is time; a clock that was set may have rung too early."""
+        """Interrupt if the time is up; if the clock was set and the alarm came early, arm it
+        again."""
         if self.left_s > self._reserve_s:
             self._arm()
         else:
@@ -313,7 +317,8 @@ class Countdown:
 
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """Time that a person takes to answer is not the run's. Only the main thread asks one."""
+    """Don't count the time of the block, in which a user is asked something, as time of the run.
+    Only the main thread asks, so other threads are unaffected."""
     if _countdown is None or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Where the log of this process goes."""
+"""Decides where the log of this process goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _ByThread(logging.Handler):
-    """See `log_to`."""
+    """Sends each record to the log file of its thread; see `log_to`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class _ByThread(logging.Handler):
         self._newest: logging.Handler | None = None
 
     def use(self, file: logging.Handler) -> None:
-        """For this thread, from now on."""
+        """Make `file` the log of the current thread from now on."""
         for thread in [thread for thread in self._files if not thread.is_alive()]:
             self._files.pop(thread).close()
         self._files[threading.current_thread()] = self._newest = file
@@ -35,9 +35,9 @@ _by_thread = _ByThread()
 
 
 def log_to(path: Path, redact: Callable[[Any], Any], *, whole: bool) -> None:
-    """Send the log of this thread (not `whole`: what this package adds to it) to the session's own
-    file, which is made when first needed. That of threads without a file goes to the one of the
-    main thread, or else to the newest."""
+    """Send the log of this thread to the session's own file, which is created when first needed.
+    Unless `whole`, only the records of this package go there. Threads without a file of their own
+    log to that of the main thread, or else to the newest."""
 
     class Masked(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
@@ -45,7 +45,7 @@ def log_to(path: Path, redact: Callable[[Any], Any], *, whole: bool) -> None:
 
     class Unfailing(logging.FileHandler):
         def emit(self, record: logging.LogRecord) -> None:
-            # What can't be logged must not hide what is being told.
+            # A failure to log must not hide the error being reported.
             with suppress(OSError):
                 super().emit(record)
 
@@ -54,7 +54,7 @@ def log_to(path: Path, redact: Callable[[Any], Any], *, whole: bool) -> None:
     _by_thread.use(handler)
     logger = logging.getLogger(None if whole else "agentcli")
     if whole:
-        # A log that can't be written must not write to the screen instead.
+        # Otherwise logging reports its own failures on the screen.
         logging.raiseExceptions = False
     logger.handlers[:] = [_by_thread]
     logger.setLevel(logging.WARNING)

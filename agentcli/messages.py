@@ -1,6 +1,6 @@
 """Provider-neutral values: what goes to a model and what comes back.
 
-Nothing here knows a wire format, an event or a tool; every other part may import this module.
+Nothing here knows about wire formats, events or tools; any other module may import this one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ToolChoice(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped; anything but STOP and TOOL_CALLS leaves the reply unusable."""
+    """Why the model stopped. With anything but STOP and TOOL_CALLS the reply is unusable."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -47,7 +47,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """A tool as the model is told of it; `parameters` is a JSON Schema of type object."""
+    """A tool as described to the model; `parameters` is a JSON Schema of type object."""
 
     name: str
     description: str
@@ -56,7 +56,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """How large an image a model is shown: pixels of the longer side, and in all."""
+    """The largest image to show a model: pixels of the longer side, and pixels in total."""
 
     side: int = 2_000
     pixels: int = 4_000_000
@@ -77,7 +77,7 @@ class ProviderData:
 class Message:
     """One entry of the conversation.
 
-    Compared by identity: a message is built once and providers cache its wire form by object.
+    Compared by identity: a message is built once, and providers cache its wire form per object.
     """
 
     role: Role
@@ -130,8 +130,8 @@ class Message:
 
 
 def common_start(old: list[Message], new: Sequence[Message]) -> int:
-    """How many messages both begin with. They are compared by identity, and all at once first, as
-    a conversation mostly grows at its end."""
+    """Return how many messages `old` and `new` have in common at the start. Messages are compared
+    by identity, first all of `old` at once, because a conversation mostly grows at its end."""
     if old == list(new[: len(old)]):
         return len(old)
     pairs = enumerate(zip(old, new, strict=False))
@@ -160,10 +160,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete answer of a model; partial ones never become a Reply.
+    """A complete answer of a model; a partial one never becomes a Reply.
 
-    `latency_s` and `time_to_first_token_s` are seconds from sending the request; `cost_usd` is None
-    when the price of the model is not known.
+    `latency_s` and `time_to_first_token_s` are seconds since the request was sent; `cost_usd` is
+    None when the price of the model is unknown.
     """
 
     text: str
@@ -181,8 +181,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked. `session_id` lets providers keep a prompt cache per session;
-    `estimated_tokens` is about what the prompt takes of the model's window, 0 if nobody knows."""
+    """A request to a model. `session_id` lets providers keep a prompt cache per session;
+    `estimated_tokens` is roughly how much of the window the prompt takes, 0 if unknown."""
 
     messages: tuple[Message, ...] | list[Message]
     tools: tuple[ToolSchema, ...] = ()
@@ -193,6 +193,6 @@ class Request:
     temperature: float | None = None
     estimated_tokens: int = 0
     budget_usd: float | None = None
-    """What the reply may cost at most; None: nobody set a limit."""
+    """The most that the reply may cost; None: no limit."""
     reserve_tokens: int = 0
-    """Of that, what is kept for one more call, with so many tokens of output; 0: nothing."""
+    """Keep enough of the budget for one more call with this many output tokens; 0: nothing."""

@@ -1,4 +1,4 @@
-"""What can be set: every key with its default and what it is for."""
+"""Every setting with its default and what it is for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class ModelSettings(_Section):
 
     @property
     def output_tokens(self) -> int:
-        """The cap in force: of a small window a quarter at most, the rest is for the work."""
+        """The cap in force: at most a quarter of a small window, so that the rest is left for
+        work."""
         quarter = self.context_tokens // 4 or self.max_output_tokens
         return min(self.max_output_tokens, quarter)
 
@@ -115,7 +116,7 @@ class AgentSettings(_Section):
 
     @property
     def planning(self) -> bool:
-        """Nothing is changed: the workspace can't be written."""
+        """Whether this is plan mode, in which the workspace can't be written."""
         return self.approval == "plan"
 
 
@@ -194,7 +195,7 @@ class HooksSettings(_Section):
 
 
 class RunSettings(_Section):
-    """What `agent run` and `agent resume` must come to before they exit with 0."""
+    """What must hold before `agent run` and `agent resume` exit with 0."""
 
     check: str = Field("", description="command that must pass at the end; see docs/records.md")
     check_retries: int = Field(
@@ -267,13 +268,13 @@ class ToolsSettings(_Section):
 _SERVER_NAME = re.compile(r"[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*")
 _LONGEST_SERVER_NAME = 32
 _NOT_A_SERVER = "session"
-"""What is mentioned as @session:… is one."""
+"""Not a server's name, because `@session:…` mentions a session."""
 
 
 class ServerSettings(_Section):
-    """A tool server (MCP); without a command or url, what a person lets one of a project do.
-    `${NAME}` and `${NAME:-default}` in command, args, env, url and headers
-    stand for variables of the environment."""
+    """A tool server (MCP). An entry without command or url says what the user allows a project's
+    server to do. `${NAME}` and `${NAME:-default}` in command, args, env, url and headers stand for
+    environment variables."""
 
     command: str = Field("", description="program to start; the server speaks on its stdin, stdout")
     args: list[str] = Field([], description="arguments of the program")
@@ -303,12 +304,12 @@ class ServerSettings(_Section):
 
 
 def named_servers(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSettings]:
-    """Those that say how they are reached."""
+    """Return the servers that say how to reach them."""
     return {name: server for name, server in servers.items() if server.command or server.url}
 
 
 def is_server_name(name: str) -> bool:
-    """Whether a tool server may be called so: mcp__NAME__tool must be clear, and short."""
+    """Whether a tool server may have this name: mcp__NAME__tool must be unambiguous and short."""
     fits = len(name) <= _LONGEST_SERVER_NAME and bool(_SERVER_NAME.fullmatch(name))
     return fits and name != _NOT_A_SERVER
 
@@ -382,7 +383,7 @@ class Settings(_Section):
 
 
 def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key in dotted form with its value."""
+    """Yield every key in dotted form with its value."""
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         key = f"{prefix}{name}"
@@ -396,7 +397,7 @@ def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def descriptions(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every key in dotted form with what it is for; sections with names of the person's own are
+    """Yield every key in dotted form with its description. Sections whose keys the user names are
     left out."""
     for name, field in section.model_fields.items():
         kind = field.annotation

@@ -1,4 +1,4 @@
-"""Every Action: what a person, the agent or the environment may want to be done."""
+"""Every Action: what a person, the agent or the environment may want done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _first_line(text: str, limit: int = 160) -> str:
 
 
 class SystemMessageAction(Action):
-    """The system text and tool schemas of a session; every later request sends these again."""
+    """The system text and tool schemas of a session; every later request sends them again."""
 
     kind: ClassVar[str] = "system"
     content: str
@@ -29,8 +29,8 @@ class SystemMessageAction(Action):
 
 
 class MessageAction(Action):
-    """Something said. From a user who speaks while the agent works, `delivery` says when it
-    reaches the model: at the next step (steer) or after the turn (queue)."""
+    """A message. If the user sends it while the agent works, `delivery` says when it reaches the
+    model: at the next step (steer) or after the turn (queue)."""
 
     kind: ClassVar[str] = "message"
     content: str
@@ -40,11 +40,11 @@ class MessageAction(Action):
     security_risk: Risk = Risk.UNKNOWN
     delivery: Literal["steer", "queue"] | None = None
     inbox_id: str | None = None
-    """Of a message that came from another terminal: what it is known by in the inbox."""
+    """The id in the inbox of a message that came from another terminal."""
     delegated: str = ""
-    """Of a task that another session gave: which delegation of which session it is."""
+    """For a task from another session: which delegation of which session it is."""
     nudge: str | None = None
-    """Of a message of the environment that tells the model it may be stuck: the rule that fired."""
+    """For a message that tells the model it may be stuck: the rule that fired."""
     reasoning: str = ""
 
     @property
@@ -53,9 +53,9 @@ class MessageAction(Action):
 
 
 class CmdRunAction(Action):
-    """`is_input` marks text for a command that waits on its standard input; with `job`, `command`
-    is what to do with that background job: status or stop. `network` and `unsandboxed` ask for more
-    than the sandbox gives, for the `reason` that stands beside them."""
+    """A shell command. `is_input` marks text for a command that waits on its standard input. With
+    `job`, `command` is what to do with that background job: status or stop. `network` and
+    `unsandboxed` ask for more than the sandbox gives; `reason` says why."""
 
     kind: ClassVar[str] = "run"
     tool: ClassVar[str] = "bash"
@@ -93,7 +93,8 @@ class IPythonRunCellAction(Action):
 
 
 class FileReadAction(Action):
-    """Lines `start` to `end`, from 1, both included; `end` None reads on as far as limits allow."""
+    """Read lines `start` to `end`, counted from 1 and inclusive; `end` None: as far as limits
+    allow."""
 
     kind: ClassVar[str] = "read"
     runnable: ClassVar[bool] = True
@@ -168,12 +169,13 @@ class GlobAction(Action):
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
-"""Providers take no longer names of tools."""
+"""The longest tool name that providers accept."""
 
 
 def server_tool_name(server: str, tool: str) -> str:
-    """What models and rules call a tool of a tool server: mcp__server__tool, of the characters that
-    every provider takes. One that is too long ends in a digest of the whole."""
+    """Return the name by which models and rules know a tool of a tool server: mcp__server__tool, in
+    characters that every provider accepts. A name that is too long ends in a digest of the
+    whole."""
     name = _NOT_IN_NAMES.sub("_", f"mcp__{server}__{tool}")
     if len(name) <= _LONGEST_NAME:
         return name
@@ -182,7 +184,8 @@ def server_tool_name(server: str, tool: str) -> str:
 
 
 class MCPAction(Action):
-    """A call of the tool `name` of the tool server `server`, both as these call themselves."""
+    """A call of the tool `name` of the tool server `server`, under the names these give
+    themselves."""
 
     kind: ClassVar[str] = "call_tool_mcp"
     runnable: ClassVar[bool] = True
@@ -208,13 +211,13 @@ class BrowseURLAction(Action):
 
 
 STEP_PARTS = ("do", "on", "value")
-"""Of what is done in a browser, in the order in which people are told."""
+"""The keys of a browser step, in the order in which they are shown."""
 
 
 class BrowseInteractiveAction(Action):
-    """What to do in the session's browser, in order. `steps` items: do (goto, click, fill, press,
-    select, scroll, wait, back, screenshot, download), on (an element), value. One call goes to one
-    site at most."""
+    """Steps to take in the session's browser, in order. Keys of a step: do (goto, click, fill,
+    press, select, scroll, wait, back, screenshot, download), on (an element), value. One call goes
+    to at most one site."""
 
     kind: ClassVar[str] = "browse_interactive"
     runnable: ClassVar[bool] = True
@@ -223,7 +226,7 @@ class BrowseInteractiveAction(Action):
 
     @property
     def url(self) -> str | None:
-        """Where it goes first, if it goes anywhere."""
+        """The address it goes to first, if it goes anywhere."""
         return next((s.get("value", "") for s in self.steps if s.get("do") == "goto"), None)
 
     @property
@@ -233,7 +236,7 @@ class BrowseInteractiveAction(Action):
 
 
 class AskUserAction(Action):
-    """A question to the person; `options` are answers to choose from, others can be typed."""
+    """A question to the user. `options` are answers to choose from; another one can be typed."""
 
     kind: ClassVar[str] = "ask"
     runnable: ClassVar[bool] = True
@@ -256,7 +259,7 @@ class AgentThinkAction(Action):
 
 
 class AgentFinishAction(Action):
-    """The agent's own word that the task is over, and how it went."""
+    """The agent's own statement that the task is over, and how it went."""
 
     kind: ClassVar[str] = "finish"
     runnable: ClassVar[bool] = True
@@ -271,8 +274,8 @@ class AgentFinishAction(Action):
 
 
 class AgentDelegateAction(Action):
-    """A task for a child: the agent named works on it in a session of its own, and sees nothing but
-    `inputs["task"]`. `session` is a child of before that goes on with it."""
+    """A task for a child: the named agent works on it in a session of its own and sees nothing but
+    `inputs["task"]`. `session` names an earlier child that is to continue with it."""
 
     kind: ClassVar[str] = "delegate"
     runnable: ClassVar[bool] = True
@@ -310,7 +313,7 @@ class MemoryAction(Action):
 
 
 class TaskTrackingAction(Action):
-    """`task_list` items: id, title, status (todo, in_progress, done, cancelled), notes."""
+    """Items of `task_list` have: id, title, status (todo, in_progress, done, cancelled), notes."""
 
     kind: ClassVar[str] = "task_tracking"
     tool: ClassVar[str] = "todo"
@@ -325,7 +328,7 @@ class TaskTrackingAction(Action):
 
 
 class CondensationRequestAction(Action):
-    """The model asks that older work be condensed before its next step; `focus` is what matters."""
+    """The model asks to condense older work before its next step; `focus` says what matters."""
 
     kind: ClassVar[str] = "condensation_request"
     runnable: ClassVar[bool] = True
@@ -337,9 +340,9 @@ class CondensationRequestAction(Action):
 
 
 class CondensationAction(Action):
-    """Events taken out of what the model sees, by ids or by a range (exactly one form); a summary,
-    if any, stands at `summary_offset` of what is left. `masked_event_ids` stay where they are, with
-    a note in place of their long text."""
+    """Takes events out of what the model sees, by ids or by a range (exactly one of them). A
+    summary, if any, goes to position `summary_offset` among the remaining events.
+    `masked_event_ids` stay in place, with a note instead of their long text."""
 
     kind: ClassVar[str] = "condensation"
     forgotten_event_ids: tuple[int, ...] | None = None
@@ -350,9 +353,9 @@ class CondensationAction(Action):
     summary_offset: int | None = None
     reason: str = ""
     numbers: dict[str, float] = {}
-    """What it was decided by: tokens before and after, growth, costs."""
+    """The figures behind the decision: tokens before and after, growth, costs."""
     summariser_error: str = ""
-    """Why the model that was to write the summary did not, if it failed."""
+    """Why the model asked for the summary did not write it, if it failed."""
 
     @property
     def message(self) -> str:
@@ -363,16 +366,16 @@ class CondensationAction(Action):
             return self.forgotten_event_ids
         if self.forgotten_start_id is None or self.forgotten_end_id is None:
             return ()
-        # Once it is recorded, it has taken out what was before it, whatever it says.
+        # A recorded condensation can only have taken out events before it, whatever its range says.
         last = self.forgotten_end_id if self.id < 0 else min(self.forgotten_end_id, self.id - 1)
         return range(max(self.forgotten_start_id, 0), last + 1)
 
 
 class RewindAction(Action):
-    """A person went back to just after event `to_event`. What came between that and this event is
-    no part of the conversation any more (`conversation`), and the files of the workspace are again
-    those of the snapshot `tree`, if one is named. Nothing is deleted from the log. `told` is what
-    the next event tells the model of it."""
+    """The user went back to just after event `to_event`. With `conversation`, the events between
+    that one and this one no longer belong to the conversation; with `tree`, the files of the
+    workspace are those of that snapshot again. Nothing is deleted from the log. `told` is what the
+    next event tells the model about it."""
 
     kind: ClassVar[str] = "rewind"
     to_event: int
@@ -387,7 +390,7 @@ class RewindAction(Action):
 
 
 class RenameAction(Action):
-    """A person gave the session a name."""
+    """The user gave the session a name."""
 
     kind: ClassVar[str] = "rename"
     name: str
@@ -398,8 +401,8 @@ class RenameAction(Action):
 
 
 class ToolCallAction(Action):
-    """A call of a tool without an Action class of its own, or one that could not be parsed. `path`
-    and `url`: what it is about, if rules for its tool have patterns of paths or of sites."""
+    """A call of a tool without an Action class of its own, or a call that could not be parsed.
+    `path` and `url` say what the call is about, if the rules for its tool match paths or sites."""
 
     kind: ClassVar[str] = "tool_call"
     runnable: ClassVar[bool] = True
@@ -408,7 +411,7 @@ class ToolCallAction(Action):
     path: str | None = None
     url: str | None = None
     error: str | None = None
-    """Why the call can't be run, when it can't."""
+    """Why the call can't be run, if it can't."""
 
     @property
     def message(self) -> str:
@@ -416,13 +419,13 @@ class ToolCallAction(Action):
 
 
 def tool_name(action: Action) -> str:
-    """What rules call the tool of `action`."""
+    """Return the name of the action's tool as rules use it."""
     if isinstance(action, MCPAction):
         return server_tool_name(action.server, action.name)
     return action.name if isinstance(action, ToolCallAction) else action.tool or action.kind
 
 
 def path_of(action: Action) -> str | None:
-    """The path that a file tool was given."""
+    """Return the path that a file tool was given."""
     path: str | None = getattr(action, "path", None)
     return path

@@ -1,4 +1,4 @@
-"""The common form of everything that can happen, and its JSON form."""
+"""What all events have in common, and their JSON form."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Risk(IntEnum):
 
 
 class _Value(BaseModel):
-    """Frozen, closed; validators are built on first use, as most runs use a few classes only."""
+    """A frozen value without extra fields. Validators are built on first use, as most runs need
+    only a few of the classes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ToolCallMetadata(_Value):
-    """The tool call an action stands for, as the model made it; `raw_arguments` is JSON text."""
+    """The tool call behind an action, as the model made it; `raw_arguments` is JSON text."""
 
     function_name: str
     tool_call_id: str
@@ -42,7 +43,7 @@ class ToolCallMetadata(_Value):
 
 
 class ReplyPart(_Value):
-    """Place of an event in the model reply it belongs to: `index` of `total`, from 0."""
+    """The place of an event in its model reply: `index` of `total`, from 0."""
 
     id: str
     index: int
@@ -50,8 +51,8 @@ class ReplyPart(_Value):
 
 
 class LLMMetrics(_Value):
-    """Cost of one reply: tokens, USD (None: price unknown), seconds. `part`: what it was for, as
-    main, condenser or title."""
+    """Cost of one reply: tokens, USD (None: price unknown), seconds. `part` says what the reply was
+    for: main, condenser, title, …"""
 
     model: str
     part: str = "main"
@@ -77,16 +78,16 @@ class LLMMetrics(_Value):
 
 
 class OpaqueReplyData(_Value):
-    """Reply data that only its `provider` understands and wants back."""
+    """Reply data that only its `provider` understands, and that must be sent back to it."""
 
     provider: str
     items: tuple[dict[str, Any], ...]
 
 
 class Event(_Value):
-    """An immutable record. `id` and `timestamp` are set by the session that records it.
+    """An immutable record. The session that records it sets `id` and `timestamp`.
 
-    `cause` is the id of the Action an Observation answers; `timeout` is in seconds.
+    `cause` is the id of the Action that an Observation answers; `timeout` is in seconds.
     """
 
     kind: ClassVar[str]
@@ -106,7 +107,7 @@ class Event(_Value):
 
     @property
     def message(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         return self.kind
 
 
@@ -115,7 +116,7 @@ COMMON_FIELDS = frozenset(Event.model_fields)
 
 ACTIONS: dict[str, type[Event]] = {}
 OBSERVATIONS: dict[str, type[Event]] = {}
-"""Every class by its `kind`."""
+"""Every event class, by its `kind`."""
 
 
 def _enter(table: dict[str, type[Event]], cls: type[Event]) -> None:
@@ -124,11 +125,11 @@ def _enter(table: dict[str, type[Event]], cls: type[Event]) -> None:
 
 
 class Action(Event):
-    """An intent. `runnable` ones are carried out by a tool and answered by an Observation."""
+    """An intent. A tool carries out the `runnable` ones, and an Observation answers them."""
 
     runnable: ClassVar[bool] = False
     tool: ClassVar[str] = ""
-    """The tool that carries it out, where that has another name than `kind`."""
+    """The tool that carries it out, if its name differs from `kind`."""
     source: Source = Source.AGENT
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -151,7 +152,7 @@ class Observation(Event):
 
 
 class OpaqueEvent(Event):
-    """An event of a type this version does not know: kept as it was, never interpreted."""
+    """An event of a type unknown to this version: kept as it is, never interpreted."""
 
     kind: ClassVar[str] = "opaque"
     raw: dict[str, Any]
@@ -163,8 +164,8 @@ class OpaqueEvent(Event):
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """The JSON form: common fields flat, an action's own under `args`, an observation's under
-    `extras`. Fields at their defaults are left out."""
+    """Return the JSON form: common fields at the top level, an action's own under `args`, an
+    observation's under `extras`. Fields at their defaults are left out."""
     if isinstance(event, OpaqueEvent):
         return dict(event.raw)
     data = event.model_dump(mode="json", exclude_defaults=True)
@@ -190,9 +191,10 @@ def event_to_dict(event: Event) -> dict[str, Any]:
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """The event `event_to_dict` wrote; of an unknown type or newer version, an OpaqueEvent.
+    """Return the event that `event_to_dict` wrote; for an unknown type or a newer version, an
+    OpaqueEvent.
 
-    Raises ValueError when `data` is not an event at all or a known one is damaged.
+    Raises ValueError if `data` is no event at all, or a damaged one of a known type.
     """
     fields = upgraded(dict(data))
     fields.pop("message", None)

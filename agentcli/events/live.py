@@ -1,4 +1,4 @@
-"""Which events are part of the conversation as it stands, after a person went back in it."""
+"""Which events belong to the current conversation, after the user went back in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from agentcli.events.base import Event
 
 
 def newest_first(events: Sequence[Event]) -> Iterator[Event]:
-    """The conversation backwards; `events` are all of a session, from 0. Costs what is taken."""
+    """Yield the current conversation backwards. `events` are all events of a session, from id 0.
+    Lazy: the cost is that of the events taken."""
     index = len(events) - 1
     while index >= 0:
         event = events[index]
@@ -21,7 +22,7 @@ def newest_first(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def live(events: Sequence[Event]) -> Sequence[Event]:
-    """The conversation in order: `events` themselves if nobody ever went back."""
+    """Return the current conversation in order: `events` itself if nobody ever went back."""
     if not any(isinstance(event, RewindAction) and event.conversation for event in events):
         return events
     return list(newest_first(events))[::-1]

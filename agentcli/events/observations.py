@@ -1,4 +1,4 @@
-"""Every Observation: what came of an Action, and what happened by itself."""
+"""Every Observation: what came of an Action, or what happened by itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from agentcli.events.base import Observation, Risk
 
 
 class CmdMetadata(BaseModel):
-    """`exit_code` None: the command still runs or waits for input or, if `exit_unknown`, is a job
-    that has ended without leaving one. Times in seconds. `exports`: the exported variables that
-    the command set, or unset (None); `exports_layer`: the layer of the sandbox in which it did."""
+    """How a command went. `exit_code` None: it still runs or waits for input or, with
+    `exit_unknown`, it was a job that ended without leaving an exit code. Times are in seconds.
+    `exports` are the exported variables that the command set, or unset (None), and `exports_layer`
+    is the sandbox layer in which it did."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -52,7 +53,8 @@ class IPythonRunCellObservation(Observation):
 
 
 class FileReadObservation(Observation):
-    """`digest` is that of the file's bytes as seen; `lines_shown` first and last line, from 1."""
+    """`digest` is that of the file's bytes as read; `lines_shown` are the first and last line, from
+    1."""
 
     kind: ClassVar[str] = "read"
     path: str
@@ -67,7 +69,7 @@ class FileReadObservation(Observation):
 
 
 class FileWriteObservation(Observation):
-    """`digest` is that of the file's bytes as left; `diff` is a unified diff."""
+    """`digest` is that of the file's bytes as written; `diff` is a unified diff."""
 
     kind: ClassVar[str] = "write"
     path: str
@@ -81,7 +83,7 @@ class FileWriteObservation(Observation):
 
 
 class FileEditObservation(Observation):
-    """`old_content` is the replaced text of the whole file, for `undo_edit`; None when new."""
+    """`old_content` is the whole file before the edit, for `undo_edit`; None if the file is new."""
 
     kind: ClassVar[str] = "edit"
     path: str
@@ -106,8 +108,8 @@ class SearchObservation(Observation):
 
 
 class BrowserOutputObservation(Observation):
-    """`url` is where it came from in the end, or where the browser is left; `screenshot` is the
-    file of the last one, `image_urls` what the model sees of them."""
+    """`url` is the final address of the content, or where the browser is now; `screenshot` is the
+    file of the last screenshot, `image_urls` are those that the model sees."""
 
     kind: ClassVar[str] = "browse"
     url: str
@@ -122,7 +124,7 @@ class BrowserOutputObservation(Observation):
 
 
 class UserAnswerObservation(Observation):
-    """What the person said to a question of the agent's; `answer` None: nobody answered it."""
+    """The user's answer to a question of the agent; `answer` None: nobody answered."""
 
     kind: ClassVar[str] = "ask"
     answer: str | None = None
@@ -153,8 +155,9 @@ class TaskTrackingObservation(Observation):
 
 
 class DelegateStartedObservation(Observation):
-    """The child `session_id` is to carry out the delegation `action_id`; recorded before there is
-    anything of the child, so that after a kill the same one goes on. It answers nothing."""
+    """The child `session_id` is about to carry out the delegation `action_id`. Recorded before
+    anything of the child exists, so that the same child continues after a kill. It is not the
+    result of the action."""
 
     kind: ClassVar[str] = "delegate_started"
     action_id: int
@@ -168,8 +171,8 @@ class DelegateStartedObservation(Observation):
 
 class DelegateObservation(Observation):
     """What a child reported. `status` is finished, failed, or what stopped it: max_turns, stuck,
-    interrupted, …; `steps`, `cost_usd` and `metrics` (by model, as in the state) are of what the
-    child did for this, its own children included; `files_changed` are relative to the workspace."""
+    interrupted, …; `steps`, `cost_usd` and `metrics` (by model, as in the state) cover the child's
+    work on this task, including its own children; `files_changed` are relative to the workspace."""
 
     kind: ClassVar[str] = "delegate"
     agent: str
@@ -177,15 +180,15 @@ class DelegateObservation(Observation):
     status: str = "finished"
     error: bool = False
     needs_approval: str = ""
-    """What the child could not do as nobody was there to be asked."""
+    """What the child could not do because nobody was there to be asked."""
     steps: int = 0
     cost_usd: float | None = None
     metrics: dict[str, dict[str, float | int | None]] = {}
     abandoned_usd: float = 0.0
     files_changed: tuple[str, ...] = ()
     tests: tuple[dict[str, Any], ...] = ()
-    """Those that the child ran, the newest last: command, runner, outcome, and whether they are
-    `newest`, with nothing changed after them."""
+    """The test runs of the child, newest last: command, runner, outcome, and whether they are
+    `newest`, which means that nothing changed after them."""
 
     @property
     def message(self) -> str:
@@ -193,8 +196,8 @@ class DelegateObservation(Observation):
 
 
 class MemoryObservation(Observation):
-    """Notes for later sessions after a change: `entries` in the file at `path`, and the texts that
-    came and went."""
+    """Notes for later sessions after a change: the number of `entries` in the file at `path`, and
+    the texts that were added and removed."""
 
     kind: ClassVar[str] = "memory"
     target: str = "memory"
@@ -215,8 +218,9 @@ class ToolResultObservation(Observation):
 
 
 class MCPObservation(Observation):
-    """What a tool of a tool server answered; `error`: that it failed. `structured`: the same as
-    data, where the server gave that. `full_output_path`: all of it, where `content` is cut."""
+    """The answer of a tool server's tool; `error` says whether it failed. `structured` is the same
+    as data, if the server sent that; `full_output_path` is the file with all of it, if `content` is
+    cut."""
 
     kind: ClassVar[str] = "mcp"
     server: str
@@ -229,8 +233,8 @@ class MCPObservation(Observation):
 
 
 class AgentStateChangedObservation(Observation):
-    """`reason` is a stable word (finished, max_turns, interrupted, …), `content` says it in full;
-    `exit_code` is what a run that ends here exits with."""
+    """`reason` is a stable word (finished, max_turns, interrupted, …), `content` explains it in
+    full; `exit_code` is that of a run that ends here."""
 
     kind: ClassVar[str] = "agent_state_changed"
     agent_state: str
@@ -244,7 +248,8 @@ class AgentStateChangedObservation(Observation):
 
 
 class SessionStartedObservation(Observation):
-    """One for each process that opens the session to write; `resumed` on all but the first."""
+    """Recorded by each process that opens the session for writing; `resumed` on all but the
+    first."""
 
     kind: ClassVar[str] = "session_started"
     version: str
@@ -259,21 +264,22 @@ class SessionStartedObservation(Observation):
     forked_from: str | None = None
     forked_at: int | None = None
     max_budget_usd: float | None = None
-    """What the session may cost in all, if that was limited."""
+    """The most that the session may cost in all, if limited."""
     sealed: bool = False
-    """In plan mode commands can't write to the workspace."""
+    """Whether this is plan mode, in which commands can't write to the workspace."""
     network: bool = False
-    """Every command has the network, without being asked about."""
+    """Whether every command has network access without being asked about."""
     writable: tuple[str, ...] | None = None
-    """The folders that commands can write to; None: nobody noted it."""
+    """The folders that commands can write to; None: not recorded."""
     host_ports: tuple[int, ...] | None = None
-    """Of the machine's loopback, that commands reach at their own; None: nobody noted it."""
+    """Ports of the machine's loopback that commands reach on their own loopback; None: not
+    recorded."""
     parent: str | None = None
     """The session that delegated its task to this one."""
     agent: str = ""
-    """Of a child: the name of the agent that it is."""
+    """For a child: the name of its agent."""
     delegate_level: int = 0
-    """How many sessions are above it."""
+    """How many sessions are above this one."""
 
     @property
     def message(self) -> str:
@@ -281,11 +287,11 @@ class SessionStartedObservation(Observation):
 
 
 class CheckpointObservation(Observation):
-    """The workspace as it was at this moment is kept as the snapshot `tree`; empty, when it could
-    not be kept: `content` says why. `moment`: before a step that may change files, when a turn
-    ends after one, or before a person goes back. `left_out` names what is not in the snapshot.
-    `changed`: the files that differ from the checkpoint before it, but for what tools generate, at
-    most a thousand; None: nobody looked."""
+    """The workspace at this moment is kept as the snapshot `tree`; empty if it could not be kept,
+    and `content` says why. `moment`: before a step that may change files, when a turn ends after
+    such a step, or before the user goes back. `left_out` names what the snapshot lacks. `changed`
+    are the files that differ from the previous checkpoint, at most a thousand and without what
+    tools generate; None: not determined."""
 
     kind: ClassVar[str] = "checkpoint"
     tree: str = ""
@@ -299,9 +305,9 @@ class CheckpointObservation(Observation):
 
 
 class SetAsideObservation(Observation):
-    """What commands had changed or made that git would run or believe was put right: `items` say
-    what was done, in words; what was taken away is kept in `folder`. `content` is for the model
-    where no result of a command told it."""
+    """Something that commands had changed or created, and that git would run or trust, was put
+    right. `items` say in words what was done; what was taken away is kept in `folder`. `content` is
+    for the model, if no result of a command told it."""
 
     kind: ClassVar[str] = "set_aside"
     items: tuple[str, ...] = ()
@@ -314,9 +320,9 @@ class SetAsideObservation(Observation):
 
 
 class GoingBackObservation(Observation):
-    """A person began to bring files back: `content` says to where, `command` does it. What came of
-    it is the RewindAction after it; without one it was cut off, with files half as they were. The
-    event before it has the workspace as it was."""
+    """The user started to bring files back: `content` says to which point, `command` repeats it.
+    The RewindAction after it is the outcome; without one it was cut off, with files half restored.
+    The event before it holds the workspace as it was."""
 
     kind: ClassVar[str] = "going_back"
     command: str = ""
@@ -327,8 +333,8 @@ class GoingBackObservation(Observation):
 
 
 class DecisionObservation(Observation):
-    """Whether an action may run, by whom it was decided, and what the user allowed for later:
-    `grant` is a rule as in the settings, such as bash(git push:*)."""
+    """Whether an action may run, who decided it, and what the user allowed for later: `grant` is a
+    rule as in the settings, such as bash(git push:*)."""
 
     kind: ClassVar[str] = "decision"
     decision: Literal["allow", "ask", "deny"]
@@ -338,11 +344,11 @@ class DecisionObservation(Observation):
     reason: str = ""
     grant: str | None = None
     scope: Literal["once", "session", "always"] | None = None
-    """For how long a person allowed it."""
+    """For how long the user allowed it."""
     unattended: bool = False
-    """Denied only because nobody could be asked."""
+    """It was denied only because nobody could be asked."""
     path: str | None = None
-    """Of a write: the real path that was judged."""
+    """For a write: the real path that was judged."""
 
     @property
     def message(self) -> str:
@@ -350,7 +356,7 @@ class DecisionObservation(Observation):
 
 
 class RiskJudgedObservation(Observation):
-    """A model was asked how risky an action is; `content` is what it said."""
+    """A model was asked how risky an action is; `content` is its answer."""
 
     kind: ClassVar[str] = "risk_judged"
 
@@ -360,7 +366,7 @@ class RiskJudgedObservation(Observation):
 
 
 class TextMergedObservation(Observation):
-    """A model merged a sketch of an edit with the lines of the file; what comes of it follows."""
+    """A model merged the sketch of an edit into the lines of the file; the result follows."""
 
     kind: ClassVar[str] = "text_merged"
 
@@ -370,7 +376,7 @@ class TextMergedObservation(Observation):
 
 
 class HookObservation(Observation):
-    """A hook ran and had something to say or went wrong; `content` is what it said. `event` names
+    """A hook ran and had something to say, or went wrong; `content` is what it said. `event` names
     the moment, as in the settings; `exit_code` None: it ran out of time or could not be started."""
 
     kind: ClassVar[str] = "hook"
@@ -390,7 +396,7 @@ class HookObservation(Observation):
 
 
 class ReplyDiscardedObservation(Observation):
-    """A reply of which only a part was on disk; what there is of it is never shown to a model."""
+    """Only a part of a reply was on disk; that part is never shown to a model."""
 
     kind: ClassVar[str] = "reply_discarded"
     reply_id: str
@@ -401,12 +407,13 @@ class ReplyDiscardedObservation(Observation):
 
 
 CHOSEN = "chosen"
-"""The reason of a switch of models that a person made; it lasts."""
+"""The reason of a model switch that the user made; such a switch lasts."""
 
 
 class ModelSwitchedObservation(Observation):
-    """From here on another model answers. `reason` is a stable word: the kind of the error that the
-    one before ended with, images, too_long, main_again, or chosen; `content` says it in full."""
+    """From here on another model answers. `reason` is a stable word: the kind of error that the
+    previous model failed with, images, too_long, main_again, or chosen; `content` explains it in
+    full."""
 
     kind: ClassVar[str] = "model_switched"
     from_model: str
@@ -419,8 +426,8 @@ class ModelSwitchedObservation(Observation):
 
 
 class AttemptsAbandonedObservation(Observation):
-    """Requests broke off before their replies were whole: nobody says what they cost, `most_usd` at
-    most in all. It counts against the budget."""
+    """Requests broke off before their replies were complete. Their cost is unknown, but at most
+    `most_usd` in all, which counts against the budget."""
 
     kind: ClassVar[str] = "attempts_abandoned"
     most_usd: float
@@ -431,9 +438,9 @@ class AttemptsAbandonedObservation(Observation):
 
 
 class PrefixChangedObservation(Observation):
-    """The request that follows does not begin with the one before it, so that the provider's cache
-    of it is lost. `changed`: system, tools, model, or the first message that differs, as
-    "message 17", counted from 1."""
+    """The next request does not begin with the previous one, so the provider's cache of it is lost.
+    `changed` is system, tools, model, or the first message that differs, as "message 17", counted
+    from 1."""
 
     kind: ClassVar[str] = "prefix_changed"
     changed: str
@@ -444,15 +451,15 @@ class PrefixChangedObservation(Observation):
 
 
 class UserRejectObservation(Observation):
-    """An action was not allowed, by a person, a rule or a hook: `reason` for people, `content` for
-    the model."""
+    """A user, a rule or a hook did not allow an action: `reason` is for people, `content` for the
+    model."""
 
     kind: ClassVar[str] = "user_rejected"
     reason: str = ""
 
 
 class ErrorObservation(Observation):
-    """`error_id` is a stable class name of what went wrong."""
+    """`error_id` is a stable name for the kind of error."""
 
     kind: ClassVar[str] = "error"
     error_id: str
@@ -468,7 +475,8 @@ class SuccessObservation(Observation):
 
 
 class NullObservation(Observation):
-    """In place of an event that an import left out; `changed` is what a checkpoint told."""
+    """Stands in for an event that an import left out; `changed` is kept if that was a
+    checkpoint."""
 
     kind: ClassVar[str] = "null"
     changed: tuple[str, ...] | None = None

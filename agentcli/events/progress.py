@@ -1,4 +1,4 @@
-"""Passing notices: delivered to subscribers, never stored."""
+"""Transient notices: delivered to subscribers, never stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """The name of a tool call is in the stream; its arguments are still coming."""
+    """The name of a tool call has been streamed; its arguments are still to come."""
 
     name: str
 
@@ -32,7 +32,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ReplyAbandoned:
-    """What was streamed of this reply is void: it will be asked for again, or the run ends."""
+    """What was streamed of this reply is void: the reply is requested again, or the run ends."""
 
     reason: str
 
@@ -44,7 +44,8 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`phase` is thinking, running, saving, waiting or retrying; `until_s` counts seconds down."""
+    """`phase` is thinking, running, saving, waiting or retrying; `until_s` is a countdown in
+    seconds."""
 
     phase: str
     detail: str = ""
@@ -53,8 +54,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ChildProgress:
-    """What the child that carries out the delegation `action_id` does now; `cost_usd` None: not
-    known."""
+    """What the child of the delegation `action_id` is doing now; `cost_usd` None: unknown."""
 
     action_id: int
     doing: str
@@ -64,7 +64,7 @@ class ChildProgress:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A line for the person that is not part of the session's history."""
+    """A line for the user that does not become part of the session's history."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""The replies of a model as the events of a session have them."""
+"""Restores a model's replies from the events of a session."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from agentcli.events.observations import ErrorObservation, ReplyDiscardedObserva
 from agentcli.messages import FinishReason, Reply, ToolCall, Usage
 
 RECORDING = "recording"
-"""The key of the first line of a recording, whose value is the number of its form."""
+"""The key in the first line of a recording; its value is the version of the format."""
 RECORDING_FORMAT = 1
 
 
 def is_newer(first_line: Mapping[str, Any]) -> bool:
-    """Whether a recording that begins so is of a form that this version does not know."""
+    """Whether a recording with this first line has a format unknown to this version."""
     return bool(first_line[RECORDING] != RECORDING_FORMAT)
 
 
 def recorded_replies(events: Sequence[Event]) -> list[Reply]:
-    """Each whole reply of the conversation as it stands, in order."""
+    """Return each complete reply of the current conversation, in order."""
     torn = {event.reply_id for event in events if isinstance(event, ReplyDiscardedObservation)}
     said = [event for event in live(events) if event.reply and event.reply.id not in torn]
     groups = groupby(said, key=lambda event: event.reply and event.reply.id)
@@ -57,8 +57,8 @@ def _reply(group: Sequence[Event]) -> Reply:
 
 
 def _ending(faults: Sequence[ErrorObservation], has_calls: bool) -> FinishReason:
-    """An error in a reply says that it did not end well; of which kind, its text says to the model
-    alone."""
+    """Derive why the reply ended. An error among its events says that it ended badly; how, only the
+    error's text to the model tells."""
     if any(fault.error_id == "refused_reply" for fault in faults):
         return FinishReason.REFUSAL
     if any("cut off" in fault.content for fault in faults):

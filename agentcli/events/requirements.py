@@ -1,4 +1,4 @@
-"""What the work must come to, and whether it did."""
+"""What must hold before work counts as done, and whether it does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from agentcli.events.base import Observation
 
 
 class RequirementsObservation(Observation):
-    """What the work on the message that follows, or on what there is to go on with, must come to
-    before it counts as done: `tests` that pass and are newer than the last change, a `check` of the
-    person's that passes, after whose failures the model gets `retries` more attempts in all, an
-    answer that fits a JSON `answer_schema`. It holds until the person says something else."""
+    """What must hold before the work on the next message, or on what is left to do, counts as done:
+    with `tests`, tests pass and are newer than the last change; the user's `check` passes, after
+    whose failures the model gets `retries` more attempts in all; the answer fits the JSON
+    `answer_schema`. It applies until the user says something else."""
 
     kind: ClassVar[str] = "requirements"
     tests: bool = False
@@ -28,8 +28,8 @@ class RequirementsObservation(Observation):
 
 
 class RequirementObservation(Observation):
-    """Whether a requirement was `met` when the model was done; `content` says why not. Of a check:
-    its `command`, how long it took in seconds, and its exit code, None where it ran out of time."""
+    """Whether a requirement was `met` when the model was done; if not, `content` says why. For a
+    check: its `command`, its duration in seconds, and its exit code, None if it ran out of time."""
 
     kind: ClassVar[str] = "requirement"
     requirement: Literal["tests", "check", "answer"]

@@ -1,7 +1,8 @@
 """Versions of the stored form of events, and how older ones are read.
 
-Another field with a default, or another kind of event, is no new version: older readers keep what
-they don't know as it is. A change that would be misread is one: add a function to `UPGRADES`.
+A new field with a default, or a new kind of event, needs no new version: older readers keep what
+they don't know unchanged. A change that older readers would misread does: add a function to
+`UPGRADES`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ EVENT_VERSION = FIRST_VERSION + len(UPGRADES)
 
 
 def version_of(record: Mapping[str, Any]) -> int:
-    """Raises ValueError when what is there is no version."""
+    """Return the version of a stored event. Raises ValueError if the field holds no valid
+    version."""
     version = record.get("schema_version", FIRST_VERSION)
     if type(version) is not int or version < FIRST_VERSION:
         raise ValueError(f"not an event: schema_version is {version!r}")
@@ -27,7 +29,7 @@ def version_of(record: Mapping[str, Any]) -> int:
 
 
 def upgraded(record: Record, upgrades: Sequence[Callable[[Record], Record]] = UPGRADES) -> Record:
-    """`record` in the newest form; of a version yet newer, unchanged."""
+    """Return `record` in the newest form; if its version is newer still, unchanged."""
     for upgrade in upgrades[version_of(record) - FIRST_VERSION :]:
         record = {**upgrade(record), "schema_version": version_of(record) + 1}
     return record

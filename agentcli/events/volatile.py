@@ -1,4 +1,4 @@
-"""What differs from run to run by itself, as it stands in the output of programs."""
+"""Patterns for text in the output of programs that differs from run to run by itself."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ CLOCKS = (
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +(?:\w{3} +\d{1,2}|\d{1,2} \w{3})\b"
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d\b"
 )
-"""Times of day, and days."""
+"""Times of day, and dates in words."""
 SECONDS = r"\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
-"""Since 1970, or thousandths of them."""
+"""Unix timestamps, in seconds or milliseconds."""
 DURATIONS = (
     r"\b\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
     r"|\b\d+m\d+(?:\.\d+)?s\b"
 )
 ADDRESSES = r"\b0x[0-9a-fA-F]{6,}\b"
-"""Of memory."""
+"""Memory addresses."""
 PIDS = (
     r"(?<=pid )\d+|(?<=pid=)\d+|(?<=pid: )\d+|(?<=PID )\d+|(?<=PID: )\d+|(?<=process )\d+"
     r"|(?m:^\[\d+\] \d+$)"
 )
 IDS = r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
-"""Random ones, as of uuidgen."""
+"""Random ids, such as those of uuidgen."""
