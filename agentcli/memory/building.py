@@ -1,4 +1,4 @@
-"""Makes a memory as the settings say."""
+"""Builds a memory from the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from agentcli.settings import MemorySettings
 
 _SAMPLE_TOKENS = 1_000
 _COST_AWARE = "default"
-"""The condenser that chooses how much to leave by its cost; the others keep to low_water."""
+"""The condenser that weighs costs to choose how much to leave; the others come down to
+low_water."""
 
 
 class PriceList(Protocol):
@@ -28,8 +29,8 @@ class PriceList(Protocol):
 
 @dataclass(frozen=True)
 class ModelNames:
-    """Full names of the model that works and of the one that sums up. `context_tokens` is the
-    window that the user set for the first (0: as catalogued); `max_output_tokens` of it are kept
+    """Full names of the main model and of the one that writes summaries. `context_tokens` is the
+    main model's window if the user set it (0: as catalogued); `max_output_tokens` of it are kept
     free for the reply."""
 
     main: str
@@ -46,8 +47,8 @@ def build_memory(
     ask: Ask | None,
     record: Callable[[CondensationAction], object] = lambda action: None,
 ) -> Memory:
-    """Raises ConfigError for settings that can't be. Windows and prices are looked up in `catalog`
-    when they are first needed."""
+    """Build the memory of a session. Raises ConfigError for settings that are not possible. Windows
+    and prices are looked up in `catalog` on first use."""
 
     def context_tokens() -> int:
         window = models.context_tokens or catalog.context_tokens(models.main)
@@ -75,8 +76,8 @@ def build_memory(
 
 
 def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser:
-    """The condenser of this name; a list of names is a pipeline. Raises ConfigError for a name that
-    is not known, and for settings that can't be."""
+    """Return the condenser of this name; a list of names is a pipeline. Raises ConfigError for
+    unknown names and for settings that are not possible."""
     if not isinstance(choice, str):
         if not choice:
             raise ConfigError("memory.condenser is an empty list", hint='to condense never: "noop"')
@@ -93,7 +94,9 @@ def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser
 
 
 def _prices_of(catalog: PriceList, models: ModelNames) -> Callable[[], Prices | None]:
-    """What a token of prompt and cache costs with the main model, one of output with the other."""
+    """Return a function for the price of a token: cache reads and writes with the main model,
+    prompt and output with the one that writes summaries. It returns None if any of them is
+    unknown."""
 
     def prices() -> Prices | None:
         sample = _SAMPLE_TOKENS

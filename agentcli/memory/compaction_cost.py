@@ -1,10 +1,10 @@
-"""When to condense: the cost of going on against the cost of a new prefix.
+"""When to condense: weighs the cost of going on against the cost of a new prefix.
 
-Every step reads the whole prefix again, from the provider's cache. A condensation makes the prefix
-shorter, but what is left of it must be written to the cache anew, and a summariser may have to read
-what goes. Going on for one step more costs a little more each time; a condensation costs the same
-whenever it is made. As with stock that is reordered in lots, the cost per step is least when a
-condensation is made every `sqrt(2 x its cost / (price of a cached token x growth per step))` steps.
+Every step reads the whole prefix again, from the provider's cache. A condensation shortens the
+prefix, but what is left must be written to the cache anew, and a summariser may have to read what
+goes. Each further step costs a little more than the last; a condensation costs the same whenever it
+happens. As with the order quantity of goods in stock, the cost per step is lowest with one
+condensation every `sqrt(2 x its cost / (price of a cached token x growth per step))` steps.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from math import inf, sqrt
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Of one token: of prompt as it comes, read from the cache, written to it; of output. In USD,
-    or in any unit if only their relation counts."""
+    """Prices of one token: of new prompt, read from the cache, written to the cache, of output. In
+    USD, or in any unit if only the ratios matter."""
 
     prompt: float
     cache_read: float
@@ -25,22 +25,22 @@ class Prices:
 
 
 USUAL_PRICES = Prices(prompt=1.0, cache_read=0.1, cache_write=1.25, output=5.0)
-"""Where no price is known: in prompt tokens, as they usually relate."""
+"""Used if prices are unknown: the usual ratios, in units of a prompt token."""
 
 SUMMARY_TOKENS = 2_000
-"""About what a summary has: written by one model, then read by the other."""
+"""Typical length of a summary: written by one model, then read by the other."""
 
 
 STEPS_IN_SIGHT = 10
-"""Of the newest steps, what a condensation leaves. More of them are read again with every request,
-which costs more than recalling the little of them that is needed."""
+"""How many of the newest steps a condensation leaves. Each further step would be read again with
+every request, which costs more than recalling the little that is needed of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A session as it stands: tokens of the next request, what a condensation would leave of them,
-    where it must be made at the latest, growth per step in tokens, and how many steps are likely
-    still to come."""
+    """The situation of a session: tokens of the next request, how many of them a condensation would
+    leave, the mark above which one is mandatory, growth per step in tokens, and how many steps are
+    likely to follow."""
 
     tokens: int
     target: int
@@ -48,12 +48,12 @@ class Outlook:
     growth: float
     steps_left: float
     summarised: bool = True
-    """Whether a model reads and sums up what goes."""
+    """Whether a model reads and summarises what goes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`due` with the reason in words, and all numbers it came from."""
+    """Whether a condensation is `due`, the reason in words, and all numbers behind it."""
 
     due: bool
     reason: str
@@ -61,13 +61,13 @@ class Decision:
 
 
 def decide(outlook: Outlook, prices: Prices | None) -> Decision:
-    """Whether to condense before the next request. Above the high-water mark, always; below the
-    target, never; between them when the best interval is reached and what the steps to come save is
+    """Decide whether to condense before the next request. Above the high-water mark: always; below
+    the target: never; in between: when the best interval is reached and the remaining steps save
     more than the condensation costs. Pure."""
     unit = prices or USUAL_PRICES
     saved_tokens = max(outlook.tokens - outlook.target, 0)
-    # What is left is written anew in place of being read. What goes is summed up once, whenever
-    # that is: it makes a condensation dearer, but the interval no longer.
+    # What is left is written to the cache anew instead of being read. Summarising what goes is paid
+    # only once, whenever it happens: it makes a condensation dearer, but the interval no longer.
     fixed = outlook.target * max(unit.cache_write - unit.cache_read, 0.0)
     fixed += SUMMARY_TOKENS * unit.output if outlook.summarised else 0.0
     cost = fixed + (saved_tokens * unit.prompt if outlook.summarised else 0.0)
@@ -95,17 +95,19 @@ def decide(outlook: Outlook, prices: Prices | None) -> Decision:
 
 
 def target_tokens(staying: int, growth: float, most: int) -> int:
-    """What to come down to: what stays in any case and about the newest steps, `most` at most."""
+    """Return the size to come down to: what must stay plus about the newest steps, at most
+    `most`."""
     return min(most, int(staying + STEPS_IN_SIGHT * max(growth, 0.0)))
 
 
 def best_interval(cost: float, cache_read: float, growth: float) -> float:
-    """Steps between condensations at which a step costs least; inf where nothing is to be saved."""
+    """Return the number of steps between condensations at which a step costs least; inf if
+    condensing saves nothing."""
     per_step = cache_read * growth
     return sqrt(2 * cost / per_step) if per_step > 0 else inf
 
 
 def steps_to_come(steps_so_far: int) -> float:
-    """How long a session will likely go on: as long again as it has, for want of better knowledge;
-    at least a few steps, as it is not over."""
+    """Estimate how many steps will follow: as many as so far, for want of better knowledge, but at
+    least a few, as the session is not over."""
     return float(max(steps_so_far, 3))

@@ -1,4 +1,4 @@
-"""What a condenser is, and what most of them have in common."""
+"""What a condenser is, and what most of them share."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from agentcli.settings import MemorySettings
 T = TypeVar("T")
 
 Ask = Callable[[Request, float], Reply]
-"""Has a model answer, given how many USD were spent and are not recorded yet; raises LLMError."""
+"""Asks a model, given how many USD have been spent but not recorded yet. Raises LLMError."""
 
 PART = "condenser"
 FIRST_EVENT = "first_event"
-"""Among the numbers of a condensation: the oldest event out of sight, earlier ones included."""
+"""Key in the numbers of a condensation: the oldest event out of sight, by earlier ones too."""
 
 
 class Condenser(Protocol):
-    """Pure, but for the model that some of them ask."""
+    """Decides what to take out of sight. Pure, except that some ask a model."""
 
     def condense(self, view: View) -> CondensationAction | None:
-        """What to take out of sight now; None to leave everything as it is."""
+        """Return what to take out of sight now; None to leave everything as it is."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a condenser is made of. `ask` None: there is no model, and summaries are made without
-    one. `window` is that of the model asked, in tokens."""
+    """What a condenser is built from. `ask` None: there is no model, so summaries are made without
+    one. `window` is the window of the model asked, in tokens."""
 
     settings: MemorySettings
     ask: Ask | None = None
@@ -44,14 +44,14 @@ class Options:
 
 @dataclass(frozen=True)
 class CondenserKind:
-    """What the file of a condenser defines as `CONDENSER`: how one is made, and the setting that
+    """What the file of a condenser defines as `CONDENSER`: how to make one, and the setting that
     bounds how many events it leaves, if there is one."""
 
     make: Callable[[Options], Condenser]
     bound: Literal["", "max_size", "max_events"] = ""
 
     def __call__(self, options: Options) -> Condenser:
-        """Raises ConfigError when what is kept first leaves no room for what came last."""
+        """Raises ConfigError if the events kept first leave no room for the newest."""
         if self.bound:
             keep_first, most = options.settings.keep_first, getattr(options.settings, self.bound)
             if keep_first >= most / 2:
@@ -68,13 +68,13 @@ CONDENSERS = ExtensionPoint(
 
 
 def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[Step]:
-    """The oldest steps that may go, until about `target_tokens` are left."""
+    """Return the oldest steps that may go, enough of them to leave about `target_tokens`."""
     oldest = droppable(view, keep_first)
     return first_saving(view.tokens - target_tokens, oldest, lambda step: step.tokens)
 
 
 def oldest_by_count(view: View, excess: int, keep_first: int) -> list[Step]:
-    """The oldest steps that may go and hold `excess` of the events that speak to the model."""
+    """Return the oldest steps that may go and together hold `excess` events that the model sees."""
     speaking = {event.id for event in view.speaking}
     return first_saving(
         excess,
@@ -84,7 +84,7 @@ def oldest_by_count(view: View, excess: int, keep_first: int) -> list[Step]:
 
 
 def first_saving(needed: float, items: Iterable[T], saves: Callable[[T], float]) -> list[T]:
-    """The first of `items`, as many as it takes to save what is `needed` together."""
+    """Return as many of the first `items` as it takes to save what is `needed` in total."""
     chosen = []
     for item in items:
         if needed <= 0:
@@ -95,10 +95,10 @@ def first_saving(needed: float, items: Iterable[T], saves: Callable[[T], float])
 
 
 def oldest_by_both(view: View, keep_first: int, max_size: int, *, reserve: int = 0) -> list[Step]:
-    """The oldest steps down to `reserve` tokens below the target when the window is to be shorter,
-    or down to half of `max_size` events when there are more (0: however many), whichever are more
-    steps."""
-    # The target is costly to tell, and this is asked before each request.
+    """Return the oldest steps to drop, by tokens or by count, whichever are more. By tokens: down
+    to `reserve` below the target, if the window must be shorter. By count: down to half of
+    `max_size` events, if there are more than `max_size` (0: no limit)."""
+    # The target is costly to compute, and this runs before each request.
     by_tokens = oldest_steps(view, view.target() - reserve, keep_first) if view.due else []
     crowded = 0 < max_size < view.count
     by_count = oldest_by_count(view, view.count - max_size // 2, keep_first) if crowded else []
@@ -106,15 +106,15 @@ def oldest_by_both(view: View, keep_first: int, max_size: int, *, reserve: int =
 
 
 def droppable(view: View, keep_first: int = 0) -> list[Step]:
-    """The old steps, but those of the first `keep_first` events after the system text."""
+    """Return the old steps, except those of the first `keep_first` events after the system text."""
     first = {event.id for event in view.speaking[1 : 1 + keep_first]}
     return [step for step in view.old_steps if not first.intersection(step.event_ids)]
 
 
 def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> CondensationAction:
-    """Take whole steps out of sight, with what is around them that need not stay, and every earlier
-    summary: `summary` takes their place. It stands after all that was said before the last event
-    that is gone, so that nothing old looks new."""
+    """Take whole steps out of sight, with everything around them that need not stay and every
+    earlier summary; `summary` takes their place. It goes after everything said before the last
+    removed event, so that nothing old looks new."""
     going = ids_of(gone)
     staying = ids_of(step for step in view.steps if step not in gone)
     end = max(going)
@@ -139,8 +139,8 @@ def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> Conde
 
 
 def _too_long(view: View, end: int) -> Iterator[int]:
-    """Long messages of the user up to event `end`, which are referenced from now on; the first one,
-    the task, only where it alone is more than there is to be left."""
+    """Yield long messages of the user up to event `end`, which are only referenced from now on; the
+    first one, the task, only if it alone exceeds the target."""
     for number, message in enumerate(view.said_by_user):
         limit = MAX_MASKED_MESSAGE_CHARS
         if number == 0 and view.sizes[message.id] <= view.target():
@@ -150,7 +150,8 @@ def _too_long(view: View, end: int) -> Iterator[int]:
 
 
 def first_forgotten(view: View, gone: Iterable[Step]) -> tuple[int, int]:
-    """The oldest and the newest event that will be out of sight, those of earlier summaries too."""
+    """Return the oldest and the newest event that will be out of sight. The oldest may be one that
+    an earlier summary covers."""
     ids = ids_of(gone)
     earlier = [
         int(summary.numbers.get(FIRST_EVENT, min(summary.forgotten_ids(), default=summary.id)))
@@ -160,7 +161,7 @@ def first_forgotten(view: View, gone: Iterable[Step]) -> tuple[int, int]:
 
 
 def metrics(replies: Sequence[Reply]) -> LLMMetrics | None:
-    """What `replies` used together, as the part of the condenser; None for none."""
+    """Return what `replies` used in total, attributed to the condenser; None if there are none."""
     if not replies:
         return None
     usage = replies[0].usage

@@ -1,4 +1,4 @@
-"""What fills a model's window: the parts of the next request, by what they are."""
+"""What fills a model's window: the parts of the next request, by kind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _RECALLED: dict[str, Kind] = {
 @dataclass(frozen=True)
 class Part:
     """One thing the model is sent. `name` is the tool of a result, or the file or skill; `about`
-    is one line for people."""
+    describes it in one line for people."""
 
     kind: Kind
     name: str
@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Share:
-    """All parts of one kind and, of results, one tool."""
+    """All parts of one kind or, for results, of one tool."""
 
     kind: Kind
     name: str
@@ -79,7 +79,8 @@ class Share:
 
 @dataclass(frozen=True)
 class ContextUse:
-    """Tokens, estimated by what the provider last counted. `reserve` is kept for the reply."""
+    """Tokens by kind, estimated from the provider's last count. `reserve` is kept free for the
+    reply."""
 
     window: int
     reserve: int
@@ -98,8 +99,8 @@ class ContextUse:
 def context_use(
     events: Sequence[Event], window: int, max_output_tokens: int, provider: str = ""
 ) -> ContextUse:
-    """What the next request of a session with these events would hold; `window` is what the model
-    takes in all, in tokens, `provider` whose rules for images count."""
+    """Break down what the next request of a session with these events would hold. `window` is all
+    that the model takes, in tokens; `provider` determines how images count."""
     shown = visible(live(events))
     found = list(pieces(shown, provider))
     estimator = _estimator(found, events)
@@ -124,7 +125,7 @@ Piece = tuple[Kind, str, Event, Size, str]
 
 
 def pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
-    """What `shown`, the visible events of a session, are in a request."""
+    """Yield the pieces of a request made of `shown`, the visible events of a session."""
     torn = {event.reply_id for event in shown if isinstance(event, ReplyDiscardedObservation)}
     tool_of = {
         event.id: event.tool_call_metadata.function_name
@@ -137,7 +138,7 @@ def pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
 
 
 def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[Piece]:
-    """Of one event; `tool` is that of the call it answers, if it answers one."""
+    """Yield the pieces of one event; `tool` is that of the call it answers, if it answers one."""
     if event.reply is not None:
         yield "replies", "", event, _reply_size(event), event.message
     elif isinstance(event, SystemMessageAction):
@@ -168,13 +169,14 @@ def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[P
 
 
 def _recalled(event: RecallObservation, size: Size) -> Iterator[Piece]:
-    """By what was recalled; the bytes are shared out as the characters were."""
+    """Split an event by what was recalled, and share out its bytes in proportion to the
+    characters."""
     told = event.result.get("pieces")
     recalled: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
     told_chars = (piece.get("chars") for piece in recalled)
     chars = [number if isinstance(number, int) else 0 for number in told_chars]
     if not recalled or sum(chars) > len(event.content):
-        # One of an earlier version, or masked since.
+        # It is from an earlier version, or has been masked since.
         yield "facts", "", event, size, event.message
         return
     for piece, count in zip(recalled, chars, strict=True):
@@ -205,7 +207,7 @@ def _schemas_size(tools: Sequence[dict[str, Any]]) -> Size:
 
 
 def _estimator(found: Sequence[Piece], events: Sequence[Event]) -> TokenEstimator:
-    """Taught by the last reply, if what was sent for it is still what is shown."""
+    """Return an estimator calibrated by the last reply, if what was sent for it is still shown."""
     estimator = TokenEstimator()
     for index in range(len(events) - 1, -1, -1):
         event = events[index]

@@ -1,4 +1,4 @@
-"""What must be known of a session as it stands, without looking back: one look at each event."""
+"""What must be known of a session's history, gathered by looking at each event only once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agentcli.memory.view import event_bytes, stays
 
 TOKENS_BEFORE = "tokens_before"
 TOKENS_AFTER = "tokens_after"
-"""Among the numbers of a condensation: estimates for the request before and after it."""
+"""Keys in the numbers of a condensation: estimates for the request before and after it."""
 _WORTH_IT = 0.9
 _ANSWERED = frozenset({"finished", "awaiting_user_input"})
 
 
 @dataclass
 class HistoryStats:
-    """`steps`: replies so far. `poor_passes`: condensations in a row that saved less than 10 %
-    since the user last spoke. `request`: the focus of a condensation that the model asked for and
-    that was not made yet. `dealt_with`: the newest message of the user that an ended turn has
+    """`steps`: replies so far. `poor_passes`: condensations in a row, since the user last spoke,
+    that saved less than 10 %. `request`: the focus of a condensation that the model asked for and
+    that is still to be made. `dealt_with`: the newest message of the user that a finished turn has
     answered."""
 
     steps: int = 0
@@ -38,7 +38,7 @@ class HistoryStats:
     request: str | None = None
     newest_message: int = -1
     staying_bytes: int = 0
-    """Of what stays in sight whatever goes."""
+    """Size of what stays in sight whatever else goes."""
 
     def feed(self, event: Event) -> None:
         self.now = event.timestamp
@@ -66,6 +66,6 @@ class HistoryStats:
 
 
 def is_poor(event: CondensationAction) -> bool:
-    """Whether a condensation saved less than 10 %, as far as its numbers say."""
+    """Whether a condensation saved less than 10 %, according to its numbers."""
     before, after = (event.numbers.get(name, 0.0) for name in (TOKENS_BEFORE, TOKENS_AFTER))
     return before > 0 and after > before * _WORTH_IT

@@ -1,8 +1,8 @@
-"""How many tokens an image takes, by its size and by who looks at it.
+"""How many tokens an image takes, by its size and provider.
 
-Figures are the providers' own: Anthropic counts width x height / 750 after scaling to 1,568 pixels
-on the longer side; OpenAI 85 and 170 for each tile of 512 after scaling to 2,048 and then to 768 on
-the shorter side; Gemini 258 for each tile of 768, or for a small image as a whole.
+The figures are the providers' own: Anthropic counts width x height / 750 after scaling to 1,568
+pixels on the longer side; OpenAI 85, plus 170 for each tile of 512 after scaling to 2,048 and then
+to 768 on the shorter side; Gemini 258 for each tile of 768, or for a small image as a whole.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import base64
 from math import ceil
 
 UNKNOWN_IMAGE_TOKENS = 1_500
-"""For an image whose size can't be seen, or a provider that does not say how it counts."""
+"""Used if the size of an image can't be read, or the provider does not say how it counts."""
 _HEAD_CHARS = 400_000
-"""Of base64. A photo's size may stand behind a preview of some 64 kB and a colour profile."""
+"""How much of the base64 to read: a photo's size may come after a preview of some 64 kB and a
+colour profile."""
 _PRE_SIZE_MARKERS = frozenset({0xC4, 0xC8, 0xCC})
 
 
 def image_tokens(url: str, provider: str = "") -> int:
-    """Tokens of the image behind a data URL for `provider`; a guess for other addresses."""
+    """Return the tokens that the image in a data URL takes at `provider`; a guess for other
+    URLs."""
     size = _size(url)
     if size is None:
         return UNKNOWN_IMAGE_TOKENS
@@ -38,7 +40,7 @@ def image_tokens(url: str, provider: str = "") -> int:
 
 
 def _size(url: str) -> tuple[int, int] | None:
-    """Width and height in pixels; None when they can't be told."""
+    """Return width and height in pixels; None if they can't be determined."""
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
         return None

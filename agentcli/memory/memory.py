@@ -1,4 +1,4 @@
-"""Memory: the window of a session that the model is shown."""
+"""Memory: the window of a session that the model sees."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ from agentcli.settings import MemorySettings
 _SMALLEST_WINDOW = 2_048
 _WORTH_TOKENS = 32_000
 _WORTH_SHARE = 4
-"""A prompt below that, or a quarter of the window, is left alone while it fits: what is saved is
-not worth the forgetting."""
+"""A prompt below this, or below a quarter of the window, is left alone while it fits: the saving
+would not be worth the forgetting."""
 _FULL = 0.95
-"""Of the window. Above it the oldest steps go, whatever the condenser: a provider would refuse."""
+"""Share of the window above which the oldest steps go, whatever the condenser: a provider would
+refuse the request."""
 _MOST_POOR_PASSES = 2
 _LOOK_AGAIN = 1.03
-"""How much the window must grow before a condenser that found nothing to do looks again."""
+"""How much the window must grow before a condenser that found nothing to do is asked again."""
 _NOT_DUE = Decision(False, "", {})
 _FOR_OVERFLOW = Pipeline(
     [OldResults(), rolling(Options(MemorySettings()), max_size=0), MaskLongest()],
@@ -52,20 +53,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WindowLimits:
-    """Tokens the model takes in (asked when first needed), and the shares of them at which the
-    conversation is condensed and down to which: far apart, as each time the provider's prompt cache
-    is lost."""
+    """How many tokens the model takes (looked up on first use), and the shares of that at which the
+    conversation is condensed, and down to which. They are far apart because each condensation loses
+    the provider's prompt cache."""
 
     context_tokens: Callable[[], int]
     high_water: float = 0.75
     low_water: float = 0.5
     cost_aware: bool = False
-    """Come down to what is likely needed, where that is less than the low-water mark."""
+    """Come down to what is likely needed, if that is less than the low-water mark."""
 
 
 class Memory:
-    """Follows one session's events; each is looked at once, until a condensation. Only messages
-    and the ids of what they were made of are kept."""
+    """Follows the events of one session, and looks at each only once until a condensation. Keeps
+    only messages and the ids of the events they were made of."""
 
     def __init__(
         self,
@@ -78,9 +79,9 @@ class Memory:
         truncate: bool = True,
         record: Callable[[CondensationAction], object] = lambda action: None,
     ) -> None:
-        """`condenser` drops the oldest steps if none is given. `prices` of the model are asked when
-        they begin to matter; `provider` tells how images count. Without `truncate`, a request that
-        does not fit stays the error that it is. `record` keeps what was paid for a condensation
+        """Without a `condenser`, the oldest steps are dropped. `prices` of the model are asked for
+        once they matter; `provider` determines how images count. Unless `truncate` is set, a
+        request that does not fit remains an error. `record` stores what was paid for a condensation
         that was interrupted."""
         self.limits = limits
         self.estimator = TokenEstimator()
@@ -109,7 +110,7 @@ class Memory:
         self._steps_then = self._stats.steps
 
     def window(self, events: Sequence[Event]) -> list[Message]:
-        """The messages for the next request."""
+        """Return the messages for the next request."""
         new: Sequence[Event] = events[self._taken :]
         condensed = -1
         if any(isinstance(event, CondensationAction | RewindAction) for event in new):
@@ -128,7 +129,7 @@ class Memory:
         return self._projector.messages()
 
     def _begin_again(self, events: Sequence[Event], new: Sequence[Event]) -> Sequence[Event]:
-        """What is visible now, to be projected anew."""
+        """Return the events visible now, to be projected from scratch."""
         if self._first_tokens:
             now = self.estimator.tokens(self._size + self._tools_size)
             self._grown += max(now - self._first_tokens, 0)
@@ -147,7 +148,7 @@ class Memory:
         return shown
 
     def tokens(self, events: Sequence[Event]) -> int:
-        """Estimated tokens of the next request."""
+        """Return the estimated tokens of the next request."""
         messages = self.window(events)
         for message in messages[self._measured :]:
             self._size += size_of(message, self._provider)
@@ -157,11 +158,11 @@ class Memory:
         return tokens
 
     def learn(self, prompt_tokens: int) -> None:
-        """The provider counted this for the request made of the last window."""
+        """Take in the provider's token count for the request made from the last window."""
         self.estimator.learn(self._size + self._tools_size, prompt_tokens)
 
     def due(self, events: Sequence[Event]) -> bool:
-        """Whether the conversation is to be condensed now, going by its tokens."""
+        """Whether the conversation should be condensed now, judging by its tokens."""
         gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
         view = self.view(events)
         return not gave_up and view.tokens >= self._look_at and view.due
@@ -169,10 +170,10 @@ class Memory:
     def condense(
         self, events: Sequence[Event], permit: Callable[[], bool] = lambda: True
     ) -> CondensationAction | None:
-        """What to take out of sight now, by the condenser's judgement or because the model asked
-        for it; never the system text, what the user said, nor the newest two steps. `permit` is
-        asked once there is something to do, before a model is paid to do it; if it says no, all is
-        as if nobody had looked."""
+        """Return what to take out of sight now, because the condenser decides so or the model asked
+        for it; never the system text, what the user said, or the newest two steps. `permit` is
+        asked once there is something to do, before a model is paid for it; if it says no, nothing
+        changes."""
         view = replace(self.view(events), permit=permit)
         if self._stats.request is not None:
             view = replace(view, forced="asked for", focus=self._stats.request, target=lambda: 0)
@@ -200,8 +201,8 @@ class Memory:
         return None if done is None or (gave_up and is_poor(done)) else done
 
     def compact(self, events: Sequence[Event], focus: str = "") -> CondensationAction | None:
-        """All but the newest two steps condensed, because the user asked for it, with a summary
-        that keeps what `focus` names; None when there is nothing to condense."""
+        """Condense all but the newest two steps, because the user asked for it, with a summary that
+        keeps what `focus` names; None if there is nothing to condense."""
         view = replace(
             self.view(events), forced="asked for by the user", focus=focus, target=lambda: 0
         )
@@ -213,7 +214,7 @@ class Memory:
         return self._checked(view, action)
 
     def _account(self, view: View) -> None:
-        """Record what models were paid for no result."""
+        """Record what models were paid although nothing came of it."""
         if view.replies:
             self._record(
                 self._numbered(view, failed_condensation("it was interrupted"), view.tokens)
@@ -222,10 +223,10 @@ class Memory:
     def condense_overflow(
         self, events: Sequence[Event], target_tokens: float
     ) -> CondensationAction | None:
-        """What to take out of sight after a request did not fit, to come down to about
-        `target_tokens`: results first, then old steps, and if that is not enough the longest
-        results of the newest; None when nothing can go, or nothing may. No model is asked, as
-        someone waits for the answer; but the window is known to be smaller from now on."""
+        """Return what to take out of sight after a request did not fit, to come down to about
+        `target_tokens`: results first, then old steps, and if that is not enough, the longest
+        results of the newest steps; None if nothing can or may go. No model is asked, because
+        someone is waiting for the answer. From now on the window counts as smaller."""
         if not self._truncate or self._stats.poor_passes >= _MOST_POOR_PASSES:
             return None
         first = replace(
@@ -236,7 +237,7 @@ class Memory:
         return self._checked(first, done)
 
     def view(self, events: Sequence[Event]) -> View:
-        """The session as condensers see it."""
+        """Return the session as condensers see it."""
         tokens = self.tokens(events)
 
         def load() -> Sequence[Event]:
@@ -271,7 +272,8 @@ class Memory:
         return target_tokens(staying, self._growth(tokens), most)
 
     def _growth(self, tokens: int) -> float:
-        """Tokens a step, condensations aside, since this process looks at the session."""
+        """Return the growth in tokens per step since this process opened the session, without
+        condensations."""
         grown = self._grown + tokens - self._first_tokens
         return grown / max(self._grown_steps + self._stats.steps - self._steps_then, 1)
 
@@ -301,9 +303,9 @@ class Memory:
         return view.tokens > self._context() * _FULL
 
     def _checked(self, view: View, action: CondensationAction | None) -> CondensationAction | None:
-        """`action` with its numbers. One that would lose what must stay, or save nothing, is not
-        made: the oldest steps are dropped in its place, if that is better; else nothing is, but
-        what a model was paid for is recorded."""
+        """Return `action` with its numbers. If it would lose what must stay, or save nothing, the
+        oldest steps are dropped instead, if that is better. Otherwise nothing is condensed, but
+        what models were paid is recorded."""
         if action is None and not view.replies:
             return None
         action = action or failed_condensation("there was nothing to take")
@@ -337,7 +339,7 @@ class Memory:
 
 
 def failed_condensation(why: str, error: str = "") -> CondensationAction:
-    """An event that condenses nothing and records the cost of a summary that failed."""
+    """Return an event that condenses nothing but records the cost of a summary that failed."""
     return CondensationAction(
         forgotten_event_ids=(),
         summariser_error=error,
@@ -350,6 +352,6 @@ def _begins_anew(event: Event) -> bool:
 
 
 def _lost(view: View, action: CondensationAction) -> list[int]:
-    """Messages of the user that `action` would take out of sight: there must be none."""
+    """Return the user's messages that `action` would take out of sight: there must be none."""
     forgotten = set(action.forgotten_ids())
     return [message.id for message in view.said_by_user if message.id in forgotten]

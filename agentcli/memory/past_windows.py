@@ -1,4 +1,4 @@
-"""What each request of a session carried, told from its events by the memory that made them."""
+"""Reconstructs what each request of a session carried, using the memory that built it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agentcli.messages import Message, Role
 
 @dataclass(frozen=True)
 class Base:
-    """What requests in a row begin with: the ids of the events that the first of them carried.
-    Of `masked` ones it had a note in place of their long text. `gone` are those that the model was
-    no longer shown, each with the event that took it away. `next` is the id of the first reply."""
+    """What consecutive requests begin with: the ids of the events that the first of them carried.
+    For the `masked` ones it had a note in place of long text. `gone` maps events that the model no
+    longer sees to the event that took them away. `next` is the id of the first reply."""
 
     shown: Sequence[int]
     masked: Sequence[int]
@@ -30,9 +30,9 @@ class Base:
 
 @dataclass(frozen=True)
 class PastWindow:
-    """One request, and the first event of the reply to it. It carried the events of `base` and
-    those from `base.next` to before the reply. `tokens` are as the provider counted them or, where
-    not `counted`, estimated; `shares` of them are what they were spent on."""
+    """One request, and the first event of its reply. It carried the events of `base` and those from
+    `base.next` up to the reply. `tokens` are the provider's count or, unless `counted`, an
+    estimate; `shares` says what they were spent on."""
 
     reply: int
     base: Base
@@ -43,8 +43,8 @@ class PastWindow:
 
 
 def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWindow]:
-    """One for each reply of the main model, in order. `events` are all of a session, from 0;
-    `provider` says whose rules for images count."""
+    """Yield one window for each reply of the main model, in order. `events` are all events of a
+    session, from id 0; `provider` determines how images count."""
     memory, estimator = Memory(WindowLimits(lambda: 0)), TokenEstimator()
     seen: list[Event] = []
     base: Base | None = None
@@ -70,8 +70,8 @@ def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWi
 
 
 def _sent(messages: Sequence[Message]) -> int:
-    """How many messages these are to a provider: what the user and the session say in a row is one
-    to it."""
+    """Return how many messages a provider sees: consecutive messages of the user and the session
+    are one to it."""
     before = [None, *messages]
     return sum(
         message.role is not Role.USER or last is None or last.role is not Role.USER
@@ -88,7 +88,7 @@ def _shared_out(
 
 
 def _gone(seen: Sequence[Event]) -> dict[int, int]:
-    """Events that the model is not shown, each with the one that took it away."""
+    """Map each event that the model no longer sees to the event that took it away."""
     gone: dict[int, int] = {}
     for event in seen:
         if isinstance(event, RewindAction) and event.conversation:
@@ -105,7 +105,7 @@ def _gone(seen: Sequence[Event]) -> dict[int, int]:
 
 
 class _Contents:
-    """Sizes by kind of what a window holds."""
+    """The sizes of what a window holds, by kind."""
 
     def __init__(self, shown: Sequence[Event], provider: str) -> None:
         self.sizes: dict[Kind, Size] = {}

@@ -1,4 +1,5 @@
-"""Whether each request begins with the one before it, as the provider's prompt cache needs it."""
+"""Whether each request begins with the one before it, so that the provider's prompt cache
+applies."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _MAIN = "main"
 
 
 class PrefixCheck:
-    """Compares the requests of one session, messages by identity, so that no text is read twice.
-    The first request of a process is compared with what the session stored."""
+    """Compares the successive requests of one session, messages by identity, so that no text is
+    read twice. The first request of a process is compared with what the session stored."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -26,8 +27,9 @@ class PrefixCheck:
         self._messages: list[Message] = []
 
     def change(self, request: Request, events: Sequence[Event]) -> PrefixChangedObservation | None:
-        """What of `request` differs from the one before it, to be recorded before it is sent; None
-        if it only goes on from there, or begins anew after a condensation or a rewind."""
+        """Return what differs in `request` from the one before it, to be recorded before it is
+        sent; None if the request only continues that one, or starts afresh after a condensation or
+        a rewind."""
         same = common_start(self._messages, request.messages)
         if self._begun:
             changed = self._compare(request, same, events[self._taken :])
@@ -57,7 +59,7 @@ class PrefixCheck:
 
 
 def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
-    """What differs from what a process before this one must have sent, if there was any."""
+    """Return what differs from what an earlier process must have sent, if there was one."""
     asked = next((e for e in newest_first(events) if _is_main_reply(e)), None)
     if asked is None or asked.llm_metrics is None:
         return None

@@ -1,7 +1,7 @@
-"""Events to messages: pure, total, and legal for every provider whatever the history.
+"""Turns events into messages: pure, total, and legal for every provider whatever the history.
 
-A tool result is only ever written underneath the reply that asked for it, so a result without a
-call can't be expressed; a call without a result is given one.
+A tool result is only ever written after the reply that asked for it, so a result without a call is
+impossible; a call without a result is given one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from agentcli.messages import Message, ProviderData, ToolCall
 
 MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
-"""Of observations whose tools keep to limits of their own and say what they left out, which another
-cut could remove."""
+"""Limit for observations whose tools have limits of their own and say what they left out; a further
+cut could remove that note."""
 MAX_MASKED_MESSAGE_CHARS = 8_000
 MAX_ARGUMENT_CHARS = 200
-"""Of each argument of a call that is masked."""
+"""Longest text that stays in an argument of a masked call."""
 _MASK_HINT_CHARS = 120
 _SLACK_CHARS = 3_000
-"""Less than that is not cut away."""
+"""An excess smaller than this is not cut."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _BOUNDED = (
     *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
@@ -57,7 +57,7 @@ _WITH_IMAGES = (
 
 @dataclass
 class _OpenReply:
-    """A reply whose calls may still be answered, with what was said meanwhile."""
+    """A reply whose calls may still get results, with what has been said in the meantime."""
 
     id: str
     parts_missing: int
@@ -73,7 +73,7 @@ class _OpenReply:
 
 
 class Projector:
-    """Takes events one by one; `messages` only ever grows at its end, until a condensation."""
+    """Takes events one by one; `messages` only grows at its end, until a condensation."""
 
     def __init__(self) -> None:
         self._closed: list[Message] = []
@@ -97,7 +97,7 @@ class Projector:
             self._observe(event)
 
     def messages(self) -> list[Message]:
-        """The conversation so far, every call answered."""
+        """Return the conversation so far, with a result for every call."""
         if self._open is not None and self._open.answered:
             self._close()
         if self._open is None:
@@ -125,7 +125,7 @@ class Projector:
             self._say(Message.user_message(event.content))
 
     def _unique_id(self, call_id: str, event_id: int) -> str:
-        """`call_id`, or a name of its own for a call whose id an earlier one had already."""
+        """Return `call_id`, or a new id if an earlier call already has that one."""
         if call_id in self._call_ids:
             call_id = f"{call_id[:30]}_{event_id}"
         self._call_ids.add(call_id)
@@ -161,7 +161,7 @@ class Projector:
 
 
 def project(events: Iterable[Event]) -> list[Message]:
-    """The conversation that `events` amount to, condensed ones left out."""
+    """Return the conversation that `events` amount to, without what is condensed."""
     projector = Projector()
     for event in visible(live(list(events))):
         projector.feed(event)
@@ -169,8 +169,8 @@ def project(events: Iterable[Event]) -> list[Message]:
 
 
 def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[Event]:
-    """Events that no condensation took out of sight; a summary stands where its range stood.
-    `masked` are those masked by condensations that are not among `events` any more."""
+    """Return the events that no condensation took out of sight; a summary goes where its range was.
+    `masked` are events masked by condensations that are no longer among `events`."""
     condensations = [event for event in events if isinstance(event, CondensationAction)]
     if not condensations and not masked:
         return events
@@ -188,9 +188,9 @@ def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[E
 
 
 def masked_event(event: Event) -> Event:
-    """`event` with a note in place of its text: short for an observation, head and tail for what
-    was said, for each long argument of a call. The note names the event, so that it can be asked
-    for again."""
+    """Return `event` with a note in place of its text: a short note for an observation, head and
+    tail for a message, a note for each long argument of a call. The note names the event, so that
+    the model can ask for it again."""
     if isinstance(event, MessageAction):
         if len(event.content) <= MAX_MASKED_MESSAGE_CHARS:
             return event
@@ -213,7 +213,8 @@ def masked_event(event: Event) -> Event:
 
 
 def _short_arguments(raw: str, event_id: int) -> str:
-    """JSON arguments with a note in place of each long text; as they are where they are no JSON."""
+    """Return JSON arguments with a note in place of each long text; unchanged if they are not
+    JSON."""
     try:
         arguments = json.loads(raw)
     except (ValueError, RecursionError):
@@ -231,7 +232,7 @@ def _short_arguments(raw: str, event_id: int) -> str:
 
 
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
-    """`text` with its middle left out at line boundaries where it is longer than `limit`."""
+    """Return `text`, with its middle left out at line boundaries if it is longer than `limit`."""
     if len(text) <= limit + min(_SLACK_CHARS, limit // 10):
         return text
     head, tail = text[: limit * 2 // 3], text[-limit // 3 :]

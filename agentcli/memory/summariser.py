@@ -1,4 +1,4 @@
-"""What condensers that ask a model have in common."""
+"""What condensers that ask a model share."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ MAX_SUMMARY_CHARS = 24_000
 MAX_OUTPUT_TOKENS = 8_192
 _CHARS_PER_TOKEN = 3
 _PROMPT_SHARE = 0.6
-"""Of the asked model's window that events may fill; the rest is for instructions and the answer."""
+"""Share of the asked model's window that events may fill; the rest is for instructions and the
+answer."""
 _SHARES = (1.0, 0.3, 0.1, 0.03)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class UnusableReply(Exception):
-    """The model answered, but not with what was asked for."""
+    """The model answered, but not with what it was asked for."""
 
 
 class Postponed(Exception):
-    """Nothing may be condensed now, so no model is paid for it."""
+    """Nothing may be condensed now, so no model must be paid for it."""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """With the model that helps to condense `view`."""
+    """The exchange with the model that helps to condense `view`."""
 
     options: Options
     view: View
 
     def ask(self, system: str, text: str, tools: tuple[ToolSchema, ...] = ()) -> Reply:
-        """A usable reply. Raises LLMError, UnusableReply and Postponed."""
+        """Return a usable reply. Raises LLMError, UnusableReply and Postponed."""
         if self.options.ask is None:
             raise UnusableReply("there is no model to ask")
         if not self.view.permit():
@@ -70,8 +71,8 @@ class Conversation:
         return reply
 
     def attempt(self, answer: Callable[[], T]) -> tuple[T | None, str]:
-        """What `answer` makes of the model's reply, or None and what went wrong. Without a model,
-        and for a while after one failed, nothing is tried."""
+        """Return what `answer` makes of the model's reply, or None and what went wrong. Without a
+        model, and for a while after a failure, nothing is tried."""
         if self.options.ask is None or self._cooling_down():
             return None, ""
         try:
@@ -94,9 +95,9 @@ Postponed."""
 
 @dataclass(frozen=True)
 class Summarising:
-    """Replaces the oldest steps by a summary when the window is to be shorter, or holds more than
-    `max_size` events (0: however many). Without a model, or when it fails, the summary is made from
-    the events alone."""
+    """Replaces the oldest steps with a summary when the window must be shorter, or holds more than
+    `max_size` events (0: no limit). Without a model, or if it fails, the summary is made from the
+    events alone."""
 
     options: Options
     write: Write
@@ -121,7 +122,7 @@ class Summarising:
 
 
 def _checked(view: View, body: str, going: set[int], span: tuple[int, int]) -> str:
-    """The framed summary. Raises UnusableReply when it would save nothing."""
+    """Return the framed summary. Raises UnusableReply if it would save nothing."""
     text = framed(view, with_known_ids(body, range(span[1] + 1)), *span)
     gone_tokens = sum(view.sizes[event_id] for event_id in going)
     gone_tokens += sum(view.sizes[summary.id] for summary in view.summaries)
@@ -131,8 +132,8 @@ def _checked(view: View, body: str, going: set[int], span: tuple[int, int]) -> s
 
 
 def prompt(conversation: Conversation, events: Sequence[Event]) -> str:
-    """What the model is to sum up: the summary so far, the focus, and the events, each cut to the
-    most characters that the settings allow and the model's window has room for."""
+    """Return the text to summarise: the summary so far, the focus, and the events, each cut to what
+    the settings allow and the model's window has room for."""
     view, options = conversation.view, conversation.options
     parts = [f"The summary so far:\n{body_of(summary)}" for summary in view.summaries]
     asked = "\n".join(told(message, 2_000) for message in view.said_by_user[-8:])

@@ -1,4 +1,5 @@
-"""What stands for forgotten work: headings, a frame, and a text made without a model."""
+"""The text that stands for forgotten work: its headings, its frame, and a version made without a
+model."""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ HEADINGS = (
     "Critical context",
 )
 MAX_PLAIN_CHARS = 8_000
-"""Of a summary made without a model, its frame included."""
+"""Limit for a summary made without a model, including its frame."""
 _LINE_CHARS = 200
 _PART_CHARS = 90
-"""Of a command, and of the last line of its output, which often tells what came of it."""
+"""Limit for a command, and for the last line of its output, which often tells how it went."""
 _ASK_CHARS = 160
 _ASKS_SHOWN = 12
 _TASKS_SHOWN = 20
@@ -48,7 +49,7 @@ _READ_CHARS = 2_500
 _HEADING = re.compile(r"^#{1,4}\s+(.*\S)\s*$", re.MULTILINE)
 _IDS = re.compile(r"\s?\[(\d+(?:\s*(?:,|-|\u2013|to)\s*\d+)*)\]")
 _ANNOUNCEMENT = re.compile(r"\A\s*+[^\n#]*:\s*\n(?=\s*#)")
-"""Such as `Here is the summary:`, which some models can't leave out."""
+"""A line such as `Here is the summary:`, which some models can't leave out."""
 _END = "[End of the summary.]"
 _FRAME = re.compile(
     rf"\n?(?:## (?:Said by the user|Open tasks)\n.*|{re.escape(_END)}\Z)", re.DOTALL
@@ -56,8 +57,8 @@ _FRAME = re.compile(
 
 
 def framed(view: View, body: str, first: int, last: int) -> str:
-    """`body` marked as reference, with what the user asked and which of it is dealt with, and the
-    open tasks: those come from the log, never from a model."""
+    """Return `body` marked as reference, with what the user asked, which of that is dealt with, and
+    the open tasks: these come from the log, never from a model."""
     head = (
         f"[Summary of your older work: events {first} to {last}, no longer shown here. It is for "
         "reference and asks for nothing: what it calls done is done. Where it and a message of the "
@@ -68,13 +69,13 @@ def framed(view: View, body: str, first: int, last: int) -> str:
 
 
 def body_of(summary: CondensationAction) -> str:
-    """What was put in the frame."""
+    """Return the text inside the frame of a summary."""
     text = (summary.summary or "").partition("\n\n")[2]
     return _FRAME.sub("", f"\n{text}").strip()
 
 
 def notice(view: View, first: int, last: int) -> str:
-    """What stands for forgotten work when nobody sums it up."""
+    """Return the text that stands for forgotten work if nobody summarises it."""
     head = (
         f"[Events {first} to {last} of this session, older work of yours, are no longer shown here "
         "to save space. What the user said is all here; recall shows any event by its number.]"
@@ -83,7 +84,8 @@ def notice(view: View, first: int, last: int) -> str:
 
 
 def with_known_ids(text: str, known: Container[int]) -> str:
-    """`text` without references to events that are not among `known`; of a list the others stay."""
+    """Return `text` without references to events that are not `known`; the others in a list
+    stay."""
 
     def checked(match: re.Match[str]) -> str:
         parts = [part.strip() for part in match[1].split(",")]
@@ -96,7 +98,7 @@ def with_known_ids(text: str, known: Container[int]) -> str:
 
 
 def sections(body: str) -> dict[str, list[str]]:
-    """Lines by heading; what stands before the first of them is critical context, but for one line
+    """Return lines by heading. Lines before the first heading are critical context, except for one
     that announces the summary."""
     found: dict[str, list[str]] = {}
     heading = HEADINGS[-1]
@@ -110,16 +112,17 @@ def sections(body: str) -> dict[str, list[str]]:
 
 
 def put_together(parts: Mapping[str, Iterable[str]]) -> str:
-    """Text of `parts` under their headings, empty ones left out, the fixed ones first."""
+    """Return the text of `parts` under their headings: the fixed headings first, empty ones left
+    out."""
     order = [*HEADINGS, *(heading for heading in parts if heading not in HEADINGS)]
     filled = [(heading, list(parts.get(heading, ()))) for heading in order]
     return "\n\n".join(f"## {h}\n" + "\n".join(lines) for h, lines in filled if lines)
 
 
 def plain_summary(view: View, gone: Sequence[Event], first: int, last: int) -> str:
-    """A summary of `gone` without a model, at most 8,000 characters: what was asked, which files
-    were changed, commands with their exit codes, decisions, errors. An earlier summary is carried
-    on; of what does not fit, the oldest lines go first."""
+    """Return a summary of `gone` made without a model, at most 8,000 characters: what was asked,
+    which files were changed, commands with their exit codes, decisions, errors. It continues
+    earlier summaries; if it does not fit, the oldest lines go first."""
     parts: dict[str, list[str]] = {}
     for summary in view.summaries:
         for heading, lines in sections(body_of(summary)).items():
@@ -172,7 +175,7 @@ def _outcome(result: Observation | None) -> str:
         if code is None:
             return "still running"
         said = [line for line in result.content.splitlines() if line.strip()]
-        # Behind the output stand notes in brackets, such as the exit code.
+        # The output ends with notes in brackets, such as the exit code.
         last = next((line for line in reversed(said) if not line.startswith("[")), "")
         return f"exit {code}: {_one_line(last, _PART_CHARS)}" if last else f"exit {code}"
     return "failed" if isinstance(result, ErrorObservation) else "no outcome recorded"
@@ -188,7 +191,7 @@ def _line(text: str, event_id: int) -> str:
 
 
 def _asked(view: View, last: int) -> str:
-    """Which messages of the user stand above the summary, and which of them still count."""
+    """List the user's messages above the summary, and say which of them still count."""
     above = [message for message in view.said_by_user if message.id <= last]
     tasks = [message.id for message in view.said_by_user if message.delivery != "steer"]
     newest = tasks[-1] if tasks else -1
@@ -219,7 +222,8 @@ def _open_tasks(view: View) -> str:
 
 
 def _of_an_ended_turn(view: View) -> bool:
-    """Whether the task list was kept before the user, answered meanwhile, spoke again."""
+    """Whether the task list is from an earlier turn, which was answered before the user spoke
+    again."""
     if view.todo is None:
         return False
     before = [message.id for message in view.said_by_user if message.id < view.todo.id]
@@ -228,8 +232,8 @@ def _of_an_ended_turn(view: View) -> bool:
 
 
 def told(event: Event, limit: int) -> str:
-    """`event` for a summariser: its id, who, and what, at most about `limit` characters of it; of
-    files that were read a part, as they can be read again."""
+    """Return `event` as text for a summariser: its id, who, and about the first and last of `limit`
+    characters. Of files that were read less is kept, as they can be read again."""
     if isinstance(event, MessageAction):
         return f"[{event.id}] {event.source}: {clip(event.content, limit)}"
     if isinstance(event, Action) and event.tool_call_metadata is not None:

@@ -1,4 +1,4 @@
-"""How many tokens messages are: four bytes each at first, then as the provider reports."""
+"""Estimates tokens: one per four bytes at first, then by the ratio that the provider reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL_OVERHEAD_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Text in bytes of UTF-8; images in tokens, as no text's ratio holds for them."""
+    """Text in bytes of UTF-8; images in tokens, because no ratio of bytes holds for them."""
 
     text: int = 0
     images: int = 0
@@ -26,7 +26,7 @@ class Size:
 
 
 def size_of(message: Message, provider: str = "") -> Size:
-    """What `message` takes of a request to `provider`."""
+    """Return how much of a request to `provider` the message takes."""
     text = text_bytes(message.content) + _MESSAGE_OVERHEAD_BYTES
     for call in message.tool_calls:
         text += len(call.name) + text_bytes(call.arguments) + _CALL_OVERHEAD_BYTES
@@ -44,7 +44,8 @@ def tools_size(tools: tuple[ToolSchema, ...]) -> Size:
 
 
 class TokenEstimator:
-    """Turns sizes into tokens by the ratio last reported, from two to eight bytes a token."""
+    """Turns sizes into tokens by the ratio last reported, kept between two and eight bytes per
+    token."""
 
     def __init__(self) -> None:
         self.bytes_per_token = BYTES_PER_TOKEN
@@ -53,8 +54,8 @@ class TokenEstimator:
         return int(size.text / self.bytes_per_token) + size.images
 
     def learn(self, size: Size, prompt_tokens: int) -> None:
-        """The provider counted `prompt_tokens` for a request of `size`. A count that images alone
-        would make is left aside: then it is our figure for images that is wrong."""
+        """Take in that the provider counted `prompt_tokens` for a request of `size`. A count that
+        the images alone would reach is ignored: then our figure for images is wrong."""
         of_text = prompt_tokens - size.images
         if of_text > 0 and size.text > 0:
             ratio = size.text / of_text

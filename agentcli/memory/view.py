@@ -1,4 +1,4 @@
-"""What a condenser looks at: the visible part of a session, and how full the window is."""
+"""What a condenser works from: the visible part of a session, and how full the window is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OVERHEAD_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One reply with all that came of it."""
+    """One reply with everything that came of it."""
 
     event_ids: tuple[int, ...]
     tokens: int
@@ -39,11 +39,13 @@ class Step:
 
 @dataclass(frozen=True)
 class View:
-    """Numbers are at hand. `events`, and all that follows from them, are read when first asked for:
-    a condenser that looks at the numbers first costs nothing that grows with the session.
+    """A session as condensers see it. The numbers are known at once; `events`, and all that derives
+    from them, are read on first use, so that a condenser that first looks at the numbers costs
+    nothing that grows with the session.
 
-    `count` visible events speak to the model, `fresh` of them since the last condensation.
-    `dealt_with` is the id of the newest message of the user that an ended turn has answered.
+    Of the visible events, `count` say something to the model, `fresh` of them since the last
+    condensation. `dealt_with` is the id of the newest message of the user that a finished turn has
+    answered.
     """
 
     tokens: int
@@ -52,13 +54,13 @@ class View:
     next_id: int
     load: Callable[[], Sequence[Event]]
     original: Callable[[int], Event]
-    """An event as it was recorded, whatever of it is masked."""
+    """Returns an event as it was recorded, even if it is masked."""
     decide: Callable[[], Decision] = lambda: Decision(False, "", {})
     target: Callable[[], int] = lambda: 0
-    """Tokens to come down to."""
+    """Returns the number of tokens to come down to."""
     bytes_per_token: float = 4.0
     forced: str = ""
-    """Why the window is to be made shorter whatever its size, if it is."""
+    """Why the window must be made shorter whatever its size; empty if it need not."""
     focus: str = ""
     now: datetime | None = None
     failed_at: datetime | None = None
@@ -69,7 +71,7 @@ class View:
     permit: Callable[[], bool] = lambda: True
     """Whether the conversation may be condensed now; asked before a model is paid to help."""
     replies: list[Reply] = field(default_factory=list)
-    """What models that were asked have answered during this look, all of it paid for."""
+    """The answers of models that were asked while using this view; all of them were paid for."""
 
     @cached_property
     def decision(self) -> Decision:
@@ -77,32 +79,32 @@ class View:
 
     @property
     def due(self) -> bool:
-        """Whether the window is to be made shorter now."""
+        """Whether the window must be made shorter now."""
         return self.decision.due
 
     @property
     def paid_usd(self) -> float:
-        """What the replies cost, as far as that is known."""
+        """The known cost of the replies."""
         return sum(reply.cost_usd or 0.0 for reply in self.replies)
 
     @cached_property
     def events(self) -> Sequence[Event]:
-        """The visible events in order, masked ones masked, summaries where they stand."""
+        """The visible events in order, with masked ones masked and summaries in their places."""
         return self.load()
 
     @property
     def read(self) -> bool:
-        """Whether the events were looked at."""
+        """Whether the events have been loaded."""
         return "events" in self.__dict__
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """About how many tokens each visible event takes."""
+        """Roughly how many tokens each visible event takes."""
         return {e.id: int(event_bytes(e) / self.bytes_per_token) for e in self.events}
 
     @cached_property
     def steps(self) -> Sequence[Step]:
-        """Every visible reply, oldest first."""
+        """The steps of all visible replies, oldest first."""
         reply_of: dict[int, str] = {}
         members: dict[str, list[int]] = {}
         for event in self.events:
@@ -120,12 +122,12 @@ class View:
 
     @property
     def old_steps(self) -> Sequence[Step]:
-        """All but the newest two, which always stay."""
+        """All steps but the newest two, which always stay."""
         return self.steps[:-STEPS_ALWAYS_KEPT]
 
     @cached_property
     def speaking(self) -> Sequence[Event]:
-        """The visible events that the model is shown something of."""
+        """The visible events of which the model sees something."""
         return [event for event in self.events if speaks(event)]
 
     @property
@@ -137,7 +139,7 @@ class View:
         return [e for e in self.events if isinstance(e, MessageAction) and e.source is Source.USER]
 
     def after(self, action: CondensationAction) -> View:
-        """What `action` would leave."""
+        """Return the view that `action` would leave."""
         stamped = action.model_copy(update={"id": self.next_id})
         left = visible([*self.events, stamped], self.masked)
         sizes = {e.id: int(event_bytes(e) / self.bytes_per_token) for e in left}
@@ -156,7 +158,7 @@ class View:
 
 
 def speaks(event: Event) -> bool:
-    """Whether the model is shown something of `event`."""
+    """Whether the model sees something of `event`."""
     if isinstance(event, CondensationAction):
         return bool(event.summary)
     if isinstance(event, SystemMessageAction | MessageAction) or event.reply is not None:
@@ -168,7 +170,7 @@ def speaks(event: Event) -> bool:
 
 def stays(event: Event) -> bool:
     """Whether `event` stays whatever is forgotten around it: the system text, what the user said,
-    and what the session itself told (of the workspace, of instructions), nudges aside."""
+    and what the session itself said (about the workspace, instructions), except for nudges."""
     if isinstance(event, MessageAction):
         told = event.source is Source.ENVIRONMENT and event.nudge is None
         return event.source is Source.USER or told
@@ -176,7 +178,7 @@ def stays(event: Event) -> bool:
 
 
 def event_bytes(event: Event) -> int:
-    """About how much of a request `event` is, in bytes of text."""
+    """Return roughly how much of a request `event` takes, in bytes of text."""
     size = _OVERHEAD_BYTES if speaks(event) else 0
     if isinstance(event, CondensationAction):
         return size + text_bytes(event.summary or "")

@@ -1,1 +1,1 @@
-"""Condensers, one file each, named as the file is; `CONDENSER` says how it is made."""
+"""Condensers: one file each, with the condenser's name; its `CONDENSER` says how to make it."""

@@ -1,4 +1,4 @@
-"""amortized: with more than max_events, the older half goes."""
+"""amortized: above max_events, drops the older half."""
 
 from __future__ import annotations
 

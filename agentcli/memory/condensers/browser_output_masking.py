@@ -1,4 +1,4 @@
-"""browser_output_masking: older pages give way to a note, with their screenshots."""
+"""browser_output_masking: replaces older pages and their screenshots with a note."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agentcli.memory.condenser import CondenserKind
 from agentcli.memory.condensers.observation_masking import Masking
 
 _EVENTS_BETWEEN = 20
-"""Ten steps or so: each time, the provider's cache of the prompt is lost from there on."""
+"""About ten steps: each time, the provider's cache of the prompt is lost from that point on."""
 
 CONDENSER = CondenserKind(
     lambda options: Masking(

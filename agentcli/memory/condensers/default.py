@@ -1,4 +1,4 @@
-"""default: repeated and old results are masked first; what is still too long is summed up."""
+"""default: masks repeated and old results first, then summarises if that is still too long."""
 
 from __future__ import annotations
 

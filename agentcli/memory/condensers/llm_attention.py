@@ -45,8 +45,8 @@ class LLMAttention:
 
 
 def _ranked(conversation: Conversation) -> list[Step]:
-    """The steps that may go, the most wanted first; those that nobody named last, the newest of
-    them first. Raises LLMError, UnusableReply and Postponed."""
+    """Return the steps that may go, the most wanted first; those that the answer does not name come
+    last, the newest first. Raises LLMError, UnusableReply and Postponed."""
     view = conversation.view
     candidates = droppable(view, conversation.options.settings.keep_first)
     ids = ids_of(candidates)
@@ -67,7 +67,7 @@ CONDENSER = CondenserKind(LLMAttention, "max_size")
 
 
 def _least_wanted(ranked: list[Step], oldest: list[Step]) -> list[Step]:
-    """As many tokens of the least wanted steps as `oldest` has, and as many steps at least."""
+    """Return the least wanted steps: at least as many as `oldest`, with at least as many tokens."""
     needed = sum(step.tokens for step in oldest)
     gone: list[Step] = []
     for step in reversed(ranked):

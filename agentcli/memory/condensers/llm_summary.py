@@ -1,4 +1,4 @@
-"""llm_summary: a model keeps a rolling summary of what is forgotten."""
+"""llm_summary: a model keeps a rolling summary of what is dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ nothing around the summary; stay under 1,200 words."""
 
 
 def rolling(options: Options, max_size: int) -> Summarising:
-    """`max_size` 0: only by the size of the window."""
+    """Make a summarising condenser. `max_size` 0: only the size of the window triggers it."""
     return Summarising(options, _write, max_size)
 
 

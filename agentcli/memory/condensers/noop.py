@@ -1,4 +1,4 @@
-"""noop: everything stays in sight, until it does not fit any more."""
+"""noop: keeps everything in sight until it no longer fits."""
 
 from __future__ import annotations
 

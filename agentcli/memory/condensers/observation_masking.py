@@ -1,4 +1,4 @@
-"""observation_masking: results older than the newest events give way to a note."""
+"""observation_masking: replaces results older than the newest events with a note."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from agentcli.memory.condenser import CondenserKind, Options, first_saving
 from agentcli.memory.view import View, ids_of
 
 LEAST_CHARS = 400
-"""Shorter results are not worth a note."""
+"""Shorter results are not worth replacing."""
 LEAST_SHARE = 0.1
-"""Of the tokens that masking must save to be worth a new prefix."""
+"""Share of all tokens that masking must save to be worth a new prefix."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Masks results of older steps beyond the newest `attention_window` events (of browsing only:
-    beyond so many pages), once `events_between` new ones came since the last time."""
+    """Masks results of older steps beyond the newest `attention_window` events (with
+    `browser_only`: beyond that many pages), once `events_between` new events have come since the
+    last time."""
 
     attention_window: int
     events_between: int
@@ -50,7 +51,7 @@ class Masking:
 
 
 def maskable(view: View) -> list[Event]:
-    """Long results of steps that are not among the newest, not masked yet, oldest first."""
+    """Return long results of older steps that are not masked yet, oldest first."""
     old = ids_of(view.old_steps)
     return [
         event
@@ -79,8 +80,7 @@ def mask(events: list[Event], reason: str) -> CondensationAction:
 
 @dataclass(frozen=True)
 class MaskLongest:
-    """Masks the longest results wherever they stand: for when everything else that could go is
-    gone."""
+    """Masks the longest results wherever they are: the last resort when nothing else can go."""
 
     def condense(self, view: View) -> CondensationAction | None:
         results = [e for e in view.events if e.cause is not None and e.id not in view.masked]

@@ -1,4 +1,4 @@
-"""old_results: results of no more use give way to a note, then old and long ones."""
+"""old_results: replaces results of no further use with a note, then old and long ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from agentcli.memory.projection import MAX_ARGUMENT_CHARS
 from agentcli.memory.view import View, ids_of
 
 _STEPS_OF_INTEREST = 8
-"""The newest steps, whose results are likely still being worked with."""
+"""How many of the newest steps have results that are likely still in use."""
 _NOTE_TOKENS = 40
 
 
 @dataclass(frozen=True)
 class OldResults:
-    """When the window is to be shorter: first arguments of calls that were refused and files as
-    they were before a later change, then repeated results, then old ones, the longest first, until
-    the window is as short as it should be."""
+    """Masks results when the window must be shorter, until it is short enough: first the arguments
+    of refused calls and files as they were before a later change, then repeated results, then old
+    ones, the longest first."""
 
     def condense(self, view: View) -> CondensationAction | None:
         if not view.due or view.target() <= 0:
-            # All old steps are to go, so that notes would have nowhere to stand.
+            # All old steps will go, so notes would have no place.
             return None
         found = maskable(view)
         repeated = _repeated(view, found)
@@ -52,7 +52,7 @@ class OldResults:
 
 
 def _never_run(view: View) -> list[Event]:
-    """Old calls with long arguments that were refused."""
+    """Return old calls with long arguments that were refused."""
     old = ids_of(view.old_steps)
     refused = {
         event.cause
@@ -72,7 +72,7 @@ def _never_run(view: View) -> list[Event]:
 
 
 def _stale(view: View, found: list[Event]) -> list[Event]:
-    """Those of `found` that show a file as it was before this session changed it."""
+    """Return those of `found` that show a file as it was before this session changed it."""
     changed: dict[str, int] = {}
     for event in view.events:
         if isinstance(event, FileEditObservation | FileWriteObservation):
@@ -85,8 +85,8 @@ def _stale(view: View, found: list[Event]) -> list[Event]:
 
 
 def _repeated(view: View, found: list[Event]) -> list[Event]:
-    """Those of `found` that a later event says again: the same call with the same result, or the
-    same lines of a file, read again."""
+    """Return those of `found` that a later event repeats: the same call with the same result, or
+    the same lines of a file read again."""
     newest: set[object] = set()
     repeated: list[Event] = []
     candidates = {event.id for event in found}

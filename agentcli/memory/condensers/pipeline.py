@@ -1,4 +1,4 @@
-"""pipeline: several condensers in a row, each working on what the one before left."""
+"""pipeline: several condensers in a row, each working on what the previous one left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentcli.memory.view import View
 class Pipeline:
     stages: Sequence[Condenser]
     until_it_fits: bool = False
-    """Later stages are for what is still over the target after the earlier ones."""
+    """Stop after the first stage that gets down to the target."""
 
     def condense(self, view: View) -> CondensationAction | None:
         done: CondensationAction | None = None
@@ -32,8 +32,8 @@ class Pipeline:
 
 
 def _merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
-    """Both as one. The second saw what the first had left, its summary too, which it forgot if it
-    wrote one itself."""
+    """Combine both into one. The second saw what the first had left, including its summary, which
+    it forgot if it wrote one itself."""
     forgotten = {*first.forgotten_ids(), *second.forgotten_ids()}
     masked = {*first.masked_event_ids, *second.masked_event_ids} - forgotten
     last = second if second.summary else first

@@ -1,4 +1,4 @@
-"""recent: the first events and the newest; what is between them goes, a quarter at a time."""
+"""recent: keeps the first and the newest events; drops those in between, a quarter at a time."""
 
 from __future__ import annotations
 

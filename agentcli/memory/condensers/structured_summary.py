@@ -1,4 +1,4 @@
-"""structured_summary: the summary as a form that a model has to fill in, by a call of a tool."""
+"""structured_summary: the model fills in a form, by a tool call, and that becomes the summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS = {
     "dependencies": ("Critical context", "dependencies that were added or matter"),
     "other_relevant_context": ("Critical context", "whatever else must not be lost"),
 }
-"""Of the form: the heading it goes under, and what is asked."""
+"""Fields of the form: the heading each goes under, and what the model is asked for."""
 
 _INSTRUCTIONS = """\
 You keep the summary of a coding agent's session, for the agent itself: its older work is about to \

@@ -1,4 +1,4 @@
-"""window: the oldest whole steps go when the window is to be shorter."""
+"""window: drops the oldest whole steps when the window must be shorter."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from agentcli.memory.view import View
 
 @dataclass(frozen=True)
 class DropOldest:
-    """Comes down to `share` of `max_events` when there are more (0: however many); so the prefix
-    holds in between."""
+    """Drops the oldest steps, down to `share` of `max_events` if there are more (0: no limit), so
+    that the prefix stays the same for a while."""
 
     keep_first: int = 0
     max_events: int = 0
     share: float = 0.75
     brief: bool = False
-    """With a notice of a few words, where a longer one would be more than what goes."""
+    """Leave a notice of a few words, for when a longer one would take more than what goes."""
 
     def condense(self, view: View) -> CondensationAction | None:
         if 0 < self.max_events < view.count:
