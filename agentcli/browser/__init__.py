@@ -1,1 +1,1 @@
-"""A browser of the session's own: Chromium in a sandbox, driven through Playwright."""
+"""The session's own browser: Chromium in a sandbox, driven through Playwright."""

@@ -1,5 +1,5 @@
-"""The session's browser: started with the first page, one page open from call to call, gone with
-the session."""
+"""The session's browser. It starts with the first page, keeps one page open between calls, and ends
+with the session."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from agentcli.system.processes import ENVIRONMENT_MARK
 from agentcli.system.programs import find_program
 
 MAX_FILE_BYTES = 50_000_000
-"""Of a download."""
+"""Largest download kept, in bytes."""
 _START_S = 45.0
 _GRACE_S = 30.0
-"""For what the driver does after the steps; beyond that the browser hangs."""
+"""Time for the driver's work after the steps; if it takes longer, the browser hangs."""
 _LARGEST_ANSWER = 100_000_000
 _CHUNK = 1 << 20
 _OURS = str(Path(__file__).parents[2])
-"""Where the driver is imported from, as we were."""
+"""The folder that this package, and so the driver, is imported from."""
 _DRIVER = "import sys; sys.path[:] = {path!r}; from agentcli.browser.driver import main; main()"
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 _PROFILE, _DOWNLOADS = "profile", "downloads"
@@ -46,7 +46,7 @@ _PROFILE, _DOWNLOADS = "profile", "downloads"
 
 @dataclass(frozen=True)
 class Visit:
-    """What the page is after some steps. `files`: what was downloaded, where it is kept now."""
+    """The page as it is after some steps. `files` are where the downloads are kept."""
 
     url: str
     title: str
@@ -54,16 +54,17 @@ class Visit:
     text: str
     notes: tuple[str, ...] = ()
     screenshots: tuple[str, ...] = ()
-    """PNG, base64."""
+    """PNG images, in base64."""
     files: tuple[Path, ...] = ()
     error: str = ""
 
 
 @dataclass(frozen=True)
 class BrowserSettings:
-    """`folder` is the browser's own, made anew; `outputs` gets downloads and screenshots. `sandbox`
-    makes the one that holds the browser, None if there is none for it. `own_loopback`: the commands
-    of the session have one; `open_ports`: of the machine, what pages may reach."""
+    """How to run the browser. `folder` is its own, and made anew at each start; `outputs` gets
+    downloads and screenshots. `sandbox` returns the browser's sandbox, or None if there is none.
+    `own_loopback` says whether the session's commands have a loopback of their own; `open_ports`
+    are the ports of this machine that pages may reach."""
 
     folder: Path
     outputs: OutputFolder
@@ -75,12 +76,13 @@ class BrowserSettings:
 
 
 class _Ended(Exception):
-    """The driver, or the browser with it, is no more."""
+    """The driver has ended, alone or with the browser."""
 
 
 @dataclass
 class Browser:
-    """Main thread only. Nothing is loaded or started before the first call."""
+    """Drives the session's browser; for the main thread only. Nothing is loaded or started before
+    the first call."""
 
     settings: BrowserSettings
     _driver: subprocess.Popen[bytes] | None = None
@@ -93,9 +95,9 @@ class Browser:
         return self._driver is not None and self._driver.poll() is None
 
     def perform(self, steps: Sequence[Mapping[str, str]], seconds: float) -> Visit:
-        """Do the steps in order until one fails or `seconds` are over. A browser that ended since
-        the last call is started anew; what it was doing when it ended is never repeated. Raises
-        ToolError; an interrupt ends the browser."""
+        """Do the steps in order until one fails or `seconds` have passed. A browser that has ended
+        since the last call is restarted, but steps that were interrupted by its end are never
+        repeated. Raises ToolError; an interrupt ends the browser."""
         had_ended = self._driver is not None and not self.is_open
         if had_ended:
             self.close()
@@ -122,7 +124,7 @@ class Browser:
         return replace(visit, notes=("The browser had ended and was started anew.", *visit.notes))
 
     def close(self) -> None:
-        """End it with all that it started; what it kept goes too."""
+        """End the browser and all its processes, and remove its folder."""
         driver, self._driver, self._rest = self._driver, None, b""
         if driver is None:
             return
@@ -135,7 +137,7 @@ class Browser:
     # --- the driver -----------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Raises ToolError, _Ended, TimeoutError."""
+        """Start the browser if needed. Raises ToolError, _Ended, TimeoutError."""
         if self._driver is not None:
             return
         try:
@@ -174,8 +176,7 @@ class Browser:
         return {**passed, "HOME": str(self.settings.folder), ENVIRONMENT_MARK: self._identity}
 
     def _prepared(self, program: str) -> dict[str, Any]:
-        """The folder, empty but for what starts the browser, and what the driver is told. Raises
-        OSError."""
+        """Make the browser's folder anew and return the driver's settings. Raises OSError."""
         settings, folder = self.settings, self.settings.folder
         remove_tree(folder)
         folder.mkdir(mode=0o700)
@@ -194,14 +195,14 @@ class Browser:
             "downloads": str(inside / _DOWNLOADS),
             "env": env,
             "own_network": own_network,
-            # Within bubblewrap there is no second one; and Chromium's own holds no root.
+            # Chromium's own sandbox works neither inside bubblewrap nor for root.
             "chromium_sandbox": not own_network and os.getuid() != 0,
             "own_loopback": settings.own_loopback,
             "open_ports": list(settings.open_ports),
         }
 
     def _send(self, value: object) -> None:
-        """Raises _Ended."""
+        """Send `value` to the driver. Raises _Ended."""
         assert self._driver is not None
         assert self._driver.stdin is not None
         try:
@@ -211,7 +212,7 @@ class Browser:
             raise _Ended("it does not listen") from error
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """Raises _Ended, TimeoutError."""
+        """Wait for the driver's answer. Raises _Ended, TimeoutError."""
         assert self._driver is not None
         assert self._driver.stdout is not None
         deadline = time.monotonic() + seconds
@@ -257,7 +258,7 @@ class Browser:
         )
 
     def _keep(self, file: str, name: str, notes: list[str]) -> Path | None:
-        """Copy a download out of the browser's folder, in which it may have put anything."""
+        """Copy a download out of the browser's folder, whose contents can't be trusted."""
         try:
             beneath = Beneath(self.settings.folder / "inside")
             try:
@@ -275,7 +276,7 @@ class Browser:
 
 
 def _plain(name: str) -> str:
-    """A name that others chose, as a name of a file that nothing can be read into."""
+    """Reduce an untrusted name to a harmless file name."""
     return re.sub(r"[^\w.-]+", "-", Path(name).name).strip(".-")[-100:] or "file"
 
 

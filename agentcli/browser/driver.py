@@ -1,7 +1,8 @@
-"""The process that drives the browser: it starts Chromium, keeps one page open and does what it is
-told, a line of JSON for each wish and each answer. It ends with its standard input.
+"""The process that drives the browser: it starts Chromium, keeps one page open and carries out
+requests. Each request and each answer is a line of JSON. It ends when its standard input does.
 
-A process of its own, so that an interrupt or a page that hangs can end it whatever it does.
+It is a process of its own so that it can be killed at any time, on an interrupt or when a page
+hangs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from agentcli.sandbox.loopback import NamespaceSockets, has_own_network
 from agentcli.system.processes import descendants
 
 _INSIDE_PORT = 3128
-"""Of the proxy, in the browser's own network, where nothing else listens."""
+"""Port of the proxy in the browser's own network, where nothing else listens."""
 _START_S = 30.0
 _LONGEST_LINE = 4_000_000
 _VIEWPORT = {"width": 1280, "height": 800}
@@ -34,7 +35,7 @@ _OPTIONS = (
     "--js-flags=--max-old-space-size=1024",
 )
 _NAMES_ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
-"""Names are looked up by the proxy alone."""
+"""Keeps the browser from looking names up: only the proxy does that."""
 
 
 async def drive(wishes: asyncio.StreamReader) -> None:
@@ -55,7 +56,7 @@ async def drive(wishes: asyncio.StreamReader) -> None:
             return
         _answer({"ready": True})
         async with server:
-            # Nothing can be asked of it any more.
+            # Without the browser, no request can be carried out any more.
             context.on("close", lambda: os._exit(1))
             await tabs.follow(context)
             lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -67,14 +68,14 @@ async def drive(wishes: asyncio.StreamReader) -> None:
 
 
 async def _read(wishes: asyncio.StreamReader, lines: asyncio.Queue[bytes]) -> None:
-    """Whoever wishes is heard at all times, so that nothing outlives them."""
+    """Keep reading requests, also while one is carried out, to end as soon as the agent does."""
     while line := await wishes.readline():
         lines.put_nowait(line)
     os._exit(0)
 
 
 async def _launch(playwright: Any, settings: dict[str, Any], port: int) -> BrowserContext:
-    """Raises Error."""
+    """Start Chromium. Raises Error."""
     names = () if settings["own_network"] else (_NAMES_ELSEWHERE,)
     return await playwright.chromium.launch_persistent_context(
         settings["profile"],
@@ -103,7 +104,7 @@ def _listening() -> socket.socket:
 
 
 def _listening_inside() -> socket.socket:
-    """In the network of the browser's sandbox. Raises OSError."""
+    """Listen in the network of the browser's sandbox. Raises OSError."""
     for process in descendants(os.getpid()):
         if not process.over and has_own_network(process):
             namespace = NamespaceSockets(process)

@@ -1,4 +1,4 @@
-"""The browser that the person has installed, and what to install where there is none."""
+"""Find the browser that the user has installed, or say what to install if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_SNAP = "/snap/"
 
 
 class BrowserMissing(Exception):
-    """`remedy` is what the person can do about it."""
+    """No browser can be used. `remedy` is what the user can do about it."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what)
@@ -27,8 +27,8 @@ class BrowserMissing(Exception):
 
 
 def find_browser(chosen: str) -> str:
-    """The program: `chosen` by the person, else the first that is found. Raises BrowserMissing, for
-    Playwright too."""
+    """Return the browser's program: the one `chosen` by the user, else the first one found. Raises
+    BrowserMissing, also if Playwright is missing."""
     if find_spec("playwright") is None:
         raise BrowserMissing("Playwright is not installed", "pip install 'agentcli[browser]'")
     if chosen:
@@ -57,7 +57,7 @@ def _found() -> Iterator[str]:
 
 
 def _remedy() -> str:
-    """What brings one along; that of snap can't be held."""
+    """Return a command that installs a browser. The one of snap can't run in our sandbox."""
     if sys.platform == "darwin":
         return "brew install --cask chromium"
     managers = {

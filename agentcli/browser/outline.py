@@ -1,4 +1,4 @@
-"""What a page is made of, in as few words as tell it all."""
+"""Shorten the snapshot of a page's elements without losing information."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PLAIN_BOX = re.compile(r"^- generic(?: \[active\])?(?: \[ref=(?:f\d+)?e\d+\])?"
 
 
 def compact(snapshot: str) -> str:
-    """The snapshot that Playwright makes, with numbers of what one acts on alone, and without boxes
-    that say nothing: what is in them moves to the left. What looks clickable is not told but by its
-    number."""
+    """Shorten a Playwright snapshot. Only elements that can be acted on keep their numbers, and the
+    number alone says that an element is clickable. Boxes without a text of their own are removed,
+    and their content moves to the left."""
     gone: list[int] = []
     lines = []
     for line in snapshot.split("\n"):

@@ -1,5 +1,5 @@
-"""The one way from the browser to any network: a proxy that looks each name up once, checks the
-address and connects to what was checked, for pages and all that they load."""
+"""The browser's only way to any network: a proxy that looks up each name once, checks the address
+and connects to exactly that address, for pages and everything that they load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentcli.sandbox.loopback import NamespaceSockets, has_own_network, listeni
 from agentcli.web.addresses import connect, look_up
 
 MOST_BYTES = 500_000_000
-"""That come in for one call of the tool."""
+"""Most bytes that may come in during one call of the tool."""
 _MOST_CONNECTIONS = 100
 _HEAD_BYTES = 64 * 1024
 _CHUNK = 64 * 1024
@@ -28,13 +28,13 @@ _OF_THE_PROXY = (b"proxy-", b"connection:", b"keep-alive:")
 
 
 class Refused(Exception):
-    """Why nothing is connected to, in words for the model."""
+    """A connection is refused; the text says why, in words for the model."""
 
 
 class Reach:
-    """What the browser may connect to: the public network, ports of this machine that the person
-    opened and, if the session's commands have a loopback of their own (`own_loopback`), what they
-    listen with there. `agent` is the process whose descendants they are."""
+    """What the browser may connect to: the public network, ports of this machine that the user
+    opened and, if the session's commands have a loopback of their own (`own_loopback`), their
+    servers there. `agent` is the pid of the process that the commands descend from."""
 
     def __init__(self, agent: int, *, own_loopback: bool, open_ports: list[int]) -> None:
         self._agent = agent
@@ -43,7 +43,7 @@ class Reach:
         self._namespaces: dict[int, NamespaceSockets] = {}
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """Raises Refused, OSError. For any thread; it waits."""
+        """Connect to `host`. Blocks, and may be called from any thread. Raises Refused, OSError."""
         name = host.strip("[]").rstrip(".").lower()
         is_loopback = name in _LOOPBACK or name.endswith(".localhost")
         if is_loopback and self._own_loopback and port not in self._open_ports:
@@ -82,8 +82,8 @@ class Reach:
 
 
 class Proxy:
-    """Serves one listening socket, for what `wants` says of a host that a page asked for it.
-    `refuse` is told of what was not connected to."""
+    """Serves one listening socket. It connects only to hosts for which `wants` says that a page
+    asked for them, and reports each connection that was not made to `refuse`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Proxy:
         self.bytes_left = MOST_BYTES
 
     def hang_up(self) -> None:
-        """End all connections that there are."""
+        """End all open connections."""
         for writer in self._open:
             writer.transport.abort()
 
@@ -148,8 +148,8 @@ class Proxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """`sent` goes before what the browser says; without it the browser is told that it is
-        connected."""
+        """Connect to the host and copy data both ways. `sent` goes to the host first; if it is
+        empty, the browser is told that it is connected."""
         if not await self._wants(host):
             await _refuse(writer, 403, "the browser itself is not served")
             return
@@ -193,7 +193,7 @@ class Proxy:
 
 
 def _kept(fields: bytes) -> list[bytes]:
-    """What of a request is for the server."""
+    """Return the header lines of a request that are meant for the server, not for the proxy."""
     lines = fields.removesuffix(b"\r\n\r\n").split(b"\r\n")
     return [line for line in lines if line and not line.lower().startswith(_OF_THE_PROXY)]
 

@@ -1,4 +1,4 @@
-"""What is done in the browser: one step after the other on its newest page."""
+"""Carry out steps in the browser, one after the other, on its newest page."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from playwright.async_api import Error, Locator, Page
 from agentcli.browser.tabs import LEFT, SCHEMES, StepFailed, Tabs, short
 
 MOST_SCREENSHOTS = 3
-"""Of one call."""
+"""Most screenshots in one call."""
 _STEP_S, _GOTO_S = 10.0, 30.0
 _QUIET_S = 1.5
-"""That a page may take to come to rest after the last step."""
+"""How long a page may take to settle after the last step."""
 _MOMENT_S = 0.1
-"""In which the browser tells of what a click began."""
+"""How long the browser takes to report what a click started."""
 _REF = re.compile(r"\[?(?:ref=)?((?:f\d+)?e\d+)\]?")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CLICKED = ("button", "link", "checkbox", "radio", "tab", "menuitem")
 
 
 class Steps:
-    """Of one call."""
+    """Carries out the steps of one call."""
 
     def __init__(self, tabs: Tabs) -> None:
         self._tabs = tabs
@@ -36,7 +36,7 @@ class Steps:
         self._images: list[str] = []
 
     async def perform(self, steps: list[dict[str, str]], seconds: float) -> dict[str, Any]:
-        """Do the steps until one fails or the time is over, and tell what the page is then."""
+        """Do the steps until one fails or time runs out, and describe the page after them."""
         self._tabs.begin()
         end = time.monotonic() + seconds
         failed = ""
@@ -54,7 +54,7 @@ class Steps:
         return {**await self._tabs.state(), **done}
 
     async def _step(self, step: dict[str, str]) -> None:
-        """Raises StepFailed, Error, TimeoutError."""
+        """Do one step. Raises StepFailed, Error, TimeoutError."""
         do, on, value = step.get("do", ""), step.get("on", ""), step.get("value", "")
         if do == "goto":
             await self._go(value)
@@ -112,8 +112,8 @@ class Steps:
         return page
 
     async def _find(self, page: Page, on: str, do: str) -> Locator:
-        """The element that `on` names: by its number, a CSS selector, or a label or text that it
-        is seen with."""
+        """Find the element that `on` names: by its number, a CSS selector, or its visible label or
+        text."""
         if found := _REF.fullmatch(on.strip()):
             return page.locator(f"aria-ref={found[1]}")
         if on.startswith("css="):
@@ -172,7 +172,7 @@ class Steps:
         self._files.append({"name": download.suggested_filename, "file": Path(path).name})
 
     async def _rest(self, do: str, *, last: bool) -> None:
-        """Let what a step began come to an end, as far as that is soon."""
+        """Wait a short time for whatever the step started to finish."""
         if do in ("wait", "screenshot", "download", "fill"):
             return
         await asyncio.sleep(_MOMENT_S)
@@ -187,7 +187,7 @@ class Steps:
 
 
 def _reason(error: Exception) -> str:
-    """Playwright tells at length how it tried."""
+    """Return the reason of a failure in one line: Playwright's messages have many."""
     if isinstance(error, TimeoutError):
         return "the time was over"
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The pages that are open in the browser: what they may load and lead to, what the newest shows."""
+"""The pages open in the browser: what they may load, where they may lead, what the newest shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentcli.security.policy.host_ports import is_loopback
 MOST_TABS = 4
 MOST_DIALOGS = 10
 MOST_ELEMENTS = 20_000
-"""Of a page whose elements are told; of a larger one only the text is."""
+"""Largest page, in elements, whose elements are shown; of a larger one only the text is."""
 _MOST_NOTES = 12
 _MOST_SAID = 8
 _LONGEST_NOTE = 300
@@ -41,30 +41,30 @@ _TEXT = f"document.body ? document.body.innerText.slice(0, {_LONGEST_TEXT}) : ''
 
 
 class StepFailed(Exception):
-    """Why, in words for the model."""
+    """A step failed; the text says why, in words for the model."""
 
 
 class Tabs:
-    """Pages of this machine, where commands can serve whatever they know, and pages of elsewhere
-    are never open at once, and the first reach no host that was not gone to: what is held in the
-    sandbox does not get out by the browser. `hang_up` ends all connections."""
+    """The open pages. Commands can serve anything they know as a page of this machine. So that it
+    can't leave the sandbox through the browser, pages of this machine are never open together with
+    pages from elsewhere, and reach no host that no step went to. `hang_up` ends all connections."""
 
     def __init__(self, hang_up: Callable[[], None]) -> None:
         self._hang_up = hang_up
         self._pages: list[Page] = []
         self._status: int | None = None
         self._sites: set[str] = set()
-        """That were gone to: pages lead nowhere else by themselves."""
+        """Sites that steps went to: pages can't lead anywhere else by themselves."""
         self._inside = False
-        """What is open is of this machine, or of the sandbox."""
+        """Whether the open pages are of this machine, or of the sandbox."""
         self._hosts: set[str] = set()
-        """Of which pages asked for something."""
+        """Hosts that pages have requested something from."""
         self._opening = 0
-        """Tabs that are asked for and not there yet."""
+        """Number of tabs that were requested and are not open yet."""
         self._told = asyncio.Condition()
         self._notes: dict[str, str] = {}
         self._said: list[str] = []
-        """What pages had to say beside what they show."""
+        """Messages from pages beside their content: console errors, dialogs and the like."""
         self._dialogs = 0
         self._wanted: asyncio.Future[Download] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,8 +84,8 @@ class Tabs:
         self._note(what, why)
 
     async def wants(self, host: str) -> bool:
-        """Whether a page asked for something of `host`: the browser itself is not served. It may
-        take a moment until that is told."""
+        """Return whether a page has requested something from `host`; the browser's own requests are
+        not served. Waits a moment, as Playwright may report the page's request late."""
         wanted = _bare(host)
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOLD_S), self._told:
@@ -93,7 +93,7 @@ class Tabs:
         return wanted in self._hosts and self._may_reach(f"http://{host}/")
 
     def _may_reach(self, url: str) -> bool:
-        """Whether what is open may load something from there."""
+        """Return whether the open pages may load something from `url`."""
         if not self._inside:
             return not is_loopback(url)
         host = _bare(urlsplit(url).hostname or "").removeprefix("www.")
@@ -106,7 +106,7 @@ class Tabs:
                 self._told.notify_all()
 
     def begin(self) -> None:
-        """Of a new call: what was noted for the one before is forgotten."""
+        """Begin a new call: forget the notes of the one before."""
         self._notes, self._said, self._dialogs = {}, [], 0
 
     @property
@@ -114,8 +114,7 @@ class Tabs:
         return self._pages[-1] if self._pages else None
 
     async def go(self, url: str, seconds: float) -> None:
-        """Leave what is open for `url`; pages may lead to its site from now on. Raises Error,
-        StepFailed."""
+        """Go to `url`; from now on pages may lead to its site. Raises Error, StepFailed."""
         page = self.newest or await self._context.new_page()
         self._opened(page)
         if self._inside != is_loopback(url):
@@ -126,7 +125,7 @@ class Tabs:
         await page.goto(url, timeout=seconds * 1000, wait_until="domcontentloaded")
 
     async def _leave(self, page: Page) -> None:
-        """Nothing of what is open goes on, nor does any connection. Raises Error, StepFailed."""
+        """Close the other pages and all connections, and empty `page`. Raises Error, StepFailed."""
         for other in [each for each in self._pages if each is not page]:
             await self._close(other)
         if self._pages != [page]:
@@ -136,14 +135,14 @@ class Tabs:
         self._hang_up()
 
     async def tab_opened(self, seconds: float) -> None:
-        """A tab that a click opens is there when it has its first page."""
+        """Wait for a tab that a click opened: it counts as open once it has its first page."""
         if self._opening:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds), self._told:
                     await self._told.wait_for(lambda: not self._opening)
 
     def next_download(self) -> asyncio.Future[Download]:
-        """The one that is taken; all others are refused."""
+        """Return a future for the next download, which is accepted; all others are refused."""
         self._wanted = asyncio.get_running_loop().create_future()
         return self._wanted
 
@@ -208,7 +207,8 @@ class Tabs:
                     self._status = response.status
 
     async def _judge(self, route: Route) -> None:
-        """A page leads to no other site: that is for a step to say, which rules are about."""
+        """Let a page load what it may. It can't lead to another site by itself: that takes a step,
+        which the policy's rules can judge."""
         request = route.request
         with suppress(Error, ValueError):
             leads = request.is_navigation_request() and self._is_whole_page(request)
@@ -236,7 +236,7 @@ class Tabs:
         try:
             return request.frame.parent_frame is None
         except Error:
-            # Of a tab that is just being opened.
+            # The request is from a tab that is just being opened.
             self._opening += 1
             return True
 
@@ -245,7 +245,7 @@ class Tabs:
             self._say("console", message.text)
 
     def _say(self, what: str, text: str) -> None:
-        """Of what pages say without end the beginning is told."""
+        """Keep a message from a page. Only the first few are kept, as there may be no end."""
         if len(self._said) < _MOST_SAID:
             self._said.append(f"[{what}] {short(text)}")
 
@@ -289,7 +289,7 @@ class Tabs:
         }
 
     async def _shown(self, page: Page) -> str:
-        """The elements with their numbers or, of a page with too many, its text."""
+        """Return the page's elements with their numbers or, if there are too many, its text."""
         async with asyncio.timeout(_SHOW_S):
             count = await page.evaluate(_COUNT)
         if isinstance(count, int) and count <= MOST_ELEMENTS:
@@ -307,7 +307,7 @@ def _is_allowed(url: str, sites: set[str]) -> bool:
 
 
 def _site(url: str) -> str:
-    """Host and port: what one page of a site leads to without being asked."""
+    """Return host and port; a page may lead to others of its site without a step."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -317,6 +317,6 @@ def _site(url: str) -> str:
 
 
 def short(text: str) -> str:
-    """On one line, as much as anybody needs."""
+    """Put `text` on one line and cut it at 200 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 200 else line[:199] + "…"

@@ -119,7 +119,7 @@ class HookRunner:
             cwd=options.cwd,
             env=environment,
             preexec_fn=options.preexec,
-            # close_fds would also close the descriptors that bwrap has to read; all our others are
+            # close_fds would also close the descriptors that bwrap must inherit; all our others are
             # close-on-exec anyway.
             close_fds=options.preexec is None,
             stdin=subprocess.PIPE,

@@ -1,1 +1,1 @@
-"""Tool servers: programs and sites that offer tools by the Model Context Protocol (docs/mcp.md)."""
+"""Tool servers: programs and sites with tools for the Model Context Protocol (docs/mcp.md)."""

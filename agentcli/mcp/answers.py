@@ -1,4 +1,4 @@
-"""What servers answer, in our terms: text for the model, images, and lists of what they offer."""
+"""What servers answer, in our own types: text for the model, images, and what they offer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a tool, a resource or a prompt. `images` are data URLs; `error`: the tool failed."""
+    """The answer of a tool, a resource or a prompt. `images` are data URLs; `error` means that the
+    tool failed."""
 
     text: str = ""
     images: tuple[str, ...] = ()
@@ -19,18 +20,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class ServerTool:
-    """As its server tells of it: `name` and `description` are the server's words."""
+    """A tool as its server describes it: `name` and `description` are the server's words."""
 
     name: str
     description: str = ""
     schema: dict[str, Any] = field(default_factory=dict)
     read_only: bool = False
-    """The server says that it only reads; nobody checks that."""
+    """Whether the server says that the tool only reads; nobody checks that."""
 
 
 @dataclass(frozen=True)
 class ServerPrompt:
-    """`arguments`: name, and whether it must be given."""
+    """A prompt of a server. Each of `arguments` is a name, and whether it is required."""
 
     name: str
     description: str = ""
@@ -46,11 +47,11 @@ class ServerResource:
 
 @dataclass(frozen=True)
 class Offer:
-    """All that a server offers. `title`: what it calls itself, with its version."""
+    """Everything that a server offers. `title` is the name it gives itself, with its version."""
 
     title: str = ""
     tools: Sequence[ServerTool] = ()
     prompts: Sequence[ServerPrompt] = ()
     resources: Sequence[ServerResource] = ()
     templates: Sequence[str] = ()
-    """Of URIs that stand for many resources, as file:///{path}."""
+    """Templates of URIs, each for many resources, such as file:///{path}."""

@@ -1,7 +1,7 @@
-"""One connection to a server, in the SDK's terms: coroutines of the loop's thread.
+"""One connection to a server, built on the SDK. Its coroutines run in the event loop's thread.
 
-Requests go without the SDK's check of results against the schemas that a server declares: a pattern
-there can keep the interpreter busy for ever, and a model needs no such check.
+Requests bypass the SDK's check of results against the schemas that a server declares: a pattern in
+a schema can keep the interpreter busy forever, and the model needs no such check.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agentcli.shell.output import clean
 MOST_PAGES = 50
 MOST_TOOLS = 2_000
 _SLACK_S = 5.0
-"""After the SDK's own limits: what it waits for without one."""
+"""Added to the SDK's own time limit, to end what the SDK waits for without a limit."""
 _SAID_CHARS = 300
 
 _TELLS_WHY = re.compile(r"\b(?:\w*Error|\w*Exception|error|fatal|not found)\b")
@@ -42,8 +42,9 @@ OnProgress = Callable[[str], None]
 
 
 class Connection:
-    """`settled` is set when the server has answered, or it is clear that it does not. `offer` is
-    what it offered then; `was_ready`: it had answered before it came to its end, if it has."""
+    """A connection to one server. `settled` is set once the server has answered, or it is clear
+    that it won't; `offer` is what it offered. `was_ready` says whether it ever answered, even if
+    the connection has ended since."""
 
     def __init__(self, plan: ServerPlan, workspace: Path) -> None:
         self.plan = plan
@@ -61,11 +62,11 @@ class Connection:
 
     @property
     def why_not(self) -> str:
-        """Why it is not alive, with the last words of its program, which mostly tell."""
+        """Why the connection is not alive, with the program's last words, which usually tell."""
         return f"{self._fault or self._health.fault or 'it ended'}{self._last_words()}"
 
     async def run(self) -> None:
-        """From start to end; whatever goes wrong is in `why_not`."""
+        """Keep the connection from start to end; whatever goes wrong is in `why_not`."""
         try:
             await self._connected()
         except Exception as error:
@@ -75,13 +76,13 @@ class Connection:
             self.settled.set()
 
     def stop(self) -> None:
-        """Let `run` come to its end."""
+        """Make `run` end."""
         self._health.ended.set()
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], on_progress: OnProgress
     ) -> Answer:
-        """Raises ToolError."""
+        """Call a tool and return its answer. Raises ToolError."""
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             on_progress(_progress(progress, total, message))
@@ -98,13 +99,13 @@ class Connection:
         return content.tool_answer(result)
 
     async def read_resource(self, uri: str) -> Answer:
-        """Raises ToolError."""
+        """Read a resource. Raises ToolError."""
         return content.resource_answer(
             await self._answered(lambda session: session.read_resource(uri))
         )
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> Answer:
-        """Raises ToolError."""
+        """Get a prompt, filled in with `arguments`. Raises ToolError."""
         return content.prompt_answer(
             await self._answered(lambda session: session.get_prompt(name, arguments))
         )
@@ -183,7 +184,7 @@ class Connection:
 
 
 async def _greeted(session: ClientSession) -> None:
-    """As servers have it since the beginning; one that is too new for that says so."""
+    """Do the protocol's original handshake, or the new one if the server no longer knows that."""
     try:
         await session.initialize()
     except MCPError as error:
@@ -193,7 +194,7 @@ async def _greeted(session: ClientSession) -> None:
 
 
 async def _offer(session: ClientSession, plan: ServerPlan) -> Offer:
-    """Raises MCPError when it does not tell what it can do."""
+    """Ask the server for everything that it offers. Raises MCPError if it can't list its tools."""
     can = session.server_capabilities or types.ServerCapabilities()
     info = session.server_info
     tools = [] if can.tools is None else await _all_tools(session)
@@ -201,7 +202,7 @@ async def _offer(session: ClientSession, plan: ServerPlan) -> Offer:
     prompts: Sequence[types.Prompt] = ()
     resources: Sequence[types.Resource] = ()
     templates: Sequence[types.ResourceTemplate] = ()
-    # Of what comes beside tools, some servers announce more than they have.
+    # Some servers announce prompts or resources that they don't have.
     with suppress(MCPError):
         if can.prompts is not None:
             prompts = (await session.list_prompts()).prompts

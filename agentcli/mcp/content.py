@@ -1,4 +1,4 @@
-"""From the SDK's types to ours. Imported with the SDK."""
+"""Convert the SDK's types to ours. Importing this module loads the SDK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.mcp.answers import Answer, ServerPrompt, ServerResource, ServerToo
 
 
 def tool_answer(result: types.CallToolResult) -> Answer:
-    """Data that a server gives beside no text is its text."""
+    """Convert a tool's result. Structured data becomes the text if there is nothing else."""
     text, images = _rendered(result.content)
     structured = result.structured_content
     if structured is not None and not isinstance(structured, dict):
@@ -29,7 +29,7 @@ def resource_answer(result: types.ReadResourceResult) -> Answer:
 
 
 def prompt_answer(result: types.GetPromptResult) -> Answer:
-    """Its messages, those that it puts into the model's mouth marked as such."""
+    """Convert a prompt's messages; those that it suggests as the model's answers are marked."""
     parts: list[str] = []
     images: list[str] = []
     for message in result.messages:

@@ -1,4 +1,4 @@
-"""How each tool server is reached, with nothing left to look up."""
+"""How to reach each tool server, with everything looked up already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.sandbox.choosing import SpawnOptions
 
 @dataclass(frozen=True)
 class Launch:
-    """A program that is started: `options` prepares its sandbox, which may raise OSError."""
+    """A server that is a program to start. `options` prepares its sandbox and may raise OSError."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -22,7 +22,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Site:
-    """A server that is reached by HTTP."""
+    """A server that is reached over HTTP."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -30,8 +30,8 @@ class Site:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """`way` None: it can't be reached, `fault` says why. `wanted` and `unwanted`: names of its
-    tools, with * for any text; no `wanted` are all."""
+    """How to reach one server. If `way` is None it can't be reached, and `fault` says why. `wanted`
+    and `unwanted` are names of its tools, with * for any text; an empty `wanted` means all."""
 
     name: str
     way: Launch | Site | None

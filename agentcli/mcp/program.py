@@ -1,7 +1,7 @@
-"""A server that is a program: messages are lines on its stdin and stdout.
+"""Talk to a server that is a program: messages are lines on its stdin and stdout.
 
-The SDK has a transport for that too, which takes lines of any length, logs each that is no message
-and passes on the environment; a program that nobody vouches for is held to limits here.
+The SDK has a transport for this too, but it accepts lines of any length, logs each line that is no
+message and passes on the environment. Ours sets limits, as the program may be untrusted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MARK = "AGENT_SERVER_ID"
 _CHUNK = 65_536
 _STDERR_KEPT = 4_000
 _GRACE_S = 0.5
-"""From the end of its input to SIGTERM, and from there to SIGKILL."""
+"""Seconds from the end of the program's input to SIGTERM, and from there to SIGKILL."""
 _COST_OF_MESSAGE = 1_000
-"""What a message that nobody asked for counts beside its bytes."""
+"""Bytes that each unrequested message counts for, in addition to its length."""
 
 
 @asynccontextmanager
 async def program_streams(launch: Launch, health: Health) -> AsyncGenerator[Streams]:
-    """Start the program; at the end nothing of it is left. Raises OSError or ValueError when it
-    can't be started."""
+    """Start the program, and end it with all its processes on exit. Raises OSError or ValueError if
+    it can't be started."""
     mark = f"{_MARK}={os.urandom(16).hex()}"
     process = await _started(launch, mark)
     to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -74,9 +74,10 @@ async def _started(launch: Launch, mark: str) -> Process:
         cwd=options.cwd,
         env=environment,
         preexec_fn=before if steps else None,
-        # Else those that bwrap is to read would be closed too; ours close by themselves.
+        # close_fds would also close the descriptors that bwrap must inherit; all our others are
+        # close-on-exec anyway.
         close_fds=not steps,
-        # ^C at the terminal reaches us alone, and the program has no terminal to write to.
+        # ^C at the terminal reaches only us, and the program has no terminal to write to.
         start_new_session=True,
     )
 
@@ -86,7 +87,7 @@ async def _read(
     to_session: MemoryObjectSendStream[SessionMessage | Exception],
     health: Health,
 ) -> None:
-    """Pass on its messages until it ends or breaks a limit."""
+    """Pass on the program's messages until it ends or breaks a limit."""
     assert process.stdout is not None
     buffer, unasked = bytearray(), 0
     try:
@@ -111,12 +112,12 @@ async def _read(
         pass
     finally:
         health.lost("it ended")
-        # The session learns that nothing more comes: open requests fail.
+        # This tells the SDK's session that nothing more will come, so open requests fail.
         to_session.close()
 
 
 def _parsed(line: bytes, health: Health) -> types.JSONRPCMessage | None:
-    """None for what is no message: some programs print what is meant for people."""
+    """Parse a message; None if it is none, as some programs print text for people."""
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
@@ -147,14 +148,14 @@ async def _read_stderr(process: Process, health: Health) -> None:
 
 
 async def _end(process: Process, mark: str) -> None:
-    """The end of its input asks it to end; what does not is killed, with all that it started."""
+    """Ask the program to end by closing its input, then kill it and everything that it started."""
     assert process.stdin is not None
     with suppress(OSError, RuntimeError):
         process.stdin.close()
     for signum in (signal.SIGTERM, signal.SIGKILL):
         with anyio.move_on_after(_GRACE_S):
             await process.wait()
-        # Its group outlives it where it left something behind.
+        # Its process group outlives it if it left other processes behind.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signum)
         if process.returncode is not None:
@@ -162,7 +163,7 @@ async def _end(process: Process, mark: str) -> None:
     processes.kill_marked(mark)
     with anyio.move_on_after(_GRACE_S):
         await process.wait()
-    # Nothing public closes its pipes, which a survivor could hold open.
+    # No public function closes its pipes, which a surviving process could hold open.
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()

@@ -1,5 +1,5 @@
-"""Tools of servers as a model is told of them. What a server says of itself is somebody else's
-text: it is marked as such, and bounded."""
+"""Describe the tools of servers to the model. What a server says about itself is untrusted text:
+it is marked as such, and its size is limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SCHEMA_CHARS = 20_000
 _DEEPEST = 12
 _LEFT_OUT = frozenset({"$schema", "$id", "$defs", "definitions", "title", "$comment"})
 _NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
-"""Providers refuse these where the arguments of a tool are described."""
+"""Keys that providers refuse at the top level of a tool's parameters."""
 
 
 def tool_schema(server: str, tool: ServerTool) -> ToolSchema:
@@ -28,19 +28,19 @@ def tool_schema(server: str, tool: ServerTool) -> ToolSchema:
 
 
 def told(server: str, tool: ServerTool) -> str:
-    """What it says of itself, and who says so."""
+    """Return the tool's description, marked as the words of its server."""
     text = one_line(tool.description)[:MOST_DESCRIPTION_CHARS]
     return f"[{server} says:] {text}" if text else f"[{server} does not say what it does]"
 
 
 def one_line(text: str) -> str:
-    """Without control characters: it is shown on screens too."""
+    """Put `text` on one line, without control characters, as it is shown on screens too."""
     return " ".join(clean(text.encode("utf-8", "replace")).split())
 
 
 def parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON Schema that every provider takes, as far as that can be made of `schema`: references
-    are followed, and what says nothing to a model is left out."""
+    """Turn `schema` into a JSON Schema that every provider accepts, as far as possible: references
+    are resolved, and what tells a model nothing is left out."""
     try:
         found = _Plain(schema).node(dict(schema), 0)
     except _TooLarge:
@@ -58,7 +58,8 @@ def _table(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _without_null(node: dict[str, Any]) -> dict[str, Any]:
-    """What is null by default may be left out as well; saying so takes a third of the tokens."""
+    """Drop a null alternative that is the default: it is the same as leaving the argument out, and
+    takes a third of the tokens."""
     match node:
         case {"default": None, "anyOf": [{"type": str()} as kind, {"type": "null"}]}:
             outer = {key: node[key] for key in node if key not in ("anyOf", "default")}
@@ -67,7 +68,7 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
 
 
 class _TooLarge(Exception):
-    """What a schema comes to: references that double each other grow without end."""
+    """A schema grows too large once resolved: references can multiply each other."""
 
 
 class _Plain:
@@ -76,7 +77,7 @@ class _Plain:
         self._left = MOST_SCHEMA_CHARS
 
     def node(self, node: Any, depth: int) -> Any:
-        """Raises _TooLarge."""
+        """Return `node` in simple form. Raises _TooLarge."""
         self._left -= 1
         if self._left < 0:
             raise _TooLarge

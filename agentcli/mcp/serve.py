@@ -1,7 +1,7 @@
-"""The agent as a tool server: other programs have it work, by the SDK's server on stdin and stdout.
+"""The agent as a tool server for other programs, using the SDK's server on stdin and stdout.
 
-Each task is an `agent` process of its own, as a person would start it, so that it can be
-interrupted, and its session is theirs to look at.
+Each task runs in an `agent` process of its own, as if the user had started it, so that it can be
+interrupted and the user can look at its session.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INSTRUCTIONS = (
 
 
 def serve(program: Sequence[str], environ: dict[str, str], search: Callable[[str], str]) -> None:
-    """Until stdin ends. `program` is the command line of the agent, `search` finds sessions."""
+    """Serve until stdin ends. `program` is the agent's command line; `search` finds sessions."""
     server = MCPServer("agent", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
 
     @server.tool()
@@ -59,7 +59,8 @@ def serve(program: Sequence[str], environ: dict[str, str], search: Callable[[str
 
 
 async def _answer(process: Process) -> str:
-    """Raises RuntimeError, which the client is told, when the work did not come to a good end."""
+    """Return the agent's answer. Raises RuntimeError, which is reported to the client, if the task
+    failed."""
     assert process.stdout is not None
     assert process.stderr is not None
     errors = asyncio.create_task(process.stderr.read())
@@ -82,7 +83,7 @@ async def _answer(process: Process) -> str:
 
 
 async def _end(process: Process) -> None:
-    """As ^C would: what it did is recorded, and its session can go on."""
+    """End the process as ^C would, so that its work is recorded and its session can go on."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):

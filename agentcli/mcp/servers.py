@@ -1,7 +1,7 @@
-"""The tool servers of a session, for code that knows no event loop.
+"""The tool servers of a session, for code that does not use an event loop.
 
-They live in a thread with a loop of their own, begun when the first session that has any is opened;
-the SDK is loaded there. Calls come from the thread that works on the session, one at a time.
+The connections live in a thread with an event loop of its own, started when a session with tool
+servers is opened; it also loads the SDK. Calls come from the session's thread, one at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _TICK_S = 0.1
 _LOADING_S = 30.0
-"""For the SDK to be loaded on a busy machine, beside what a server has to start."""
+"""Seconds for loading the SDK on a busy machine, on top of the time a server has to start."""
 _END_S = 3.0
 _MOST_PROGRESS = 20
-"""Lines of it that wait to be shown; of a server that sends more, the newest."""
+"""Most lines of progress that wait to be shown; if a server sends more, the newest are kept."""
 
 
 @dataclass
@@ -40,13 +40,13 @@ class _Server:
     connection: Connection | None = None
     restarted: bool = False
     left_out: str = ""
-    """Why it is not asked any more."""
+    """Why the server is no longer used."""
 
 
 class ToolServers:
-    """`tell` takes lines for the person; `show_waiting` is called ten times a second while servers
-    start. A server that ends is started once more, when it is next needed, and is left out after
-    that."""
+    """Connects to tool servers and calls their tools. `tell` gets lines for the user;
+    `show_waiting` is called ten times a second while servers start. A server that has ended is
+    restarted once, when it is next needed; if it ends again it is left out."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class ToolServers:
         self._thread = threading.Thread(target=self._serve, daemon=True, name="tool servers")
 
     def start(self) -> None:
-        """Begin to connect, in the background."""
+        """Start connecting in the background."""
         self._thread.start()
 
     def wait(self) -> None:
-        """Until each server has answered or its time is over; `faults` tells what became of it."""
+        """Wait until each server has answered or timed out; `faults` then tells which failed."""
         self._wait_for(self._up, _LOADING_S)
         begun = time.monotonic()
         for server in self._servers.values():
@@ -79,7 +79,7 @@ class ToolServers:
                 self._settle(server, server.plan.start_timeout_s + _END_S - spent)
 
     def faults(self) -> Iterator[str]:
-        """A line on each that is left out."""
+        """Yield a line about each server that is left out."""
         for server in self._servers.values():
             if server.left_out:
                 yield f"the tool server {server.plan.name} is left out: {server.left_out}"
@@ -88,13 +88,13 @@ class ToolServers:
         return name in self._servers
 
     def offers(self) -> Iterator[tuple[ServerPlan, Offer]]:
-        """What those that answer offer."""
+        """Yield the servers in use with what they offer."""
         for server in self._servers.values():
             if server.connection is not None and not server.left_out:
                 yield server.plan, server.connection.offer
 
     def states(self) -> Iterator[tuple[ServerPlan, str, Offer | None]]:
-        """Each with how it is, in a few words, and what it offers."""
+        """Yield each server with its state, in a few words, and what it offers."""
         for server in self._servers.values():
             connection = server.connection
             if server.left_out:
@@ -112,7 +112,7 @@ class ToolServers:
         arguments: dict[str, Any],
         on_progress: Callable[[str], None],
     ) -> Answer:
-        """Of a tool. Interrupted, the server is told to stop. Raises ToolError."""
+        """Call a tool. On an interrupt, the server is told to stop. Raises ToolError."""
         lines: deque[str] = deque(maxlen=_MOST_PROGRESS)
 
         def show() -> None:
@@ -124,15 +124,15 @@ class ToolServers:
         )
 
     def read_resource(self, name: str, uri: str) -> Answer:
-        """Raises ToolError."""
+        """Read a resource. Raises ToolError."""
         return self._asked(name, lambda connection: connection.read_resource(uri))
 
     def prompt(self, name: str, prompt: str, arguments: dict[str, str]) -> Answer:
-        """Raises ToolError."""
+        """Get a prompt, filled in with `arguments`. Raises ToolError."""
         return self._asked(name, lambda connection: connection.get_prompt(prompt, arguments))
 
     def close(self) -> None:
-        """End all of them; nothing of them is left."""
+        """End all servers."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(_END_S + 1)
@@ -163,11 +163,11 @@ class ToolServers:
                 raise ToolError(told, error_id=error.error_id) from error
             raise
         finally:
-            # An interrupt: the request is cancelled, which its server is told.
+            # On an interrupt this cancels the request and tells the server so.
             future.cancel()
 
     def _living(self, server: _Server) -> Connection:
-        """Started once more if it has ended. Raises ToolError."""
+        """Return a live connection; restart a server that has ended, once. Raises ToolError."""
         name = server.plan.name
         if not server.left_out:
             self._settle(server, server.plan.start_timeout_s + _LOADING_S)
@@ -198,7 +198,7 @@ class ToolServers:
         self._tell(f"the tool server {server.plan.name} is left out: {why}")
 
     def _settle(self, server: _Server, seconds: float) -> None:
-        """Wait until it has answered; one that has not, or failed, is left out."""
+        """Wait until the server has answered; if it fails or does not answer, leave it out."""
         connection = server.connection
         if connection is None or not self._wait_for(connection.settled, seconds):
             server.left_out = "it could not be started in time"
@@ -206,7 +206,7 @@ class ToolServers:
             server.left_out = connection.why_not
 
     def _wait_for(self, event: threading.Event, seconds: float) -> bool:
-        """Whether it was set in time."""
+        """Wait for `event`, and return whether it was set in time."""
         end = time.monotonic() + seconds
         while not event.wait(min(_TICK_S, max(end - time.monotonic(), 0))):
             if time.monotonic() >= end:
@@ -216,9 +216,9 @@ class ToolServers:
         return True
 
     def _serve(self) -> None:
-        """The thread that holds the loop's."""
+        """Run the event loop until `close`; this is the thread's function."""
         try:
-            # Its packages import servers of all kinds, of which nothing is needed here.
+            # The SDK's packages import servers of all kinds, none of which is needed here.
             make_lazy("mcp")
             from anyio.from_thread import start_blocking_portal
 

@@ -1,4 +1,4 @@
-""".mcp.json: the tool servers that a project names, as other assistants have them too."""
+"""Read and write .mcp.json: a project's tool servers, in the format other assistants use too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NAMES_HINT = "letters, digits, and single - or _ between them, 32 at most"
 
 
 def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any]:
-    """What the file sets, by dotted key of the settings; `notices` gets a line for each server
-    that is left out. Raises ConfigError for what is no such file."""
+    """Return what the file sets, by dotted key of the settings; add a line to `notices` for each
+    server that is left out. Raises ConfigError if the file has another format."""
     try:
         data = json.loads(text)
         servers = data["mcpServers"]
@@ -37,7 +37,8 @@ def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any
 
 
 def with_server(text: bytes, origin: str, name: str, server: Mapping[str, Any] | None) -> bytes:
-    """The file with `server` in it, or with none of that name. Raises ConfigError."""
+    """Return the file with `server` added under `name`, or that name removed if it is None. Raises
+    ConfigError."""
     try:
         data = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -51,7 +52,7 @@ def with_server(text: bytes, origin: str, name: str, server: Mapping[str, Any] |
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError for what is no name of a server."""
+    """Raises ConfigError if `name` can't be the name of a server."""
     if not is_server_name(name):
         raise ConfigError(f"{name!r} can't name a tool server", hint=f"use {_NAMES_HINT}")
 
@@ -76,7 +77,7 @@ def _fault(name: str, server: object) -> str:
 
 
 def _wrong_type(key: str, value: object) -> str:
-    """Checked here, so that one bad server doesn't stop a run."""
+    """Check a value's type here, so that one bad server doesn't stop a run."""
     if key == "args":
         good = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return "" if good else "args must be a list of texts"

@@ -1,4 +1,4 @@
-"""A server that is reached by HTTP: the SDK's transport, over a client that is held to limits."""
+"""Talk to a server over HTTP, with the SDK's transport and a client that enforces limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ async def site_streams(site: Site, timeout_s: float, health: Health) -> AsyncGen
 
 
 class _Watched(httpx2.AsyncClient):
-    """Notes why a request failed, which the SDK tells by a number only, and bounds each answer."""
+    """An HTTP client that limits the size of each answer and notes why a request failed, as the SDK
+    only gives a number."""
 
     health: Health
 
@@ -66,14 +67,15 @@ class _Watched(httpx2.AsyncClient):
 
 
 def _fault(status: int) -> str:
-    """Servers that lack a method may answer 400 or 405, which is no end."""
+    """Say why the server can't be used any more, or "". A server that lacks a method may answer 400
+    or 405, which does not end the connection."""
     if status in _STATUS:
         return _STATUS[status]
     return f"it answered with HTTP {status}" if status >= 500 else ""
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """Raises ReadError where an answer never ends."""
+    """The body of an answer. Raises ReadError if it exceeds a limit, as some may never end."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, health: Health) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Tools of servers among the tools of a session: each by its name, or found by a search."""
+"""Offer the tools of servers in a session: each by its name, or through a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 SEARCH, CALL = "mcp_search", "mcp_call"
 MOST_TOLD = 40
-"""Tools whose schemas are told, however short they are."""
+"""Most tools whose schemas are all shown to the model, however short the schemas are."""
 BYTES_PER_TOKEN = 4
 _MOST_FOUND = 5
 _MOST_SEARCH_CHARS = 20_000
@@ -50,7 +50,7 @@ class CallArguments(ToolArguments):
 
 @dataclass(frozen=True)
 class Found:
-    """A tool and where it is."""
+    """A tool of a server, with its server's name and its schema for the model."""
 
     server: str
     tool: ServerTool
@@ -64,7 +64,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _ToldTool(Tool[Any]):
-    """A tool whose schema is made for the session."""
+    """A tool whose schema is made for the session, not taken from its arguments' class."""
 
     told: ToolSchema | None = None
 
@@ -91,13 +91,13 @@ class _CallTool(_ToldTool):
     index: ToolIndex | None = None
 
     def action(self, arguments: CallArguments, raw_arguments: str) -> Action:
-        """Raises ToolError for a tool that there is not."""
+        """Return the action of the tool that is called. Raises ToolError if there is none."""
         assert self.index is not None
         return _action(self.index.named(arguments.tool), arguments.arguments)
 
 
 class ToolIndex:
-    """All tools of the servers; of two with one name, the first."""
+    """All tools of the servers; of two with the same name, only the first."""
 
     def __init__(self, offers: Iterable[tuple[ServerPlan, Offer]]) -> None:
         self._found: dict[str, Found] = {}
@@ -114,7 +114,7 @@ class ToolIndex:
         return len(self._found)
 
     def named(self, name: str) -> Found:
-        """Raises ToolError."""
+        """Return the tool called `name`. Raises ToolError."""
         if name not in self._found:
             near = ", ".join(each.schema.name for each in self.search(name))
             hint = f"Did you mean {near}?" if near else f"{SEARCH} finds tools."
@@ -125,7 +125,7 @@ class ToolIndex:
         return [found for found in self if found.server == server]
 
     def search(self, query: str) -> list[Found]:
-        """The few that fit best: by words of their names first, then of what they say."""
+        """Return the few tools that fit best: words in a name count more than in a description."""
         words = set(_WORD.findall(query.casefold()))
         scored = [(_score(found, words, query.strip()), found) for found in self]
         best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
@@ -141,8 +141,8 @@ def _score(found: Found, words: set[str], query: str) -> float:
 
 
 def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
-    """The tools of a session that has `servers`. Their schemas are told as long as they take no
-    more than `most_tokens`, else those of a search are."""
+    """Return the tools of `servers` for a session. The model gets their schemas if these take at
+    most `most_tokens`, else just those of a search tool and a call tool."""
     index = ToolIndex(servers.offers())
     caller = _Caller(servers)
     searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
@@ -211,7 +211,7 @@ def _counted(index: ToolIndex) -> str:
 
 
 def _listed(index: ToolIndex, query: str) -> str:
-    """What a search tells: all names of a server, or the schemas of what fits best."""
+    """Return the answer to a search: all tools of a server, or the best matches with schemas."""
     if everything := index.of_server(query.strip()):
         lines = [f"{each.schema.name}: {each.schema.description[:120]}" for each in everything]
         return "\n".join(lines)[:_MOST_SEARCH_CHARS]
@@ -233,7 +233,7 @@ def _action(found: Found, arguments: Mapping[str, Any]) -> Action:
 
 
 class _Caller:
-    """Calls tools; keeps of each answer what the model is to see, and the rest in a file."""
+    """Calls tools. It shortens long answers for the model, and saves them whole in a file."""
 
     def __init__(self, servers: ToolServers) -> None:
         self._servers = servers
@@ -265,7 +265,7 @@ class _Caller:
 
 
 def _short(structured: Mapping[str, Any] | None, most_chars: int) -> dict[str, Any] | None:
-    """Data that is not too long to be recorded a second time."""
+    """Return the data unless it is too long to record besides the text."""
     if structured is None or len(json.dumps(structured, ensure_ascii=False)) > most_chars:
         return None
     return dict(structured)

@@ -1,4 +1,4 @@
-"""What both ways to a server have in common: their limits, and how a connection is."""
+"""What both transports share: their limits, and the health of a connection."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import anyio
 from mcp.client._transport import TransportStreams
 
 MOST_BYTES = 16_000_000
-"""Of one message: a few images."""
+"""Largest message, in bytes; it has room for a few images."""
 MOST_UNASKED = 20_000_000
-"""Of what a server sends between two answers: progress, notices, and what is no message."""
+"""Most bytes that a server may send between two answers: progress, notices and non-messages."""
 
 Streams = TransportStreams
 
 
 @dataclass
 class Health:
-    """Of one connection. `fault`: why it is of no use any more, in words that begin with "it";
-    `said`: the last that its program wrote to stderr."""
+    """The health of one connection. `fault` says why it can't be used any more, in words that begin
+    with "it"; `said` is the last that its program wrote to stderr."""
 
     fault: str = ""
     said: bytes = b""
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def lost(self, why: str) -> None:
-        """It can't be spoken to any more; the first reason counts."""
+        """Note that the connection is lost; only the first reason is kept."""
         self.fault = self.fault or why
         self.ended.set()

@@ -1,4 +1,4 @@
-"""Variables in the settings of a tool server: `${NAME}`, and `${NAME:-default}`."""
+"""Fill in variables in the settings of a tool server: `${NAME}` and `${NAME:-default}`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 
 
 class MissingVariable(Exception):
-    """A variable that has no value and no default; its text says which."""
+    """A variable has neither a value nor a default; the text says which one."""
 
 
 def filled(text: str, environ: Mapping[str, str], withheld: Collection[str]) -> str:
-    """`text` with the values of its variables; those in `withheld`, the keys of models, count as
-    unset. Raises MissingVariable."""
+    """Return `text` with its variables replaced by their values. Those in `withheld`, the models'
+    API keys, count as unset. Raises MissingVariable."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found[1], found[2]

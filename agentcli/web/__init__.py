@@ -1,1 +1,1 @@
-"""Pages of the network: which addresses may be reached, and what is fetched made readable."""
+"""Web pages: decide which addresses may be reached, fetch pages and turn them into text."""

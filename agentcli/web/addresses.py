@@ -1,5 +1,6 @@
-"""Which addresses a page may be fetched from: those of the public network, and of this machine what
-the person opened. A name is looked up once, and what was checked is what is connected to."""
+"""Decide which addresses a page may be fetched from: the public network, and those ports of this
+machine that the user opened. A name is looked up only once, and the connection goes to the address
+that was checked."""
 
 from __future__ import annotations
 
@@ -48,18 +49,18 @@ _NO_PAGES: dict[IPv4Network | IPv6Network, str] = {
     }.items()
     for network in networks
 }
-"""What of the registries of special addresses (IANA, IPv4 and IPv6) leads to no public page."""
+"""Networks in IANA's registries of special IPv4 and IPv6 addresses that have no public pages."""
 
 
 class Place(NamedTuple):
-    """Where a connection goes."""
+    """The target of a connection."""
 
     address: Address
     port: int
 
 
 def refusal(address: Address) -> str:
-    """What an address is that no page may be fetched from; "" for a public one."""
+    """Describe an address that no page may be fetched from; "" if the address is public."""
     for network, what in _NO_PAGES.items():
         if address in network:
             return what
@@ -69,7 +70,7 @@ def refusal(address: Address) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """Raises ToolError for what is no address of a page."""
+    """Split the URL of a page. Raises ToolError if it is not valid."""
     if len(url) > _LONGEST_URL:
         raise _bad(f"an address has at most {_LONGEST_URL:,} characters.")
     if re.search(r"[\x00-\x20\x7f\\]", url):
@@ -87,18 +88,18 @@ def split_url(url: str) -> SplitResult:
 
 
 def port_of(parts: SplitResult) -> int:
-    """The one that is named, else that of the scheme."""
+    """Return the URL's port, or else the default port of its scheme."""
     return parts.port or PORTS[parts.scheme]
 
 
 def is_own_service(host: str, port: int, open_ports: Collection[int]) -> bool:
-    """Whether that is a service of this machine that the person opened."""
+    """Return whether host and port are a service of this machine that the user opened."""
     return host.rstrip(".").lower() in _OF_THIS_MACHINE and port in open_ports
 
 
 def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float) -> list[Place]:
-    """Where pages of `host` may be fetched from, `open_ports` of this machine among them. Raises
-    ToolError when there is no such place; an interrupt is heard while names are looked up."""
+    """Return where pages of `host` may be fetched from; of this machine, only from `open_ports`.
+    Raises ToolError if there is no such place. An interrupt can end the lookup of the name."""
     if is_own_service(host, port, open_ports):
         return [Place(IPv4Address("127.0.0.1"), port)]
     found = _addresses(host, timeout_s)
@@ -109,7 +110,7 @@ def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float)
 
 
 def refused_at_once(url: str, open_ports: Collection[int]) -> str:
-    """Why `url` can't be fetched whatever a name server says; "" when that is not certain."""
+    """Return why `url` can't be fetched whatever a name server says; "" if this is not certain."""
     try:
         parts = split_url(url)
         host = (parts.hostname or "").rstrip(".")
@@ -125,8 +126,8 @@ def refused_at_once(url: str, open_ports: Collection[int]) -> str:
 
 
 def connect(places: Sequence[Place], deadline: float) -> socket.socket:
-    """A socket to the first of `places` that answers before `deadline`, a time of the monotonic
-    clock. Raises OSError, as TimeoutError when it is late."""
+    """Connect to the first of `places` that answers before `deadline`, a time of the monotonic
+    clock. Raises OSError; it is a TimeoutError if time ran out."""
     failure: OSError = TimeoutError("timed out")
     for left, place in zip(range(len(places), 0, -1), places, strict=True):
         room = (deadline - time.monotonic()) / left
@@ -140,7 +141,7 @@ def connect(places: Sequence[Place], deadline: float) -> socket.socket:
 
 
 def _addresses(host: str, timeout_s: float) -> list[Address]:
-    """Those of a name, or the one that `host` is already, in the order of the system."""
+    """Return the addresses of a name, or `host` if it is one itself, in the system's order."""
     answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -150,7 +151,7 @@ def _addresses(host: str, timeout_s: float) -> list[Address]:
         except (OSError, UnicodeError) as error:
             answers.put(error)
 
-    # The system's resolver can't be interrupted, so nobody waits for it itself.
+    # The system's resolver can't be interrupted, so it runs in a thread of its own.
     threading.Thread(target=ask, name="resolver", daemon=True).start()
     try:
         answer = answers.get(timeout=max(timeout_s, 0.001))

@@ -1,7 +1,7 @@
-"""A page fetched: each address checked where it is connected to, size and time bounded.
+"""Fetch a page: check each address that is connected to, and bound size and time.
 
-The HTTP client is that of the SDKs; it is told where to connect by a network of ours, so that names
-are looked up once and certificates are checked against the name.
+The HTTP client is the one that the SDKs use, with a network backend of ours that decides where to
+connect, so that names are looked up once and certificates are checked against the name.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NETWORK_FAULTS = (
 
 
 def fetch(url: str, limits: PageLimits, judge: JudgeURL) -> Page:
-    """Get `url`, which may be fetched, and what it redirects to: at most five times, only where
-    rules allow it or it is the same site. Raises ToolError, in words for the model."""
+    """Get `url`, which must be allowed already, and follow up to MAX_REDIRECTS redirects that the
+    rules allow or that stay on the same site. Raises ToolError, in words for the model."""
     end = time.monotonic() + limits.seconds
     for _ in range(MAX_REDIRECTS + 1):
         page = _get(url, limits, end)
@@ -49,7 +49,7 @@ def fetch(url: str, limits: PageLimits, judge: JudgeURL) -> Page:
 
 
 def _may_follow(url: str, target: str, limits: PageLimits, judge: JudgeURL) -> bool:
-    """Nobody leads to a service of this machine but that service itself."""
+    """Return whether to follow a redirect. Only a service of this machine may lead to itself."""
     old, new = split_url(url), split_url(target)
     verdict = judge(target)
     if is_own_service(new.hostname or "", port_of(new), limits.open_ports):
@@ -98,7 +98,7 @@ def _target(url: str, location: str) -> str:
 
 
 def _read(got: httpx2.Response, limits: PageLimits, end: float) -> tuple[bytes, str]:
-    """The body, and why it is not whole."""
+    """Return the body, and why it is incomplete, if it is."""
     data = bytearray()
     try:
         for piece in got.iter_bytes():
@@ -118,7 +118,7 @@ def _read(got: httpx2.Response, limits: PageLimits, end: float) -> tuple[bytes, 
 
 
 def _host_of(url: str) -> str:
-    """The host, if all who read the address take it for the same. Raises ToolError."""
+    """Return the host of `url`. Raises ToolError if the HTTP client takes another host for it."""
     host = split_url(url).hostname or ""
     try:
         theirs = httpx2.URL(url).host
@@ -134,8 +134,8 @@ def _host_of(url: str) -> str:
 
 
 class _Network(NetworkBackend):
-    """Connects where the address is checked, or to the proxy that the person set; after `end`
-    nothing is waited for."""
+    """Connects to addresses that were checked, or to the proxy that the user set; waits until `end`
+    at most."""
 
     def __init__(self, limits: PageLimits, end: float, *, to_proxy: bool) -> None:
         self._limits = limits
@@ -159,7 +159,7 @@ class _Network(NetworkBackend):
 
 
 class _Stream(NetworkStream):
-    """Whatever it is asked to wait, it waits until `end` at most."""
+    """A connection that ignores the timeouts it is given, and waits until `end` at most."""
 
     def __init__(self, connection: socket.socket, end: float) -> None:
         self._socket = connection
@@ -192,7 +192,7 @@ class _Stream(NetworkStream):
 
 
 def _left(end: float) -> float:
-    """Seconds until `end`. Raises TimeoutError when it is over."""
+    """Return the seconds left until `end`. Raises TimeoutError if there are none."""
     left = end - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -200,7 +200,7 @@ def _left(end: float) -> float:
 
 
 class _Transport(httpx2.BaseTransport):
-    """A connection of `network` for one request, through `proxy` if there is one."""
+    """Sends one request over `network`, through `proxy` if there is one."""
 
     def __init__(self, network: _Network, proxy: str) -> None:
         if proxy and not proxy.startswith("http://"):
@@ -244,8 +244,8 @@ def _tls() -> ssl.SSLContext:
 
 
 def _proxy_of(url: str, limits: PageLimits, end: float) -> str:
-    """That of the environment for this address, "" for none. What can be looked up here is checked
-    here. Raises ToolError."""
+    """Return the proxy that the environment sets for this address, or "". The address is checked
+    all the same if its name can be looked up here. Raises ToolError."""
     parts = split_url(url)
     host, port = parts.hostname or "", port_of(parts)
     if not limits.proxied or proxy_bypass(host) or is_own_service(host, port, limits.open_ports):

@@ -1,4 +1,4 @@
-"""A page as a server answered it, and the limits on one."""
+"""A page as its server sent it, and the limits for fetching one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 JudgeURL = Callable[[str], Literal["allow", "ask", "deny"]]
-"""What the rules say of fetching an address."""
+"""Says whether the rules let an address be fetched."""
 
 
 @dataclass(frozen=True)
 class PageLimits:
-    """Seconds for the whole of a page, bytes of it that are read once they are unpacked.
-    `open_ports`: of this machine, those that may be fetched from. `proxied`: through the proxy that
-    the environment names, which looks names up itself."""
+    """Limits for one page: `seconds` in all, and `max_bytes` after unpacking. `open_ports` are the
+    ports of this machine that may be fetched from. `proxied` means through the proxy that the
+    environment sets, which looks names up itself."""
 
     seconds: float = 30.0
     max_bytes: int = 10_000_000
@@ -24,8 +24,8 @@ class PageLimits:
 
 @dataclass(frozen=True)
 class Page:
-    """`status` is such as `200 OK`. `cut` says why there is less of `data` than there was;
-    `leads_to` is where it redirects to, if nobody goes there."""
+    """A page as its server sent it. `status` is a text such as `200 OK`. `cut` says why `data` is
+    incomplete, if it is; `leads_to` is the target of a redirect that was not followed."""
 
     url: str
     status_code: int

@@ -1,5 +1,5 @@
-"""Makes a page readable: a program of its own, as whoever wrote a page may want it to take all the
-memory and time there is. See readable.py, which runs it.
+"""Turn a page into readable text. This is a program of its own, run by readable.py, as a malicious
+page may try to use up all memory and time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _BOMS = (
 _META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{2,40})""")
 _AS_BROWSERS = {"iso-8859-1": "windows-1252", "ascii": "windows-1252", "us-ascii": "windows-1252"}
-"""What pages that say so are in: https://encoding.spec.whatwg.org/#names-and-labels"""
+"""The charset that browsers use for pages that declare these, by
+https://encoding.spec.whatwg.org/#names-and-labels"""
 _HEAD_BYTES = 4_096
 _GUESSED_BYTES = 65_536
 
@@ -40,7 +41,7 @@ _MAIN = ("main", "[role=main]", "article", "body")
 _LANGUAGE = re.compile(r"^(?:language|lang|highlight-source|highlight|brush:?)-?(\w[\w+#-]*)$")
 _NO_LANGUAGES = frozenset(("default", "none", "text", "plaintext", "notranslate"))
 _LEAST_OF_MAIN = 0.2
-"""Of all text: what has less is not the main part, as short as that may be."""
+"""Least share of a page's text that its main part must have."""
 
 
 def main() -> None:
@@ -67,8 +68,8 @@ def main() -> None:
 
 
 def decoded(data: bytes, declared: str) -> tuple[str, str]:
-    """The text and its charset: that of a byte order mark, of the server, of the page itself, or
-    what it looks like."""
+    """Return the text and its charset, which is the one of a byte order mark, of the server, of the
+    page itself, or else a guess, in this order."""
     for mark, charset in _BOMS:
         if data.startswith(mark):
             return data.decode(charset, "replace"), charset
@@ -84,7 +85,7 @@ def decoded(data: bytes, declared: str) -> tuple[str, str]:
         return data.decode(), "utf-8"
     except UnicodeDecodeError as error:
         if error.start > len(data) - 4 and len(data) > _HEAD_BYTES:
-            # The page was cut within a character.
+            # The page was cut in the middle of a character.
             return data.decode(errors="replace"), "utf-8"
     charset = _guessed(data[:_GUESSED_BYTES])
     return data.decode(charset, "replace"), charset
@@ -101,7 +102,7 @@ def _guessed(data: bytes) -> str:
 
 
 def markdown(text: str, url: str) -> tuple[str, str]:
-    """The title and the main part of a page, without what stands around it."""
+    """Return a page's title, and its main part as Markdown, without navigation and the like."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
@@ -136,8 +137,8 @@ def _main_part(soup: Any) -> Any:
 
 
 def _put_right(main: Any, url: str) -> None:
-    """Whole addresses, which can be fetched; no images that only a browser can show; code that a
-    table holds beside the numbers of its lines, without that table."""
+    """Make links absolute, so that they can be fetched; remove images that only a browser can show;
+    take code out of tables that hold it beside line numbers."""
     for table in main.select("table:has(pre)"):
         if len(table.find_all("tr")) == 1:
             table.replace_with(*(block.extract() for block in table.find_all("pre")))
@@ -162,7 +163,7 @@ def _put_right(main: Any, url: str) -> None:
 
 
 def _joined(url: str, target: str) -> str:
-    """ "" for what no page can be fetched from."""
+    """Return the absolute URL of `target`, or "" if no page can be fetched from it."""
     try:
         whole = urljoin(url, target)
     except ValueError:
@@ -171,7 +172,7 @@ def _joined(url: str, target: str) -> str:
 
 
 def _language(block: Any) -> str:
-    """Of a block of code, as the classes around it say it."""
+    """Return the language of a code block, from the CSS classes of the tags around it."""
     code = block.find("code")
     for tag in filter(None, (code, block, block.parent, block.parent and block.parent.parent)):
         for name in tag.get("class") or ():
@@ -185,7 +186,7 @@ _GONE = re.compile(r"</?(script|style|template|noscript|svg|head)\b", re.IGNOREC
 
 
 def bare_text(page: str) -> str:
-    """What is between the tags, in time that grows as the page does."""
+    """Return the text between the tags, in linear time."""
     lines = (line.strip() for line in html.unescape("".join(_pieces(page))).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 

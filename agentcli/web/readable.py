@@ -1,4 +1,4 @@
-"""What was fetched as text for a model. Pages are read by a program of its own (page_driver.py)."""
+"""Turn a fetched page into text for the model. A separate program (page_driver.py) reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcli.web.page import Page
 
 _DRIVER = Path(__file__).with_name("page_driver.py")
 _PATIENCE_S = 20.0
-"""The driver ends itself earlier by its limit on processor time."""
+"""Seconds to wait for the driver, which usually ends earlier by its own limit on CPU time."""
 _MOST_CHARS = 10_000_000
 _HTML = ("text/html", "application/xhtml+xml")
 _PDF = "application/pdf"
@@ -28,7 +28,7 @@ _DriverForm = Literal["html", "text", "pdf", "bare"]
 
 @dataclass(frozen=True)
 class Readable:
-    """`note` says what of the page could not be kept."""
+    """The text of a page. `note` says what was lost from it."""
 
     text: str
     title: str = ""
@@ -37,7 +37,8 @@ class Readable:
 
 
 def form_of(page: Page) -> Form:
-    """By its bytes where these can't be mistaken, else by what the server says."""
+    """Return the form of a page, by its first bytes if they are unmistakable, else by the content
+    type that the server sent."""
     data, kind = page.data, page.content_type
     if data.startswith(b"%PDF-"):
         return "pdf"
@@ -57,7 +58,8 @@ def form_of(page: Page) -> Form:
 
 
 def readable(page: Page, form: Literal["html", "text", "pdf"]) -> Readable:
-    """Markdown of HTML, text of everything else. Raises ToolError; an interrupt ends the driver."""
+    """Return HTML as Markdown, and everything else as text. Raises ToolError; an interrupt ends the
+    driver."""
     found = _driven(page, form)
     if found is not None:
         return found
@@ -68,7 +70,7 @@ def readable(page: Page, form: Literal["html", "text", "pdf"]) -> Readable:
 
 
 def _driven(page: Page, form: _DriverForm) -> Readable | None:
-    """None where the driver failed: only what is in the page can be to blame."""
+    """Run the driver on the page; None if it failed, which can only be due to the page."""
     wanted = {
         "form": form,
         "url": page.url,
@@ -78,7 +80,7 @@ def _driven(page: Page, form: _DriverForm) -> Readable | None:
     }
     request = json.dumps(wanted).encode() + b"\n" + page.data
     try:
-        # Of the environment nothing: no key is there where a page is read.
+        # The driver gets almost none of the environment, so that a page can't get at API keys.
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(_DRIVER)],
             input=request,
