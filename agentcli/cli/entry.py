@@ -1,4 +1,4 @@
-"""A command from its arguments to its exit code; whatever goes wrong is told in words."""
+"""Run a command, from its arguments to its exit code; every failure is reported in words."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _EXIT_HUNG_UP = 143
 
 
 def run_program(arguments: list[str]) -> int:
-    """`agent ARGUMENTS`, with signals and standard streams as the rest takes them to be."""
+    """Run `agent ARGUMENTS`, after preparing signals and standard streams as the other modules
+    expect them."""
     streams.prepare()
     interrupts.install()
     try:
         code = _run(arguments)
     except TurnInterrupted as interrupt:
-        # It came while the end was being told.
+        # The interrupt came while the outcome was being reported.
         code = interrupt.exit_code
     interrupts.end()
     try:
@@ -52,16 +53,16 @@ def _run(arguments: list[str]) -> int:
         return _EXIT_STDOUT_CLOSED
     except OSError as error:
         if error.errno == errno.EIO and not error.filename and not os.isatty(0):
-            # The terminal is gone; its signal may still be on its way.
+            # The terminal is gone, even if its signal has not arrived yet.
             return _EXIT_HUNG_UP
-        # A disk that is full or read-only, a file of another user: no bug of the program.
+        # A full or read-only disk or another user's file is no bug of this program.
         hint = "make room or permissions there" if error.filename else ""
         return _fail(arguments, 1, os_error_text(error), hint)
     except Exception as error:
-        # The top of the program: a bug is told in a line, its traceback kept for a report.
+        # Top level: report a bug in one line, and keep its traceback for a bug report.
         from agentcli.cli.complaints import internal_error
 
-        # Python wraps what a signal handler raises in the middle of making a class.
+        # Python wraps an exception that a signal handler raises while a class is being created.
         if isinstance(error.__cause__, TurnInterrupted):
             return _fail(arguments, error.__cause__.exit_code, error.__cause__.reason)
         told = internal_error(error)
@@ -70,14 +71,14 @@ def _run(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     with interrupts.shield():
-        from agentcli.cli import app  # from now on an interrupt is told in words
+        from agentcli.cli import app  # from now on an interrupt is reported in words
 
     return app.dispatch(arguments)
 
 
 @contextmanager
 def _prompt() -> Iterator[None]:
-    """One can type before the command line is understood."""
+    """Show the prompt, so that the person can type before the command line is parsed."""
     with interrupts.shield():
         from agentcli.cli.conversation import front_door
 

@@ -1,4 +1,4 @@
-"""From nothing to a model that works: which provider, its key, which of its models.
+"""Set up a first model: which provider, its key, which of its models.
 
 The key goes into a file of its own, the model into the person's settings.
 """
@@ -33,9 +33,9 @@ _MOST_LISTED = 40
 
 
 def set_up(builder: AgentBuilder, missing: SetupNeeded | None = None) -> bool:
-    """Ask the person at the terminal for what is missing to reach a model, and keep it: for the key
-    alone, where `missing` says whose. False: they left, or there is no terminal. Raises ConfigError
-    when it can't be kept."""
+    """Ask the person at the terminal for what is missing to reach a model, and store it. If
+    `missing` names a provider, ask only for its key. Return False if the person left or there is no
+    terminal. Raises ConfigError when it can't be stored."""
     require_keepable(builder.environ)
     require_changeable(user_file(builder.environ))
     try:
@@ -54,15 +54,15 @@ class _Setup:
     terminal: Questions
     builder: AgentBuilder
     own: dict[str, str] = field(default_factory=dict)
-    """Settings of a server of the person's own, by key, to be kept with its model."""
+    """Settings of the person's own server, by key; they are stored together with its model."""
 
     @property
     def _registry(self) -> Providers:
-        """With the keys that are kept by now, and little patience."""
+        """The providers, with the keys stored so far and short timeouts."""
         return replace(self.builder.registry(), connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
 
     def run(self) -> bool:
-        """Whether there is a model now."""
+        """Ask until there is a model or the person leaves; return whether there is one."""
         while (provider := self._ask_provider()) is not None:
             if provider == _ANOTHER:
                 provider = self._ask_server()
@@ -114,7 +114,8 @@ class _Setup:
         return f"a key from {kind.keys_page}"
 
     def _ask_server(self) -> str | None:
-        """The name of a server of the person's own, which is known from then on."""
+        """Ask for a server of the person's own, add it to the settings in use, and return its
+        name."""
         address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
         if not address:
             return None
@@ -156,8 +157,8 @@ class _Setup:
         return answer
 
     def with_key(self, provider: str) -> ProviderAnswer | None:
-        """What the provider answers to the key it has, or to one that is asked for and then kept.
-        None: the person went back."""
+        """Return what the provider answers to its key, asking for one if necessary and storing it.
+        None if the person went back."""
         if self._registry.has_key(provider):
             answer = self._try(provider, self._registry)
             if answer.standing != "refused" or self._registry.key_variable(provider) is None:
@@ -183,17 +184,17 @@ class _Setup:
         return None
 
     def _try(self, provider: str, registry: Providers) -> ProviderAnswer:
-        """Raises ConfigError for what can be no key or no address."""
+        """Ask the provider for its models. Raises ConfigError for an impossible key or address."""
         endpoint = registry.endpoint(f"{provider}/any")
         self.terminal.tell(f"  asking {urlsplit(endpoint.base_url).hostname} …")
         answer = ask(registry, provider)
-        # What a provider says of a key may have the key in it.
+        # The provider's error message may contain the key.
         error = answer.error.replace(endpoint.api_key or "\n", "…")
         self.terminal.tell(f"  {error or f'the key works: {_models(len(answer.models))}'}")
         return answer
 
     def _ask_model(self, provider: str, models: Sequence[str]) -> str | None:
-        """The full name of the one that the person chooses; None: the person went back."""
+        """Return the full name of the model that the person chooses; None if they went back."""
         say = self.terminal.tell
         usual = _kind(provider).default_model
         names = [f"{provider}/{model.removeprefix('models/')}" for model in models]
@@ -239,7 +240,7 @@ class _Setup:
 
 
 def _kind(provider: str) -> Provider:
-    """What is known of it; of a server of the person's own, nothing."""
+    """Return what is known about the provider; nothing, if the server is the person's own."""
     return known_providers().get(provider) or Provider("chat_completions")
 
 

@@ -44,7 +44,7 @@ TryModels = Annotated[
 
 @dataclass(frozen=True)
 class Flags:
-    """Their values as given; None and empty where they were not."""
+    """The values of the flags as given; None or empty for those left out."""
 
     model: Annotated[
         str | None,
@@ -176,14 +176,14 @@ class Flags:
         bool,
         typer.Option("--plain", help="Lines only, nothing redrawn: for screen readers."),
     ] = False
-    """Read by `main`."""
+    """`main` reads this flag."""
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")] = False
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")
     ] = False
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a value that is none."""
+        """Check the values. Raises UsageError for an invalid one."""
         _require("--output-format", self.output_format, _FORMATS)
         _require("--effort", self.effort, _EFFORTS)
         _require("--approval", self.approval, _MODES)
@@ -201,7 +201,7 @@ class Flags:
 
     @property
     def requires(self) -> str:
-        """The first flag that says what the work must come to; "" for none."""
+        """The first flag given that sets a requirement; "" for none."""
         given = {
             "--check": self.check,
             "--check-retries": self.check_retries,
@@ -211,7 +211,7 @@ class Flags:
         return next((flag for flag, value in given.items() if value is not None), "")
 
     def settings(self) -> dict[str, Any]:
-        """The settings that are given as flags, by dotted key."""
+        """Return the settings that are given as flags, by dotted key."""
         max_time = self.max_time
         given = {
             "model.name": self.model,
@@ -234,8 +234,8 @@ class Flags:
 
 
 def with_flags(command: Callable[..., int], only: Collection[str] = ()) -> Callable[..., int]:
-    """`command` with an option for each field of Flags, or only for these; its parameter `flags`
-    gets them all."""
+    """Add an option to `command` for each field of Flags, or only for those in `only`; its
+    parameter `flags` receives them all."""
     own = inspect.signature(command, eval_str=True)
     hints = get_type_hints(Flags, include_extras=True)
     chosen = [field for field in fields(Flags) if not only or field.name in only]
@@ -266,13 +266,14 @@ def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
 
 
 def require_check(command: str) -> None:
-    """Raises UsageError for one that would always pass."""
+    """Raise UsageError for an empty check, which would always pass."""
     if not command.strip():
         raise UsageError("--check is empty", hint='it takes a command, as in --check "make test"')
 
 
 def seconds(flag: str, text: str) -> float:
-    """Of a time such as 90, 10m or 1h, the value of `flag`. Raises UsageError."""
+    """Return the seconds in `text`, a time such as 90, 10m or 1h given to `flag`. Raises
+    UsageError."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
         raise UsageError(f"{flag} {text}: it is a time such as 90, 10m or 1h")

@@ -1,4 +1,4 @@
-"""Going on in a session with a message that was typed where it was chosen, or another model."""
+"""Continue a session with a message typed in the picker, or with another model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from agentcli.cli.work import work
 
 def go_on(folder: Path, message: str | None, model: str | None = None) -> int:
     """Let the agent, or another `model`, work on `message` in the session in `folder`, or on what
-    is left to do there. The exit code of that."""
+    is left to do there. Return the exit code."""
     flags = Flags(model=model)
     return work(flags, StoredSession(SessionSelector(folder.name), message, flags))

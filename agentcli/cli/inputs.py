@@ -1,4 +1,4 @@
-"""What a person says to a run: words of the command line and piped text."""
+"""What a person says to a run: words on the command line and piped text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from agentcli.cli import stdin
 
 @dataclass(frozen=True)
 class Said:
-    """What a person says to a session: words of the command line (None: stdin is all of it) with
-    what was piped (None: nothing is said, it just goes on) and images as data URLs."""
+    """What a person says to a session. `message` is what the command line says; if it is None,
+    stdin is the whole message. `piped` is what came through stdin; if it is None, nothing is said
+    and the session just continues. Images are data URLs."""
 
     message: str | None = None
     piped: stdin.Piped | None = None
     image_urls: tuple[str, ...] = ()
 
     def record(self, builder: AgentBuilder, opened: OpenSession, required: Required | None) -> None:
-        """In the session, which is closed where that fails; `required`: what the work must come
-        to."""
+        """Record this in the session, which is closed if that fails. `required` is what the work
+        must come to."""
         with opened.closed_on_failure():
             if self.piped is None:
                 opened.require(required)
@@ -30,14 +31,15 @@ class Said:
             opened.say(text, self.image_urls, self.message or "", required)
 
     def copied(self) -> Said:
-        """For another process: files are read from where the last one stopped."""
+        """Copy this for another process; processes that share an open file also share its read
+        position."""
         return replace(self, piped=self.piped and self.piped.copied())
 
 
 def _message_text(
     builder: AgentBuilder, opened: OpenSession, message: str | None, piped: stdin.Piped
 ) -> str:
-    """What the person says by arguments and stdin; without `message` stdin is all of it."""
+    """Return the message made of arguments and stdin; without `message`, stdin is all of it."""
     outputs, limit = opened.session.outputs, builder.settings.input.stdin_max_bytes
     if message is None:
         return stdin.said(piped, outputs, limit)

@@ -1,4 +1,4 @@
-"""Outputs of which the events of a session hold no more than the ends."""
+"""Full outputs, for events of a session that hold only the beginning and the end of theirs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentcli.ui.sanitize import say
 
 
 def kept_outputs(folder: Path) -> Callable[[str], str | None]:
-    """What reads the whole of an output that the session in `folder` keeps, its secrets masked. One
-    that is not there is told on stderr: the session may have worked on another machine."""
+    """Return a function that reads a full output of the session in `folder`, with secrets masked. A
+    missing one is reported on stderr: the session may have worked on another machine."""
 
     def read(name: str) -> str | None:
         from agentcli.cli.builders import redactor  # 300 ms, and few outputs are that long

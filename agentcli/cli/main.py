@@ -17,7 +17,7 @@ def main() -> NoReturn:
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"agent {__version__}")
         sys.exit(0)
-    # Searching what modules are made of for cycles takes a twelfth of a start, and finds none.
+    # Searching the objects of modules for cycles takes a twelfth of a start, and finds none.
     gc.set_threshold(_OBJECTS_OF_A_START, *gc.get_threshold()[1:])
     from agentcli.system import programs
 
@@ -25,7 +25,7 @@ def main() -> NoReturn:
         from agentcli.ui.plain import make_plain
 
         make_plain()
-    # From here on no module comes from the folder that the agent was started in.
+    # From here on, no module is loaded from the folder in which the agent was started.
     programs.enter()
     if sys.argv[1:2] == ["__complete"]:
         from agentcli.cli.completion.complete import main as complete
@@ -34,5 +34,6 @@ def main() -> NoReturn:
     from agentcli.cli.entry import run_program
 
     code = run_program(sys.argv[1:])
-    # The interpreter's own end would take apart thousands of modules that nobody needs any more.
+    # The interpreter's normal exit would take apart thousands of modules that nobody needs any
+    # more.
     os._exit(code)

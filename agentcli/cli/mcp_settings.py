@@ -1,4 +1,4 @@
-"""Where tool servers are set, for `agent mcp`."""
+"""The files in which tool servers are set, for `agent mcp`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def project_file(workspace: Path) -> Path:
 
 
 def has_server(name: str, workspace: Path, *, project: bool) -> bool:
-    """Whether one of this name is set there. Raises ConfigError for a damaged file."""
+    """Return whether a server of this name is set there. Raises ConfigError for a damaged file."""
     if project:
         text = _read(project_file(workspace))
         return bool(text.strip()) and _is_in(server_values(text, FILE, []), name)
@@ -34,7 +34,7 @@ def has_server(name: str, workspace: Path, *, project: bool) -> bool:
 
 
 def origin_of(name: str, workspace: Path) -> str:
-    """The file that names it; of several the one that counts."""
+    """Return the file that sets the server; if several do, the one that counts."""
     for project in (False, True):
         if has_server(name, workspace, project=project):
             return str(project_file(workspace) if project else user_file(person_environ()))
@@ -52,7 +52,7 @@ def write_project(workspace: Path, name: str, server: Mapping[str, Any] | None) 
 
 
 def named_in(texts: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE, each. Raises UsageError."""
+    """Parse texts of the form NAME=VALUE. Raises UsageError."""
     pairs = [text.partition("=") for text in texts]
     for name, equals, _ in pairs:
         if not equals or not name:

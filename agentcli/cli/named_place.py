@@ -1,4 +1,4 @@
-"""Places that people name on the command line. UsageError where one leads nowhere."""
+"""Paths that people name on the command line. Raises UsageError for one that leads nowhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentcli.errors import UsageError
 
 
 def named_file(path: Path, flag: str = "") -> Path:
-    """`path` from the root, without `~`. Links stay: it may be `/dev/stdout`."""
+    """Return `path` as an absolute path without `~`. Links are kept: it may be `/dev/stdout`."""
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
@@ -16,8 +16,8 @@ def named_file(path: Path, flag: str = "") -> Path:
 
 
 def named_folder(path: Path, flag: str) -> Path:
-    """`path` without `~`, `..` and links: as what is done in it finds it by its name later."""
+    """Return `path` without `~`, `..` and links, so that it keeps naming the same folder later."""
     try:
         return named_file(path, flag).resolve()
-    except (RuntimeError, OSError) as error:  # A loop of links is either.
+    except (RuntimeError, OSError) as error:  # A loop of links raises one of these.
         raise UsageError(f"{flag} {path}: {error}") from error

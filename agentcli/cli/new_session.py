@@ -28,7 +28,7 @@ class NewSession:
         name: str | None,
         begun: Callable[[AgentBuilder, OpenSession], None] = lambda builder, opened: None,
     ) -> None:
-        """`begun` is called before anything is done in the session."""
+        """`begun` is called before any work begins in the session."""
         self._task = task
         self._begun = begun
         self._no_stdin = flags.no_stdin
@@ -50,7 +50,7 @@ class NewSession:
         image_urls = self._checked_images()
         required = required_of(builder.settings.run, self._schema, builder.environ)
         name = self._checked_name(builder)
-        # What can be known to be wrong is told before anyone waits for the end of a pipe.
+        # Mistakes that can be found early are reported before anyone waits for the end of a pipe.
         ready = builder.prepare()
         said = self._read(builder, image_urls)
         with stdin.kept_on_failure(said.piped):
@@ -61,7 +61,7 @@ class NewSession:
         return opened
 
     def read(self, builder: AgentBuilder) -> Said:
-        """The task, for who opens the session. Raises UsageError."""
+        """Return the task, for a caller that opens the session. Raises UsageError."""
         return self._read(builder, self._checked_images())
 
     @property
@@ -70,7 +70,7 @@ class NewSession:
         return self._task == "-" or piped
 
     def _checked_images(self) -> tuple[str, ...]:
-        """Raises UsageError, where there is no task to go with them too."""
+        """Return the images as data URLs. Raises UsageError for a bad one, or without a task."""
         if not self._all_piped and not (self._task or "").strip():
             raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
         return attached(self._images)

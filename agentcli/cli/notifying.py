@@ -1,4 +1,4 @@
-"""Notifications and the terminal's title for a session, as they are set."""
+"""Notifications and the terminal's title for a session, as the settings say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.ui.notifier import NotifierSettings, TerminalNotifier
 
 
 def notifier_of(session: Session, settings: UISettings) -> TerminalNotifier:
-    """A subscriber for `session`, to be closed when that is."""
+    """Return a subscriber for `session`; close it when the session is closed."""
     chosen = NotifierSettings(settings.notify, settings.notify_after_s, settings.title)
     label = session.state.name or session.state.title
     return TerminalNotifier(sys.stderr, chosen, person_environ(), label=label)

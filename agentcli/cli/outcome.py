@@ -1,4 +1,4 @@
-"""How a run from the command line went, told once, in the form that was asked for."""
+"""The outcome of a run from the command line, reported once, in the requested form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agentcli.ui.terminal import TerminalRenderer
 
 
 class OutcomeReporter:
-    """Tells how things went, in the form that was asked for, exactly once."""
+    """Reports the outcome of a run exactly once, in the form that the flags ask for."""
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
@@ -69,11 +69,12 @@ class OutcomeReporter:
         return [*told, self._counter, self._evidence]
 
     def count_time(self) -> None:
-        """From now on: what a person took to choose a session or to trust a folder is no work."""
+        """Start counting the time now: choosing a session or trusting a folder is not work."""
         self._started = time.monotonic()
 
     def notify_by(self, settings: UISettings) -> None:
-        """Tell a person who looks elsewhere what comes of the session, unless all is quiet."""
+        """Notify a person who looks elsewhere about the session, as `settings` say, unless the run
+        is quiet."""
         self._notifies = None if self._flags.quiet else settings
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class OutcomeReporter:
         return self._exit_code
 
     def finish_as(self, summary: RunSummary) -> int:
-        """The same for what was more than one turn of one session."""
+        """Like `finish`, for work that was more than one turn of one session."""
         if self._exit_code is None:
             interrupts.end()
             try:
@@ -113,7 +114,7 @@ class OutcomeReporter:
         return self._tell_summary(summary)
 
     def _keep_answer(self, summary: RunSummary) -> None:
-        """Raises SessionError."""
+        """Write the answer to the file of --output-last-message. Raises SessionError."""
         if self._flags.answer_file is not None:
             _write_answer(self._flags.answer_file, summary.answer)
 
@@ -126,7 +127,7 @@ class OutcomeReporter:
         if gone and summary.error:
             print_error(summary.error, summary.hint)
         else:
-            # Without a reader of stderr the answer still has one.
+            # Even if nobody reads stderr, somebody may read the answer on stdout.
             with suppress(OSError):
                 self.renderer.closing_line(summary)
         if self.session is None:
@@ -143,8 +144,8 @@ class OutcomeReporter:
         return summary.exit_code or self._tell_unheard()
 
     def tell_lines(self, session_id: str = "") -> JsonLinesWriter | None:
-        """What programs are told of work that is not one session's, from now on as that of
-        `session_id`; None for people."""
+        """Return the writer for work that is not one session's, which attributes lines to
+        `session_id` from now on; None if the output is for people."""
         self._json = self._json or self._writer(session_id)
         if self._json is not None:
             self._json.session_id = session_id
@@ -161,14 +162,14 @@ class OutcomeReporter:
         )
 
     def begin(self) -> None:
-        """What is to be done is recorded: from now on it can be interrupted and resumed. Raises
-        TurnInterrupted where stdout has failed before."""
+        """Note that the task is recorded, so that the work can be interrupted and resumed from now
+        on. Raises TurnInterrupted if stdout has failed before."""
         self._is_working = True
         if self._unheard is not None:
             self._stop(self._unheard)
 
     def _take_failure(self, failure: BrokenPipeError | OutputError) -> None:
-        """Nothing more gets to whoever reads stdout: what is going on ends."""
+        """Stop the work: nothing more reaches whoever reads stdout."""
         self._unheard = failure
         if self._is_working:
             self._stop(failure)
@@ -179,7 +180,7 @@ class OutcomeReporter:
         interrupts.interrupt(TurnInterrupted(told, _code_of(failure)))
 
     def _tell_unheard(self) -> int:
-        """Of an answer that did not get through; the exit code for that."""
+        """Report an answer that did not get through; return the exit code for that."""
         if isinstance(self._unheard, OutputError):
             session = self.session
             kept = f"it is kept: agent sessions show {session.id}" if session else ""
@@ -208,7 +209,7 @@ def _code_of(failure: BrokenPipeError | OutputError | None) -> int:
 
 
 def is_pipe(stream: TextIO) -> bool:
-    """Whether a program reads it: what that makes of an answer may be shown on the same screen."""
+    """Return whether a program reads `stream`; it may show the answer on the same screen."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Long texts for people at a terminal, through the pager that they like."""
+"""Long texts for people at a terminal, shown in their favourite pager."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NoPager = Annotated[
 
 @contextmanager
 def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
-    """For a block that prints for people: at a terminal what is longer than the screen goes through
-    their pager, from its beginning or `at_end`. Elsewhere nothing changes."""
+    """Page what the block prints: at a terminal, text longer than the screen goes through the
+    person's pager, from its beginning or `at_end`. Elsewhere, nothing changes."""
     terminal = sys.stdout
     if no_pager or not terminal.isatty() or is_plain(person_environ()):
         yield
@@ -46,7 +46,7 @@ def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
 
 
 class _Printed(io.StringIO):
-    """Keeps what is printed, and looks like the terminal it is meant for."""
+    """Keeps what is printed, and pretends to be the terminal that it is meant for."""
 
     def __init__(self, terminal: TextIO) -> None:
         super().__init__()
@@ -64,20 +64,20 @@ class _Printed(io.StringIO):
 
 
 def show_in_pager(text: str, *, at_end: bool = False) -> bool:
-    """Show `text`, which may have colours, by $PAGER, else less; `at_end` begins with its last
-    rows. False where there is no pager to be had; then nothing was shown. The terminal has to be
-    the caller's."""
+    """Show `text`, which may have colours, in $PAGER, else less; `at_end` starts at its last rows.
+    Return False, with nothing shown, if there is no pager. The caller must own the terminal."""
     environ = dict(person_environ())
     try:
         words = shlex.split(environ.get("PAGER", "less"))
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         return False
     program = find_program(words[0]) if words else None
     if program is None:
         return False
     arguments = words[1:]
     if program.endswith("/less"):
-        # The whole screen, colours, and no quitting at once where the text is short.
+        # -R for colours. Without -F and -X, less takes the whole screen and stays open for short
+        # texts.
         arguments += ["-R", "+G"] if at_end else ["-R"]
     environ["LESSSECURE"] = "1"
     process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE, env=environ)
@@ -93,7 +93,7 @@ def show_in_pager(text: str, *, at_end: bool = False) -> bool:
 
 @contextmanager
 def _interrupts_left_to_pager() -> Iterator[None]:
-    """^C ends a search in the pager, not the program behind it."""
+    """Let ^C end a search in the pager, not the program behind it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -105,7 +105,7 @@ def _interrupts_left_to_pager() -> Iterator[None]:
 
 
 def fits_screen(text: str) -> bool:
-    """Whether a terminal shows all of it at once, with a row to spare for the prompt after it."""
+    """Return whether the terminal shows all of `text` at once, with a spare row for the prompt."""
     columns, rows = terminal_size(sys.stdout)
     taken = sum(max(1, -(-cells(line) // columns)) for line in text.splitlines())
     return taken < rows

@@ -1,4 +1,4 @@
-"""What past sessions did, judged by rules: for `agent policy test` and `suggest`."""
+"""Actions of past sessions, to be judged by rules: for `agent policy test` and `suggest`."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Against = Annotated[
 
 @dataclass(frozen=True)
 class Past:
-    """An action of a past session that could change something, and what a person said to it:
-    `answer` is allow or deny, "" if nobody was asked, `grant` the rule they gave with it. `risk`
-    is what the question said. `left_sandbox`: it ran outside of the sandbox of its session."""
+    """An action of a past session that could change something, with the person's decision. `answer`
+    is allow or deny, "" if nobody was asked; `grant` is the rule that the person gave with it.
+    `risk` is what the question said. `left_sandbox`: it ran outside the session's sandbox."""
 
     session: str
     workspace: Path
@@ -60,7 +60,8 @@ class Past:
 
     @cached_property
     def is_of_high_risk(self) -> bool:
-        """By what the question said, or by the rules of now: no lasting rule is for such."""
+        """Whether it is of high risk, according to the question or to today's rules; such actions
+        can't get a lasting rule."""
         scope = policy_of((), self.workspace).scope
         return (
             max(self.risk, rate_by_rules(self.action, scope, str(self.workspace))[0]) >= Risk.HIGH
@@ -68,7 +69,8 @@ class Past:
 
 
 def policy_of(rules: tuple[Rule, ...], workspace: Path, *, contained: bool = False) -> Policy:
-    """Nothing but the rules: no rating of risk, no hard blocks; no sandbox, unless `contained`."""
+    """Return a policy of nothing but `rules`: no risk ratings, no hard blocks, and no sandbox
+    unless `contained`."""
     return Policy(
         mode="ask",
         contained=contained,
@@ -88,7 +90,8 @@ def _effect(action: Action) -> str:
 
 @cache
 def _effect_of_tool(name: str) -> str:
-    """Of one that is not here any more, the most. Looking for a tool lists their folder."""
+    """Return the effect of a tool; for one that no longer exists, the strongest. Cached, because
+    looking for a tool lists the folder of tools."""
     tool = TOOLS.get(name)
     return tool.effect if tool else Effect.EXECUTE
 
@@ -125,14 +128,14 @@ def _of_session(name: str, workspace: Path, events: Sequence[Event]) -> Iterator
 
 
 def _could_change(event: Action) -> bool:
-    """Whether a policy would have looked at it twice: status of jobs and faulty calls aside."""
+    """Return whether a policy would have examined the action: no job status, no faulty call."""
     if not event.runnable or _effect(event) == "read":
         return False
     return not (getattr(event, "job", None) or getattr(event, "error", None))
 
 
 def _decisions(events: Sequence[Event], by: str) -> dict[int, DecisionObservation]:
-    """The last one of a person or the policy for each action that was asked."""
+    """Return the last decision `by` the person or the policy about each action."""
     return {
         event.cause: event
         for event in events
@@ -141,7 +144,7 @@ def _decisions(events: Sequence[Event], by: str) -> dict[int, DecisionObservatio
 
 
 def _folders(wanted: Sequence[str]) -> Iterator[Path]:
-    """Raises UsageError for what is no session."""
+    """Yield the folders of the sessions. Raises UsageError for what is no session."""
     for name in wanted:
         if name == "all":
             yield from (folder for folder, _ in session_states(home(), str(here())))

@@ -1,4 +1,4 @@
-"""Words of a person in commands that they are told to type."""
+"""Quoting of a person's words in commands that they are advised to type."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import shlex
 
 
 def quoted(text: str) -> str:
-    """For a shell, in double quotes where nothing in it has a meaning there."""
+    """Quote `text` for a shell, in double quotes if nothing in it has a meaning there."""
     return shlex.quote(text) if set('"$`!\\').intersection(text) else f'"{text}"'

@@ -1,4 +1,4 @@
-"""Asking each provider that could work what it offers."""
+"""Ask each provider that could work which models it offers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentcli.ui.summary import quantity
 _LIMIT_S = 10.0
 _ANSWER_LIMIT_S = 60.0
 _ANSWER_TOKENS = 64
-"""Enough for a word; a reply cut off there is an answer too."""
+"""Enough for a word; a reply that is cut off there counts as an answer too."""
 
 Outcome = Literal["works", "refused", "no_credit", "unreachable", "failed"]
 
@@ -37,12 +37,12 @@ _WORDS: dict[Outcome, str] = {
     "refused": "the key is refused: ",
     "no_credit": "the account has no credit: ",
 }
-"""What is said before the provider's own words."""
+"""Words put before the provider's own."""
 
 
 @dataclass(frozen=True)
 class ProviderAnswer:
-    """What one provider answered: the ids of its models, or in words why not."""
+    """What one provider answered: the ids of its models, or why there are none."""
 
     provider: str
     models: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class ProviderAnswer:
 
 
 def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
-    """Each provider with a key or an address of the user's own, then local servers that answer."""
+    """Ask each provider with a key or an address set by the person, then the local servers."""
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
         name
@@ -71,7 +71,8 @@ def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
 
 
 def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
-    """Context window in tokens and USD per million of input and output; - for what nobody knows."""
+    """Return the context window in tokens and the USD per million tokens of input and of output;
+    "-" if unknown."""
     window = catalog.known_context_tokens(name)
     prices = catalog.per_million(name)
     costs = [f"{usd:.4g}" for usd in prices] if prices else ["-", "-"]
@@ -79,7 +80,7 @@ def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
 
 
 def ask(registry: Providers, name: str) -> ProviderAnswer:
-    """What the provider `name` answers when asked for its models."""
+    """Ask the provider `name` for its models."""
     try:
         protocol = registry.protocol(registry.endpoint(f"{name}/any"))
         protocol.connect()
@@ -87,12 +88,13 @@ def ask(registry: Providers, name: str) -> ProviderAnswer:
     except AgentError as error:
         return _failed(name, error)
     except Exception as error:
-        # A protocol of an outside package may raise anything; the other providers are told of.
+        # An outside package's protocol may raise anything; the other providers must still be
+        # listed.
         return ProviderAnswer(name, (), f"{type(error).__name__}: {error}", "failed")
 
 
 def try_out(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
-    """Whether the model `name` really answers: it is asked for a word, once."""
+    """Check that the model `name` really answers, by asking once for a word."""
     waits = LLMSettings(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)
     try:

@@ -35,7 +35,7 @@ Source = SessionRecord | Recording
 
 
 def source_of(named: str | None, option: str | None) -> Source:
-    """The session, or the recording if that is what is named. Raises UsageError, SessionError."""
+    """Return the named session, or the recording of that name. Raises UsageError, SessionError."""
     if named is None or option is not None:
         return read_session(selected(named, option))
     path = named_file(Path(named)) if os.sep in named else Path(named)
@@ -78,7 +78,7 @@ def _wait_for_key(where: str) -> bool:
 
 
 def verify(source: Source, *, as_json: bool) -> int:
-    """0 when it comes out as it did, 1 with the first difference."""
+    """Repeat the work; return 0 if the results are the same, 1 with the first difference shown."""
     builder = builder_for(_workspace(source))
     count = len(source.events)
     with working("copying the files") as tell, _stage(source, builder) as stage:
@@ -96,7 +96,7 @@ def verify(source: Source, *, as_json: bool) -> int:
 
 
 def _workspace(source: Source) -> Path:
-    """Whose settings hold; a folder that is gone has none of its own."""
+    """Return the folder whose settings apply; a folder that is gone has none of its own."""
     if isinstance(source, SessionRecord) and source.state.place is not None:
         return source.state.place
     return here()
@@ -114,7 +114,7 @@ def _stage(source: Source, builder: AgentBuilder) -> Iterator[Stage]:
 
 
 def _has_hooks(builder: AgentBuilder) -> bool:
-    """Whether programs of the person run around calls of tools."""
+    """Return whether hooks of the person run around tool calls."""
     hooks = builder.settings.hooks
     return bool(hooks.PreToolUse or hooks.PostToolUse)
 
@@ -122,7 +122,7 @@ def _has_hooks(builder: AgentBuilder) -> bool:
 def _terms(source: Source, builder: AgentBuilder) -> Terms:
     settings = builder.settings
     if isinstance(source, Recording):
-        # A recording comes out the same for whoever verifies it, whatever they have set.
+        # The result for a recording must not depend on the settings of whoever verifies it.
         try:
             settings = with_kept(Settings(), source.header.settings)
         except ValueError as error:
@@ -193,8 +193,8 @@ def record(
     *,
     quiet: bool = False,
 ) -> None:
-    """Write the recording and tell of it; `start` is the snapshot that the session began with, its
-    first where that is empty. Raises SessionError."""
+    """Write the recording and report it. `start` is the snapshot that the session began with; if
+    empty, the session's first one is used. Raises SessionError."""
     containment = Containment(
         builder.settings,
         builder.environ,

@@ -1,4 +1,4 @@
-"""What `agent run --record FILE` does beside the run."""
+"""The part of `agent run --record FILE` that makes the recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentcli.sessions.session import read_session
 
 
 class RunRecorder:
-    """Raises UsageError where no file can be written at `target`."""
+    """Records a run to the file `target`. Raises UsageError if no file can be written there."""
 
     def __init__(self, target: Path, flags: Flags) -> None:
         self._target = named_file(target, "--record")
@@ -28,14 +28,14 @@ class RunRecorder:
         self._start = ""
 
     def begin(self, builder: AgentBuilder, opened: OpenSession) -> None:
-        """Keep the files as they are before anything is done."""
+        """Take a snapshot of the files before any work begins."""
         self._builder, self._folder = builder, opened.session.folder
         store = checkpoints_of(self._folder, str(builder.workspace))
         self._start = store.take().tree
 
     def finish(self, code: int) -> int:
-        """Write what there is of the session, however it ended. The exit code of the run, or 1
-        where that was 0 and there is no recording."""
+        """Write the recording of the session, however it ended. Return the exit code of the run or,
+        if that was 0 and the recording failed, that of the failure."""
         if self._builder is None or self._folder is None:
             return code
         try:

@@ -1,4 +1,4 @@
-"""How some work on a session went, as people and programs are told it."""
+"""The summary of some work on a session, for people and programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def summarise_run(
     duration_s: float,
     lost: str = "",
 ) -> RunSummary:
-    """Of what ended with `result` or `error`. `lost` is why the answer did not get through."""
+    """Return the summary of work that ended with `result` or `error`. `lost` is why the answer did
+    not get through."""
     ending = result.ending if result else None
     redact = session.redact if session else NoSecrets()
     failed = ending is not None and ending.exit_code != 0
@@ -64,7 +65,7 @@ def summarise_run(
 
 
 def _is_news(evidence: Evidence, changed: Sequence[str], done: SessionTotals) -> bool:
-    """Whether this work has changed or tested something: what was so before was told then."""
+    """Return whether this work changed or tested something; earlier results were shown before."""
     newest = -1 if evidence.newest is None else evidence.newest.event_id
     return bool(changed) or (done.first_id is not None and newest >= done.first_id)
 
@@ -74,7 +75,7 @@ def resume_command(session: Session | None) -> str:
 
 
 def _can_go_on(session: Session) -> bool:
-    """A session that never got its task is gone."""
+    """Return whether the session can be continued; one that never got its task is gone."""
     return bool(session.state.title)
 
 
@@ -85,7 +86,7 @@ def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, .
 
 
 def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...]:
-    """Where commands have a /tmp of their own."""
+    """Return the files left in /tmp, if commands have a /tmp of their own."""
     starts = (e for e in newest_first(session.events) if isinstance(e, SessionStartedObservation))
     start = next(starts, None)
     if start is None or start.sandbox != BUBBLEWRAP or str(TMP) in (start.writable or ()):

@@ -1,4 +1,4 @@
-"""What commands share."""
+"""Options and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def home() -> Path:
 
 
 def finish_interrupted_work() -> None:
-    """Remove what commands that were killed left half made, and say what became of it."""
+    """Remove what killed commands left half done, and report what became of it."""
     for told in sweep(home()):
         print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
     empty_pool(home())
 
 
 def tell_cut_off(session: Session) -> None:
-    """Say it, if files were being brought back when the process that did it was ended."""
+    """Report that a restore of files was cut off because its process ended."""
     if begun := unfinished_restore(session.events):
         print(
             f"agent: {begun.content} was cut off: some files are as they were then, others not\n"
@@ -64,12 +64,12 @@ def here() -> Path:
 
 
 def at_terminal() -> bool:
-    """Whether a person reads all that is shown, and can choose."""
+    """Return whether a person sees all output and can choose."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether the person agrees. Raises UsageError when there is nobody to ask."""
+    """Ask the person to agree, unless `yes`. Raises UsageError when there is nobody to ask."""
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -79,13 +79,13 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 def label(state: State) -> str:
-    """Name and title on one line, safe to show."""
+    """Return name and title on one line, safe to show."""
     text = f"{state.name}: {state.title}" if state.name else state.title
     return printable(text, multiline=False).strip()
 
 
 def age(moment: datetime) -> str:
-    """How long ago, in at most eleven columns; the date when it is long ago."""
+    """Return how long ago that was, in at most eleven columns; the date if it was long ago."""
     passed = datetime.now(UTC) - moment
     if passed.days > _LONG_AGO_DAYS:
         return f"{moment.astimezone():%Y-%m-%d}"
@@ -114,8 +114,8 @@ def row(session_id: str, state: State) -> dict[str, Any]:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Say `what` is being done on a terminal, once it takes longer than a moment. Yields what says
-    something else from then on, in one row."""
+    """Show at a terminal that `what` is being done, once it takes longer than a moment. Yields a
+    function that changes the message, on one row."""
     if not sys.stderr.isatty():
         yield lambda told: None
         return

@@ -1,4 +1,4 @@
-"""`agent sessions show --cost`: what a session used, by model and by the part it played."""
+"""`agent sessions show --cost`: what a session used, by model and by the role it was used for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTED = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "reasonin
 _HEADINGS = ("replies", "in (cached)", "out", "reasoning", "cost")
 _WIDTHS = (7, 13, 7, 9, 13)
 _MODEL_WIDTH = 25
-"""With the columns of numbers and what stands between them, 80 columns."""
+"""Together with the number columns and the gaps, this makes 80 columns."""
 
 
 def show_cost(folder: Path, *, as_json: bool) -> None:
@@ -35,7 +35,7 @@ def show_cost(folder: Path, *, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class ChildCosts:
-    """What a child used, with its own children."""
+    """What a child used, including its own children."""
 
     session_id: str
     agent: str
@@ -43,7 +43,8 @@ class ChildCosts:
 
 
 def children_of(folder: Path, state: State) -> Iterator[ChildCosts]:
-    """By what is on record of them; of those at work or stopped by their own sessions."""
+    """Yield the costs of the children from their own records, which also cover those at work or
+    stopped by their own sessions; for an unreadable one, the cost that it reported."""
     for session_id, reported in state.children.items():
         agent, used = "", reported
         with suppress(AgentError, OSError):
@@ -53,8 +54,9 @@ def children_of(folder: Path, state: State) -> Iterator[ChildCosts]:
 
 
 def costs(session_id: str, state: State, children: Sequence[ChildCosts] = ()) -> dict[str, Any]:
-    """For programs: `rows` of model and part, of `children`, and the `total` of all; `cached_share`
-    from 0 to 1, None without a prompt, `cost_usd` None where the price of a reply is not known."""
+    """Return the data for --json: `rows` by model and part, the `children`, and the `total`.
+    `cached_share` is from 0 to 1, None without a prompt; `cost_usd` is None if the price of a reply
+    is unknown."""
     used_by = [
         (model, part, used)
         for part, models in state.parts.items()
@@ -80,7 +82,7 @@ def costs(session_id: str, state: State, children: Sequence[ChildCosts] = ()) ->
 
 
 def table(state: State, children: Sequence[ChildCosts] = ()) -> list[str]:
-    """For people, at most 80 columns unless a model's name alone is longer than its column."""
+    """Return the table for people, at most 80 columns wide unless a model's name is too long."""
     lines = [_line("model", _HEADINGS)]
     told = costs("", state, children)
     for row in told["rows"]:

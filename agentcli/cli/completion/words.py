@@ -58,8 +58,7 @@ def _skills() -> Iterator[tuple[str, str]]:
 
 
 def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield the catalogued models of providers with a key, and those of local servers that
-    answer."""
+    """Yield catalogued models of providers with a key, and models of local servers that answer."""
     from agentcli.app.keys import stored_keys
     from agentcli.llm.provider import known_providers
     from agentcli.llm.registry import Providers

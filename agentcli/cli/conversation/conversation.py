@@ -198,8 +198,7 @@ class Conversation:
         return self.opened.session
 
     def open_session(self) -> OpenSession:
-        """Return the session of this conversation, begun if there is none yet. Raises
-        AgentError."""
+        """Return this conversation's session, begun if there is none yet. Raises AgentError."""
         if self.opened is not None and (self._stale or self._sealed != self._planning):
             self.open(self.opened.session.folder)
         if self.opened is None:
@@ -383,8 +382,8 @@ class Conversation:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let a slow command be interrupted and keep what is said meanwhile, given an open
-        session."""
+        """Let a slow command be interrupted and keep what is said meanwhile, if a session is
+        open."""
         if self.opened is None:
             yield
             return

@@ -118,8 +118,7 @@ def _prepared(
     renderer: SharedRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
-    """Return a builder with a model; a person without a key is asked for one. Raises
-    ConfigError."""
+    """Return a builder with a model; a person without a key is asked for it. Raises ConfigError."""
     own = folder is not None and flags.folder is None
     workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
     while True:

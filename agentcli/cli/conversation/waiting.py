@@ -65,8 +65,8 @@ class WaitingInputs:
         ]
 
     def take(self, number: int) -> Submission | None:
-        """Remove and return the input at `number` of `all`, -1 for the newest; None if none is
-        there."""
+        """Remove and return the input at `number` of `all` (-1: the newest), or None if there is
+        none."""
         with self._lock:
             current = self._current()
             if not -len(current) <= number < len(current):
