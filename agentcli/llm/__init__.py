@@ -1,1 +1,1 @@
-"""How to reach models."""
+"""Reaching models."""

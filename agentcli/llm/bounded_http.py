@@ -1,7 +1,7 @@
-"""The HTTP client both SDKs are given. What a server answers is bounded while it comes, so that no
-answer, and no few bytes that unpack to many, takes more memory than a reply may need.
+"""The HTTP client that both SDKs use. It limits an answer's size as the answer arrives, so that
+neither a long one nor a few bytes that unpack to many can take more memory than a reply may need.
 
-Imported with the SDKs: until then nobody needs an HTTP client.
+Imported together with the SDKs, because nothing needs an HTTP client before that.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.llm.wire_protocol import Endpoint, ReplySize
 
 _KEEP_ALIVE_S = 300.0
-"""A connection should outlast a command; one that the server has closed is noticed and replaced."""
+"""A connection should outlast a command; one closed by the server is noticed and replaced."""
 _LARGEST_ERROR = 1_000_000
-"""Bytes of the answer to a request that was refused; of more, the rest is not read."""
+"""Most bytes read of the answer to a refused request."""
 _PIECE = 1 << 16
 _PACKED = ("gzip", "x-gzip", "deflate")
 
 
 def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
-    """No redirects, so that neither prompt nor key ever follows one to another place; certificates
-    are loaded only where TLS is spoken. `size` bounds each reply, as it is when it begins."""
+    """Return a client that limits each reply to `size` as it is when the reply begins. It follows
+    no redirects, so that neither prompt nor key ever goes to another place, and loads certificates
+    only for TLS."""
 
     def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.SyncByteStream)
@@ -49,8 +50,8 @@ def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
 
 
 class _Bounded(httpx2.SyncByteStream):
-    """The body of an answer, unpacked. Raises LLMError when it is too long for a reply; that of an
-    error ends there."""
+    """The unpacked body of an answer. A reply that is too long raises LLMError; an error's body is
+    cut off instead."""
 
     def __init__(
         self, stream: httpx2.SyncByteStream, packed: str, most_bytes: int, status: int
@@ -85,7 +86,7 @@ class _Bounded(httpx2.SyncByteStream):
             return
         if self._packed not in _PACKED:
             raise httpx2.DecodingError(f"it is packed as {self._packed[:40]}, which was not asked")
-        # This value of wbits takes what either of them writes.
+        # This value of wbits accepts both formats.
         unpacker = zlib.decompressobj(wbits=47)
         try:
             for data in self._stream:

@@ -17,20 +17,20 @@ _PER = 1_000_000
 
 
 class Catalog:
-    """Answers about `provider/model` names. The catalogue is loaded when first asked."""
+    """Looks up `provider/model` names. The catalogue is loaded at the first question."""
 
     def __init__(self, prices: Mapping[str, PriceSettings]) -> None:
         self._own_prices = prices
         self._warm = False
 
     def warm_up(self, name: str) -> None:
-        """Load what `cost` will need, at a moment when nobody waits for it."""
+        """Load what `cost` will need while nobody waits for it."""
         if not self._warm:
             self._warm = True
             self.cost(name, Usage())
 
     def cost(self, name: str, usage: Usage) -> float | None:
-        """USD of `usage`; None when the price is not known, never 0 for want of one."""
+        """Return the USD cost of `usage`, or None, never 0, when the price is unknown."""
         usage = _consistent(usage)
         if own := self._own_prices.get(name):
             return _own_cost(own, usage)
@@ -53,14 +53,14 @@ class Catalog:
         return float(price.total_price)
 
     def context_tokens(self, name: str) -> int:
-        """Tokens the model takes in; a cautious guess for one that is not catalogued."""
+        """Return the model's context window in tokens; a cautious guess if it is not catalogued."""
         known = known_providers().get(name.partition("/")[0])
         if known is not None and known.key_env is None:
             return LOCAL_CONTEXT_TOKENS
         return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
 
     def known_context_tokens(self, name: str) -> int | None:
-        """Tokens the model takes in, if the catalogue says it."""
+        """Return the model's context window in tokens, if the catalogue has it."""
         price_list, model = _priced(name)
         if not price_list:
             return None
@@ -74,14 +74,14 @@ class Catalog:
         return int(window) if window else None
 
     def per_million(self, name: str) -> tuple[float, float] | None:
-        """USD per million tokens of input and of output, for prompts of no great length."""
+        """Return USD per million input and output tokens, for prompts of moderate length."""
         prompt = self.cost(name, Usage(prompt_tokens=1_000))
         output = self.cost(name, Usage(completion_tokens=1_000))
         return None if prompt is None or output is None else (prompt * 1_000, output * 1_000)
 
 
 def catalogued_models(provider: str) -> list[str]:
-    """Ids of the models that the catalogue has of a built-in provider, none that is retired."""
+    """Return the ids of a built-in provider's models in the catalogue, except retired ones."""
     from genai_prices.data_snapshot import get_snapshot
 
     known = known_providers()[provider]
@@ -94,14 +94,14 @@ def catalogued_models(provider: str) -> list[str]:
 
 
 def _priced(name: str) -> tuple[str, str]:
-    """The id of the list that has the model's price (empty: none has), and the model's name."""
+    """Return the id of the price list with the model (empty if none has it), and its name there."""
     provider, _, model = name.partition("/")
     known = known_providers().get(provider)
     return (known.price_list if known else ""), model
 
 
 def _consistent(usage: Usage) -> Usage:
-    """`usage` with no more tokens from and to the cache than there are in all."""
+    """Return `usage` with at most as many cached tokens as there are prompt tokens."""
     prompt = max(usage.prompt_tokens, 0)
     read = min(max(usage.cache_read_tokens, 0), prompt)
     return Usage(

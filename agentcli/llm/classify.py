@@ -1,4 +1,4 @@
-"""What an HTTP status and an error body mean, for every provider that speaks HTTP."""
+"""The meaning of HTTP statuses and error bodies, for every provider that speaks HTTP."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STATUS_BY_WORD = {
     "slow_down": 503,
     "overloaded_error": 529,
 }
-"""Types and codes of error frames, by the status they would have had as an answer."""
+"""Maps types and codes of error frames to the status they would have had as a response."""
 
 _OVERFLOW = re.compile(
     r"context[_ ](?:length|window|size|limit)|prompt is too long|maximum context|too many tokens"
@@ -55,7 +55,7 @@ _OVERFLOW = re.compile(
 )
 _OVERFLOW_STATUSES = (400, 413, 422, 500)
 _REQUEST_TOO_LARGE = re.compile(r"request too large for", re.IGNORECASE)
-"""More tokens than a minute's allowance: no waiting helps."""
+"""More tokens than a minute's allowance, so that waiting does not help."""
 
 _BILLING = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I
@@ -65,14 +65,14 @@ _POLICY = re.compile(
 )
 _OUTPUT_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens\b", re.I)
 _RETRY_IN = re.compile(r"retry in ([\d.]+) ?s", re.I)
-"""Gemini's quota of a minute, in the words of one that is used up."""
+"""How Gemini words it that a quota per minute is used up."""
 
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
-"""What Python puts before the system's words."""
+"""The prefix that Python puts before the system's message."""
 
 _LONGEST_WAIT_S = 1e7
 _LONGEST_MESSAGE = 500
-"""Characters of a provider's message."""
+"""Most characters kept of a provider's message."""
 
 _HINTS = {
     LLMErrorKind.AUTH: "check the key and where it comes from: agent doctor",
@@ -85,7 +85,7 @@ _HINTS = {
 
 
 def classify(status: int, body: object, headers: Mapping[str, str], origin: str) -> LLMError:
-    """The LLMError for an answer with `status`; `origin` names the server to the person."""
+    """Return the error for an answer with `status`; `origin` is the server's name for people."""
     if 300 <= status < 400:
         target = headers.get("location", "another address").partition("?")[0]
         return LLMError(
@@ -98,8 +98,8 @@ def classify(status: int, body: object, headers: Mapping[str, str], origin: str)
 
 
 def stream_error(error: object) -> LLMError:
-    """An error frame inside a stream or in an answer with status 200; its `code` may be a
-    status."""
+    """Return the error for an error frame in a stream or in an answer with status 200. Its `code`
+    may be a status."""
     words = [_field(error, "code"), _field(error, "type")]
     known = [_STATUS_BY_WORD[word] for word in words if word in _STATUS_BY_WORD]
     known += [int(word) for word in words if re.fullmatch(r"[45]\d\d", word)]
@@ -128,7 +128,7 @@ def _classified(status: int, body: object, headers: Mapping[str, str], what: str
 
 
 def _kind(status: int, words: str) -> LLMErrorKind:
-    """By the status, unless the provider's words say better what must happen next."""
+    """Classify by status, unless the provider's words say better what must happen next."""
     if status in _OVERFLOW_STATUSES and _OVERFLOW.search(words):
         return LLMErrorKind.CONTEXT_OVERFLOW
     if status in (413, 429) and _REQUEST_TOO_LARGE.search(words):
@@ -142,8 +142,8 @@ def _kind(status: int, words: str) -> LLMErrorKind:
 
 
 def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError | None:
-    """What an exception of the HTTP client means; None for any other. `start` is the command that
-    starts the server, if it is a local one."""
+    """Return the error for an exception of the HTTP client, None for any other. `start` is the
+    command that starts the server, if it is a local one."""
     import httpx2
 
     what = _ERRNO.sub("", str(error)) or type(error).__name__
@@ -175,15 +175,15 @@ def _is_local(origin: str) -> bool:
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Whether the system said so, however often that was wrapped."""
+    """Whether the system refused the connection, however often that error was wrapped."""
     while error is not None and not isinstance(error, ConnectionRefusedError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or a date;
-    LiteLLM's proxy passes the latter on under a name of its own."""
+    """Return the seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or
+    a date. LiteLLM's proxy passes the latter on under its own name."""
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -205,7 +205,7 @@ def _until(date: str) -> float | None:
 
 
 def _inner(body: object) -> object:
-    """The error object, which some servers put into a list or leave out."""
+    """Return the error object; some servers put it into a list or omit the wrapper around it."""
     if isinstance(body, list) and body:
         body = body[0]
     return body.get("error", body) if isinstance(body, Mapping) else body
@@ -217,7 +217,7 @@ def _field(body: object, name: str) -> str:
 
 
 def _message(body: object) -> str:
-    """The provider's own words, at most a few lines of them; nothing of a page."""
+    """Return the provider's own message, cut to a few lines; empty for an HTML page."""
     inner = _inner(body)
     text: Any = _field(body, "message") or _field(body, "detail")
     if not text and isinstance(inner, str) and not inner.lstrip().startswith("<"):
@@ -225,5 +225,5 @@ def _message(body: object) -> str:
     words = " ".join(str(text).split())
     if len(words) <= _LONGEST_MESSAGE:
         return words
-    # Cut between words: half of a secret could no longer be told from text.
+    # Cut between words: half a secret could no longer be recognised as one.
     return words[:_LONGEST_MESSAGE].rpartition(" ")[0] + " …"

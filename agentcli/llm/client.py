@@ -1,6 +1,6 @@
-"""LLM.complete: one reply, whatever it takes, without ever being deaf to an interrupt.
+"""ModelClient.complete: getting one reply, with retries, while staying open to interrupts.
 
-All that is tried again is tried again here; what another model may do better is for its caller.
+All retries happen here; whether another model should try is up to the caller.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 class _Stalled(LLMError):
-    """Nothing came for too long; the connection is of no more use."""
+    """Nothing arrived for too long; the connection is no longer usable."""
 
 
 class ModelClient:
-    """One model at one endpoint, whose replies are priced by the catalog."""
+    """One model at one endpoint; the catalog prices its replies."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class ModelClient:
         catalog: Catalog,
         with_new_key: Callable[[], WireProtocol | None] = lambda: None,
     ) -> None:
-        """`with_new_key` makes the protocol anew with a key that `protocol` does not have; None, if
-        there is no other. It may raise ConfigError."""
+        """`with_new_key` builds the protocol again with a key that `protocol` does not have, or
+        returns None if there is no other key. It may raise ConfigError."""
         self.model = model
         self._with_new_key = with_new_key
         self._protocol = protocol
@@ -72,10 +72,10 @@ class ModelClient:
         call_budget: CallBudget,
         record: Callable[[Event], Event],
     ) -> Reply:
-        """A complete reply, held to the request's tool choice, for what is in `call_budget`;
-        `record` keeps that a provider's limit had to be waited for. Raises LLMError when there is
-        none to be had, ConfigError when there is a limit to what it may cost and its price is not
-        known."""
+        """Return a complete reply that follows the request's tool choice and stays within
+        `call_budget`; `record` stores that a provider's rate limit had to be waited for. Raises
+        LLMError when no reply can be had, ConfigError when the cost is limited but the price is
+        unknown."""
         return enforce_tool_choice(
             request, lambda asked: self._reply(asked, notify, call_budget, record), notify
         )
@@ -128,7 +128,7 @@ class ModelClient:
     def _attempt(
         self, request: Request, notify: Callable[[Progress], None], started: float
     ) -> Reply:
-        """One request, made on a worker thread while this one stays free to be interrupted."""
+        """Make one request on a worker thread, so that this thread can be interrupted."""
         inbox: queue.SimpleQueue[StreamItem | BaseException] = queue.SimpleQueue()
         given_up = threading.Event()
         worker = threading.Thread(target=self._work, args=(request, inbox, given_up), daemon=True)
@@ -142,8 +142,8 @@ class ModelClient:
                 if not isinstance(item, StillAlive):
                     notify(item)
         except (TurnInterrupted, _Stalled):
-            # Where there is a connection by now, it ends with that, though it hang in a read, and a
-            # new one is made; where there is none yet, nothing is asked.
+            # Closing the connection ends the worker even if it hangs in a read; the next attempt
+            # opens a new one. Without a connection yet, the worker sends no request.
             given_up.set()
             self._protocol.abort()
             self._connecting = None
@@ -196,7 +196,7 @@ class ModelClient:
             deadline = time.monotonic() + limit
 
     def _refuse_long_wait(self, error: LLMError) -> None:
-        """Raises TryAgainLater when the server asks for more patience than there is."""
+        """Raise TryAgainLater when the server asks for a longer wait than the settings allow."""
         wait = error.retry_after
         if error.retryable and wait is not None and wait > self._waits.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
@@ -219,7 +219,8 @@ class ModelClient:
             time.sleep(min(_TICK_S, left))
 
     def _renew_key(self, refused: LLMError) -> bool:
-        """Whether there is another key to try than the one that was refused."""
+        """Switch to a new key, if there is another one than the refused key; return whether there
+        is."""
         try:
             protocol = self._with_new_key()
         except ConfigError as error:
@@ -250,14 +251,15 @@ class ModelClient:
 
 
 def backoff(waits: LLMSettings, attempt: int) -> float:
-    """Seconds before retry number `attempt`, from 1: doubling, between half and all of it."""
+    """Return the seconds before retry `attempt` (from 1): doubling, randomly shortened by up to
+    half."""
     longest = min(waits.retry_longest_s, waits.retry_base_s * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
 
 
 @contextmanager
 def _rate_limited(error: LLMError, record: Callable[[Event], Event]) -> Iterator[None]:
-    """The state of the session while it waits for a provider to let it in again."""
+    """Record that the session waits for a provider's rate limit, and when it goes on."""
     if error.kind is not LLMErrorKind.RATE_LIMIT:
         yield
         return

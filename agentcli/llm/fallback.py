@@ -1,4 +1,4 @@
-"""A chain of models: the next one takes over when the one before can't answer."""
+"""A chain of models: the next one takes over when one can't answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAKEN_OVER = RETRYABLE | {
     LLMErrorKind.AUTH_PERMANENT,
     LLMErrorKind.PAYLOAD_TOO_LARGE,
 }
-"""Kinds of errors after which another model may do better with the same request."""
+"""Kinds of errors after which another model may succeed with the same request."""
 
 _NOT_OF_THE_MODEL = frozenset(
     {LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.CONTENT_POLICY, LLMErrorKind.BUDGET}
@@ -36,11 +36,11 @@ RecordEvent = Callable[[Event], Event]
 
 
 class FallbackChain:
-    """Asks the models of a route in order. One that failed is left alone until the turn ends."""
+    """Asks the models of a route in order. One that failed is skipped until the turn ends."""
 
     def __init__(self, name: str, build: Callable[[str], ModelClient], router: Router) -> None:
-        """`name` is that of the model to prefer; `build` is called for a model when it is first
-        asked and raises ConfigError for one without a key."""
+        """`name` is the preferred model. `build` is called when a model is first asked, and raises
+        ConfigError if its key is missing."""
         self.model = name
         self._build = build
         self._router = router
@@ -49,11 +49,12 @@ class FallbackChain:
         self._current = name
 
     def warm_up(self) -> None:
-        """Connect to the preferred model in the background. Raises ConfigError without its key."""
+        """Connect to the preferred model in the background. Raises ConfigError if its key is
+        missing."""
         self._get(self.model).warm_up()
 
     def begin_turn(self) -> None:
-        """Ask the preferred model first again."""
+        """Try the preferred model first again."""
         self._failed.clear()
 
     def complete(
@@ -62,10 +63,10 @@ class FallbackChain:
         notify: Callable[[Progress], None],
         record: RecordEvent,
     ) -> Reply:
-        """A complete reply of the first model that has one; `record` keeps each change of model.
+        """Return a complete reply of the first model that gives one; `record` stores each switch.
 
-        Raises LLMError when there is none to be had: that of the first model that failed, with a
-        hint that names the others; one that is misconfigured counts as a refused key.
+        Raises LLMError when no model replies: the error of the first that failed, with a hint that
+        names the others. A misconfigured model counts as a refused key.
         """
         route = self._router.route(request)
         call_budget = CallBudget(request.budget_usd)
@@ -105,8 +106,8 @@ class FallbackChain:
         return self._built[name]
 
     def _taken_over(self, name: str, error: LLMError) -> bool:
-        """A model that only stands in may be misconfigured; the preferred one may not, or else work
-        would be done by another than the person believes."""
+        """Whether the next model may take over. A stand-in may be misconfigured, but the preferred
+        model may not: otherwise another model would do the work than the person believes."""
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
         return stands_in or error.kind in TAKEN_OVER
 

@@ -1,8 +1,8 @@
-"""How large an image may be for a model to see all of it.
+"""How large an image may be for a model to see every detail.
 
-Larger ones are scaled down by the provider, so that a model would name places in an image that
-nobody else has; scaled down here, the model can be told by how much. In July to November 2026 they
-said:
+Providers scale larger images down, so that a model would name positions in an image that nobody
+else has. If the image is scaled down here, the model can be told the factor. The providers' limits,
+from July to November 2026:
 
 | models | longer side | pixels | source |
 |---|---|---|---|
@@ -10,9 +10,9 @@ said:
 | GPT | 2,048 | any | https://developers.openai.com/api/docs/guides/images-vision |
 | Gemini | 3,072 | any | https://ai.google.dev/gemini-api/docs/image-understanding |
 
-No image goes beyond 2,000 pixels a side, whatever its model: a session may go on with a Claude
-model, and in a request with more than 20 images that refuses larger ones. For models that say
-nothing, such as those of local servers, that is the limit too.
+No image has more than 2,000 pixels a side, whatever the model: a session may continue with a Claude
+model, which refuses larger ones in a request with more than 20 images. That is also the limit for
+models without a published one, such as those of local servers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ _CLAUDE = ImageLimits(side=1_568, pixels=1_150_000)
 
 
 def image_limits(model: str) -> ImageLimits:
-    """For `model`, by its provider and name."""
+    """Return the limits for `model`, by its provider and name."""
     name = model.lower()
     return _CLAUDE if name.startswith("anthropic/") or "claude" in name else ImageLimits()

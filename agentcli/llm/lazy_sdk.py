@@ -1,9 +1,9 @@
 """Import a provider's SDK without the hundreds of type modules that a run never touches.
 
-Both SDKs' packages re-export everything from their `__init__`, so that `import anthropic` runs some
-3,000 modules. Here a package's `__init__` is not run until a name is asked of it that its own
-`from .module import name` lines don't account for; a name they do account for is fetched from that
-module alone, as PEP 810's lazy imports would. Modules that are not packages load as ever.
+Both SDKs re-export everything from their packages' `__init__`, so `import anthropic` runs some
+3,000 modules. Here a package's `__init__` runs only when a name is requested that its own `from
+.module import name` lines don't define. A name they do define is fetched from that module alone, as
+with PEP 810's lazy imports. Modules that are not packages load as usual.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class _LazyPackage(ModuleType):
 
 
 def _names_by_origin(source: str) -> dict[str, tuple[str, str]]:
-    """For each name a package imports from its own modules: the module and the name there."""
+    """Map each name that a package imports from its own modules to the module and the name
+    there."""
     names = {}
     for module, imported in _RELATIVE_IMPORT.findall(source):
         for item in imported.strip("()").split(","):
@@ -87,6 +88,6 @@ class _LazyFinder(MetaPathFinder):
 
 
 def make_lazy(package: str) -> None:
-    """From now on imports of `package`, and of what is below it, are lazy as told above."""
+    """Make imports of `package`, and of everything below it, lazy from now on."""
     if package not in sys.modules:
         sys.meta_path.insert(0, _LazyFinder(package))

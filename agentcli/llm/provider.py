@@ -1,4 +1,4 @@
-"""What is known of a provider before it is chosen, and where providers are found.
+"""What is known of a provider before one is chosen, and where providers are found.
 
 Nothing here loads an SDK or a wire format.
 """
@@ -14,29 +14,29 @@ from agentcli.extensions import ExtensionPoint
 
 @dataclass(frozen=True)
 class Provider:
-    """What the file of a provider defines as `PROVIDER`."""
+    """What a provider's file defines as `PROVIDER`."""
 
     protocol: str
-    """Its wire format: a file of `llm/protocols`, or what an outside package enters as such."""
+    """Its wire format: a file of `llm/protocols`, or one that an outside package registers."""
     title: str = ""
-    """Its name for people; without one it is not offered to choose from."""
+    """Its name for people; a provider without one is not offered as a choice."""
     base_url: str = ""
     key_env: str | None = None
-    """The variable that holds the key. None: the server wants no key, and is taken for a
-    local one: its models have a small window where none is set, and it is tried when no model is
-    chosen."""
+    """The environment variable that holds the key. None means that the server needs no key and is
+    taken for a local one: its models get a small window unless one is set, and it is tried when no
+    model is chosen."""
     keys_page: str = ""
-    """Where a person gets a key."""
+    """The web page on which people get a key."""
     default_model: str | None = None
-    """Used when only a key is known."""
+    """The model to use when only a key is known."""
     price_list: str = ""
-    """Its id in genai-prices, if it is there."""
+    """The id of its price list in genai-prices, if it has one."""
     own_models: str = ""
-    """How the names of its models begin, where its list of prices has others' too."""
+    """The prefix of its own models' names, if its price list also has others' models."""
     start: str = ""
     """The command that starts its server on this machine."""
     rank: int = 100
-    """Without a model to use, the first in this order that has a key or answers is taken."""
+    """Order of preference: when no model is set, the first that has a key or answers is used."""
 
     @property
     def local(self) -> bool:
@@ -50,11 +50,11 @@ PROTOCOLS = ExtensionPoint("agentcli.llm.protocols", "PROTOCOL", "agentcli.proto
 
 
 def protocol_names() -> list[str]:
-    """Of every wire format; none is imported."""
+    """Return the names of all wire formats without importing any."""
     return [*PROTOCOLS.file_names(), *PROTOCOLS.outside_names()]
 
 
 @cache
 def known_providers() -> Mapping[str, Provider]:
-    """Every provider by its name, by rank."""
+    """Return every provider by name, ordered by rank."""
     return dict(sorted(PROVIDERS.all().items(), key=lambda item: item[1].rank))

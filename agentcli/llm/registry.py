@@ -1,4 +1,4 @@
-"""From a model's name to something that answers: addresses, keys, local servers."""
+"""Finding the endpoint of a model by its name: addresses, keys, local servers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _KEY_COMMAND_S = 30
 
 @dataclass(frozen=True)
 class Providers:
-    """Which models can be reached, given what the user configured and the environment holds.
+    """The models that can be reached, given the user's settings and the environment.
 
-    `learn` is told each key before it is used, so that it can be masked.
+    `learn` receives each key before it is used, so that it can be masked.
     """
 
     configured: Mapping[str, ProviderSettings]
@@ -39,11 +39,11 @@ class Providers:
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
     key_fault: str = ""
-    """Why keys that the person gave could not be read."""
+    """Why keys that the person supplied could not be read."""
 
     def choose(self, wanted: str) -> str:
-        """The full name of the model to use: `wanted`, or else the first that a key or a running
-        local server offers. Raises ConfigError when there is none."""
+        """Return the full name of the model to use: `wanted`, or else the first that a key or a
+        running local server offers. Raises ConfigError when there is none."""
         if wanted:
             return self.full_name(wanted)
         for name, provider in known_providers().items():
@@ -60,8 +60,8 @@ class Providers:
         )
 
     def full_name(self, wanted: str) -> str:
-        """`wanted` as provider/model: the name of a provider means its default model, less than a
-        full name the one model that it fits. Raises ConfigError."""
+        """Return `wanted` as provider/model. A provider's name means its default model, a partial
+        name the one model that it fits. Raises ConfigError."""
         if len(wanted.split()) != 1:
             raise ConfigError(f"no model has a blank in its name: {wanted!r}")
         provider, slash, model = wanted.partition("/")
@@ -91,8 +91,8 @@ class Providers:
         )
 
     def _by_short_name(self, wanted: str) -> str | None:
-        """Among the models of local servers and those that the catalogue has of providers with a
-        key; where none of them fits, of other providers, whose keys are then asked for."""
+        """Look among models of local servers and the catalogued ones of providers with a key. If
+        none fits, look among other providers, whose keys are then asked for."""
         usable = [name for name in _with_default() if self.has_key(name)]
         names = [*_catalogued(usable), *self.local_models()]
         if found := resolve(wanted, names, map(_default, usable)):
@@ -103,21 +103,22 @@ class Providers:
         return None
 
     def usual_names(self) -> list[str]:
-        """Models to choose from without asking a provider: what the catalogue has of those with a
-        key, and those of local servers."""
+        """Return models to choose from without asking a provider: the catalogued ones of providers
+        with a key, and those of local servers."""
         usable = [name for name in _with_default() if self.has_key(name)]
         names = (*map(_default, usable), *_catalogued(usable), *self.local_models())
         return list(dict.fromkeys(names))
 
     def has_key(self, provider: str) -> bool:
-        """Whether there is a key for it, or a command that prints one."""
+        """Whether a key for the provider is set, or a command that prints one."""
         options = self.configured.get(provider)
         if options and options.api_key_command:
             return True
         return bool(self.environ.get(self.key_variable(provider) or ""))
 
     def key_variable(self, provider: str) -> str | None:
-        """The variable that holds its key; None if a command prints it or the server wants none."""
+        """Return the variable that holds the provider's key; None if a command prints the key or
+        the server needs none."""
         options = self.configured.get(provider)
         if options and options.api_key_command:
             return None
@@ -125,7 +126,7 @@ class Providers:
         return (options and options.api_key_env) or (known and known.key_env) or None
 
     def endpoint(self, name: str) -> Endpoint:
-        """Where the model `provider/model` is. Raises ConfigError when its key is missing."""
+        """Return the endpoint of `provider/model`. Raises ConfigError when its key is missing."""
         provider, _, model = name.partition("/")
         options = self.configured.get(provider)
         known = known_providers().get(provider)
@@ -158,8 +159,8 @@ class Providers:
         )
 
     def renewed(self, endpoint: Endpoint) -> Endpoint | None:
-        """The endpoint with the key that its command prints now; None without a command, or when
-        the key is still the same. Raises ConfigError when the command fails."""
+        """Return the endpoint with the key that its command prints now; None if there is no command
+        or the key has not changed. Raises ConfigError when the command fails."""
         options = self.configured.get(endpoint.provider)
         if options is None or not options.api_key_command:
             return None
@@ -167,14 +168,15 @@ class Providers:
         return None if key == endpoint.api_key else replace(endpoint, api_key=key)
 
     def takes_images(self, name: str) -> bool:
-        """Whether the model may be sent images: no, when its provider is set so."""
+        """Whether the model may be sent images; the settings of its provider can rule that out."""
         options = self.configured.get(name.partition("/")[0])
         return options is None or options.images
 
     def protocol(self, endpoint: Endpoint) -> WireProtocol:
-        """What speaks the endpoint's wire format; no SDK is imported and nothing sent yet.
+        """Return the protocol for the endpoint's wire format, without importing an SDK or sending
+        anything.
 
-        Raises ConfigError when there is none of the name that is set."""
+        Raises ConfigError when the wire format in the settings does not exist."""
         options = self.configured.get(endpoint.provider)
         known = known_providers().get(endpoint.provider)
         name = (options and options.api) or (known and known.protocol) or _guess(endpoint.base_url)
@@ -191,7 +193,7 @@ class Providers:
         return protocol
 
     def key_variables(self) -> set[str]:
-        """Variables that hold keys of models: nothing a command should see."""
+        """Return the variables that hold model keys, which no command should see."""
         names = {provider.key_env for provider in known_providers().values()}
         names |= {options.api_key_env for options in self.configured.values()}
         return {name for name in names if name}
@@ -200,7 +202,7 @@ class Providers:
         return {self.environ[name] for name in self.key_variables() if self.environ.get(name)}
 
     def local_models(self) -> Iterator[str]:
-        """Full names of the models of local servers that answer within 0.2 s."""
+        """Yield full names of the models of local servers that answer within 0.2 s."""
         local = {name: each.base_url for name, each in known_providers().items() if each.local}
         addresses = [
             ((options := self.configured.get(name)) and options.base_url) or usual
@@ -229,7 +231,7 @@ class Providers:
         return f"{self.key_fault}\n  " if self.key_fault else ""
 
     def usable_key(self, provider: str, key: str) -> str:
-        """`key`, if a header can hold it; the message must not show what it is."""
+        """Return `key` if a header can hold it. The error message must not reveal it."""
         self.learn(key)
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
@@ -241,7 +243,7 @@ class Providers:
 
 
 def _with_default() -> list[str]:
-    """Built-in providers with a choice of their own among their models, by rank."""
+    """Return the built-in providers with a default model, by rank."""
     return [name for name, provider in known_providers().items() if provider.default_model]
 
 
@@ -254,7 +256,7 @@ def _catalogued(providers: Iterable[str]) -> list[str]:
 
 
 def require_address(base_url: str) -> SplitResult:
-    """Its parts. Raises ConfigError for what is not the address of a server."""
+    """Return the parts of an address. Raises ConfigError if it is not a server's address."""
     try:
         address = urlsplit(base_url)
         good = address.scheme in ("http", "https") and bool(address.hostname)
@@ -270,7 +272,7 @@ def _guess(base_url: str) -> str:
 
 
 def _probe(base_url: str) -> list[str]:
-    """Ids of the models a local server offers; none when it does not answer in time."""
+    """Return the ids of a local server's models; none when it does not answer in time."""
     import http.client
 
     address = urlsplit(base_url)
@@ -299,7 +301,8 @@ def _run_key_command(provider: str, command: str) -> str:
             text=True,
             timeout=_KEY_COMMAND_S,
             check=True,
-            # Where version managers find no file of the workspace that chooses another program.
+            # No file of the workspace is here, so version managers can't be made to choose a
+            # program.
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:

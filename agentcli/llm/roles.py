@@ -1,4 +1,4 @@
-"""Which models do which work, each role with a chain of its own."""
+"""Which models do which work: each role has its own chain of models."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROLES = ("main", "condenser", "judge", "editor", "vision", "delegate")
 
 
 class Roles:
-    """Models by their role. The chain of a role is built when it is first asked for, a model of it
-    when it is first used; all share one catalogue of prices."""
+    """Models by role. A role's chain is built when it is first requested, its models when they are
+    first used; all share one price catalogue."""
 
     def __init__(
         self,
@@ -31,8 +31,8 @@ class Roles:
         catalog: Catalog,
         context_tokens: int = 0,
     ) -> None:
-        """`chains` maps roles to models, the preferred one first; a role without a chain has that
-        of `main`. `context_tokens` is the window of the preferred one of `main` if not 0. Raises
+        """`chains` maps roles to models, the preferred one first; a role without a chain uses that
+        of `main`. `context_tokens`, if not 0, is the window of `main`'s preferred model. Raises
         ConfigError for a model of an unknown provider."""
         self._registry = registry
         self._waits = waits
@@ -47,8 +47,8 @@ class Roles:
 
     @classmethod
     def of(cls, settings: Settings, registry: Providers, wanted: str) -> Roles:
-        """Those that are set; of the main ones `wanted` comes first. Raises ConfigError when there
-        is none."""
+        """Build the roles from the settings, with `wanted` as the preferred main model. Raises
+        ConfigError when there is no main model."""
         chains = {"main": [registry.choose(wanted), *settings.model.fallback]}
         for role in type(settings.models).model_fields:
             names = getattr(settings.models, role)
@@ -58,7 +58,7 @@ class Roles:
         return cls(registry, given, settings.llm, catalog, settings.model.context_tokens)
 
     def chain(self, role: str) -> FallbackChain:
-        """The models in this one of ROLES. Raises KeyError for any other."""
+        """Return the chain of models for one of ROLES. Raises KeyError for any other role."""
         if role not in ROLES:
             raise KeyError(role)
         if role not in self._built:

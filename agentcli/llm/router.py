@@ -1,4 +1,4 @@
-"""Which models can take a request: by its images, and by its length."""
+"""Choosing the models that can take a request, by its images and its length."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from agentcli.messages import Message, Request
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Full names in the order to ask them. `reason` says why the first is not the preferred model:
-    images, too_long, or empty."""
+    """Full names of models in the order to ask them. `reason` says why the first is not the
+    preferred model: images, too_long, or empty."""
 
     names: Sequence[str]
     reason: str = ""
 
 
 class Router:
-    """Sees one conversation grow; each message is looked at once."""
+    """Routes the requests of a growing conversation, looking at each message only once."""
 
     def __init__(
         self,
@@ -27,8 +27,9 @@ class Router:
         takes_images: Callable[[str], bool],
         context_tokens: Callable[[str], int],
     ) -> None:
-        """`chain` is asked in this order; `vision` instead when there are images and the first of
-        `chain` is known to take none. `context_tokens` is asked when there is a choice."""
+        """Models are asked in the order of `chain`; `vision` replaces it when there are images and
+        the first of `chain` is known to take none. `context_tokens` is called only if there is a
+        choice."""
         self._chain = list(chain)
         self._vision = list(vision)
         self._takes_images = takes_images

@@ -1,7 +1,7 @@
-"""What all wire formats over HTTP share. The SDK does addresses, headers, transport and errors.
+"""What all wire formats over HTTP share. The SDK handles addresses, headers, transport and errors.
 
-Bodies are finished bytes and answers plain JSON: both SDKs' walks over the whole body and their
-models of answers are left out.
+Request bodies are finished bytes and answers plain JSON, which skips both SDKs' traversals of the
+whole body and their models of answers.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from agentcli.messages import Message, Reply, Request
 
 
 class SDKProtocol(ABC):
-    """A wire format, spoken by the client of an SDK."""
+    """A wire format spoken through an SDK's client."""
 
     sdk: ClassVar[str]
     client: ClassVar[str]
-    """The class of the SDK that is its client."""
+    """The name of the SDK's client class."""
     path: ClassVar[str]
     models_path: ClassVar[str] = "/models"
 
@@ -52,8 +52,8 @@ class SDKProtocol(ABC):
     def _body(self, request: Request) -> bytes: ...
 
     def _head(self, request: Request, limit: str) -> dict[str, Any]:
-        """The members of a body that all wire formats have; `limit` is the name of the cap on the
-        reply."""
+        """Return the body members that all wire formats share; `limit` is the name of the member
+        that caps the reply."""
         head: dict[str, Any] = {"model": self._endpoint.model, limit: request.max_output_tokens}
         if self._endpoint.stream:
             head["stream"] = True
@@ -63,15 +63,15 @@ class SDKProtocol(ABC):
 
     @abstractmethod
     def _wire(self, message: Message) -> list[Any]:
-        """The JSON values that a message amounts to."""
+        """Return the JSON values that represent a message."""
 
     @abstractmethod
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        """A reply out of the events of a stream."""
+        """Read a reply from the events of a stream."""
 
     @abstractmethod
     def _parse(self, data: Mapping[str, Any]) -> Reply:
-        """A reply that came whole."""
+        """Parse a reply that arrived as a whole."""
 
     def connect(self) -> None:
         from agentcli.llm.bounded_http import http_client

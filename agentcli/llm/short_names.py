@@ -1,4 +1,4 @@
-"""Models by less than their full names: `sonnet`, `gpt-5.5`, `qwen3-coder`."""
+"""Partial names of models: `sonnet`, `gpt-5.5`, `qwen3-coder`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MOST_SHOWN = 5
 
 
 def resolve(wanted: str, names: Sequence[str], defaults: Iterable[str]) -> str | None:
-    """The full name among `names` that `wanted` means; None when none fits. A whole name goes
-    before words of one, then one of the `defaults` before others: they are the providers' choice
-    among models of a kind. Raises ConfigError when several fit, naming them."""
+    """Return the full name among `names` that `wanted` means, or None. A complete model name wins
+    over words within one, then one of the `defaults` over others: the provider's choice among
+    similar models. Raises ConfigError when several fit, naming them."""
     whole = wanted.lower()
     if found := [name for name in names if _model(name) == whole]:
         return _only(wanted, found)
@@ -23,13 +23,13 @@ def resolve(wanted: str, names: Sequence[str], defaults: Iterable[str]) -> str |
     words = re.compile(rf"(?<![a-z0-9]){re.escape(whole)}(?![a-z])")
     if chosen := next((name for name in defaults if words.search(_model(name))), None):
         return chosen
-    # `name:batch` and the like are ways to have the model `name`.
+    # `name:batch` and the like are variants of the model `name`.
     found = [name for name in names if words.search(_model(name)) and not _is_variant(name, names)]
     return _only(wanted, found) if found else None
 
 
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
-    """Names of models, and words of such, that look like `wanted`, the most alike first."""
+    """Return models' names, and words from them, that resemble `wanted`, the closest first."""
     known = dict.fromkeys(word for name in names for word in _words(_model(name)))
     return difflib.get_close_matches(wanted.lower(), known, 3, 0.7)
 

@@ -1,11 +1,12 @@
-"""Money: what a call can cost at most, and requests cut so that they stay within what is left.
+"""Money: the most that a call can cost, and shrinking requests to stay within the budget.
 
-The bound on the input. No tokenizer in use makes more tokens of a text than it has bytes in UTF-8,
-and all that the model reads of ours is in the body, so the body's bytes bound its tokens. What a
-provider adds itself (a few tokens of framing to each message, fewer than the JSON around it has
-bytes; the instructions for calling tools, some hundreds with Anthropic) is covered by a flat
-allowance. Images are the exception: an address is short and the image behind it may be large, so
-each counts as the most tokens that any image is charged; data that an image is sent as is no text.
+How the input is bounded: no tokenizer in use makes more tokens of a text than it has bytes in
+UTF-8, and everything we send for the model to read is in the body, so the size of the body bounds
+its tokens. A flat allowance covers what a provider adds itself: framing of a few tokens per
+message, fewer than the JSON around it has bytes, and instructions for calling tools, some hundreds
+of tokens with Anthropic. Images are the exception: a short address may lead to a large image, so
+each counts as the most tokens that any image costs, and image data in the body does not count as
+text.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from agentcli.llm.catalog import Catalog
 from agentcli.messages import Message, Request, Usage
 
 LEAST_OUTPUT_TOKENS = 256
-"""A reply that may be no longer than this is not worth its prompt."""
+"""A reply limited to fewer tokens than this is not worth its prompt."""
 
 ADDED_TOKENS = 2_048
-"""For what providers put into a prompt themselves."""
+"""Allowance for what providers add to a prompt themselves."""
 
 _BYTES_OF_TOKEN = 4
 _RESULTS_BYTES = 8_000
-"""By which the prompt of a call that is kept in reserve may have grown: by the reply to this one,
-and by what comes of its calls. More than that can't be foreseen."""
+"""Bytes by which the prompt of the call held in reserve may have grown through the results of this
+reply's tool calls; the reply itself is counted apart. More can't be foreseen."""
 
 _IMAGE_TOKENS = {"anthropic": 5_000}
 _MOST_IMAGE_TOKENS = 50_000
-"""Anthropic scales images down to at most 4,784 tokens. OpenAI's dearest (gpt-4o-mini) counts 2,833
-and 5,667 for each of eight tiles; Gemini counts 258 for each of as many tiles as there are."""
+"""Anthropic scales images down to at most 4,784 tokens. OpenAI's most expensive case (gpt-4o-mini)
+is 2,833 tokens plus 5,667 for each of eight tiles; Gemini counts 258 per tile, without a limit."""
 
 _CAPS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 _DEARER = frozenset({"n", "service_tier"})
@@ -56,21 +57,21 @@ _METRICS = (
 
 @dataclass
 class CallBudget:
-    """What one reply may cost, all attempts at it together; `left_usd` None: no limit."""
+    """What one reply may cost, over all attempts; `left_usd` None: no limit."""
 
     left_usd: float | None
     lost_usd: float = 0.0
-    """What attempts that broke off may have cost, already taken from what is left."""
+    """What abandoned attempts may have cost, already subtracted from what is left."""
 
     def within(
         self, request: Request, model: str, body_bytes: int, catalog: Catalog
     ) -> tuple[Request, float]:
-        """`request`, its output limited so that it costs at most what is left whatever happens, and
-        what it then can cost at most (0 without a limit): each byte of its body a token at the
-        dearest price of input, the whole output used.
+        """Return `request` with its output limited so that it can't cost more than what is left,
+        and the most it can then cost (0 without a limit): each byte of the body counted as a token
+        at the highest input price, and the whole output used.
 
-        Raises LLMError of kind BUDGET when not even 256 tokens of output fit, or not beside the
-        call in reserve; ConfigError when the price of `model` is not known.
+        Raises LLMError of kind BUDGET when not even 256 output tokens fit, alone or beside the call
+        held in reserve; ConfigError when the price of `model` is unknown.
         """
         left_usd = self.left_usd
         if left_usd is None:
@@ -103,32 +104,33 @@ class CallBudget:
         return replace(request, max_output_tokens=fitting), most(fitting)
 
     def failed(self, error: LLMError, most_usd: float) -> None:
-        """An attempt that could cost `most_usd` failed; what the server refused costs nothing."""
+        """Account for a failed attempt that could cost `most_usd`; refused requests cost
+        nothing."""
         if error.kind not in _NOT_CHARGED and error.status is None:
             self.broke_off(most_usd)
 
     def broke_off(self, most_usd: float) -> None:
-        """An attempt that could cost `most_usd` was abandoned. Nobody says what is charged for it,
-        so it counts in full."""
+        """Account for an abandoned attempt that could cost `most_usd`. It counts in full, because
+        nobody says what is charged for it."""
         if self.left_usd is not None:
             self.left_usd -= most_usd
             self.lost_usd += most_usd
 
 
 def input_tokens(request: Request, model: str, body_bytes: int) -> int:
-    """What bounds the tokens of a request whose body has `body_bytes`; see the module."""
+    """Return an upper bound on the tokens of a request with `body_bytes`; see the module."""
     urls = [url for message in request.messages for url in message.image_urls]
     if not urls:
         return body_bytes + ADDED_TOKENS
     data = sum(len(url) for url in urls if url.startswith("data:"))
-    # A wire format that leaves images out has no data in its body to be taken off.
+    # If the wire format left the images out, the body has no image data to subtract.
     text = max(body_bytes - data, sum(map(_text_bytes, request.messages)))
     each = _IMAGE_TOKENS.get(model.partition("/")[0], _MOST_IMAGE_TOKENS)
     return text + ADDED_TOKENS + len(urls) * each
 
 
 def require_price(catalog: Catalog, model: str) -> None:
-    """Raises ConfigError when nobody knows what `model` costs."""
+    """Raise ConfigError when the price of `model` is unknown."""
     if catalog.cost(model, Usage()) is None:
         raise ConfigError(
             f"the price of {model} is not known, so no budget can be kept",
@@ -138,8 +140,8 @@ def require_price(catalog: Catalog, model: str) -> None:
 
 
 def require_bounds(model: str, extra_body: Collection[str], drop_params: Collection[str]) -> None:
-    """Raises ConfigError when what the settings do to the request bodies for `model` takes away
-    what bounds a reply, or what it costs."""
+    """Raise ConfigError when the settings change the request bodies for `model` so that a reply's
+    length or price is no longer bounded."""
     bad = (_CAPS | _DEARER) & set(extra_body) | _CAPS & set(drop_params)
     if bad:
         provider = model.partition("/")[0]
@@ -151,16 +153,16 @@ def require_bounds(model: str, extra_body: Collection[str], drop_params: Collect
 
 
 def charged(catalog: Catalog, model: str, usage: Usage, most_usd: float) -> float | None:
-    """USD of a reply; of one whose server does not count tokens, all that it could have cost, or
-    None where nobody asked for a limit (`most_usd` 0) or the price is not known."""
+    """Return the USD cost of a reply. If the server counts no tokens, that is the most it could
+    have cost, or None without a limit (`most_usd` 0); it is None, too, if the price is unknown."""
     if usage.prompt_tokens or usage.completion_tokens:
         return catalog.cost(model, usage)
     return most_usd or None
 
 
 def spent_usd(metrics: Mapping[str, Mapping[str, float | int | None]], catalog: Catalog) -> float:
-    """USD of what a session used so far, by model; where no price was known then, at today's.
-    Raises ConfigError when it is not known today either."""
+    """Return the USD cost of what a session used so far, given by model; usage whose price was
+    unknown then is charged at today's. Raises ConfigError when it is still unknown."""
     total = 0.0
     for model, used in metrics.items():
         cost = used.get("cost_usd")
@@ -172,7 +174,7 @@ def spent_usd(metrics: Mapping[str, Mapping[str, float | int | None]], catalog: 
 
 
 def _most(catalog: Catalog, model: str, tokens: int, output: int) -> float | None:
-    """USD of a call if its input is all read at the dearest of the three prices of input."""
+    """Return the USD cost of a call if all its input is charged at the highest input price."""
     usages = (
         Usage(tokens, output),
         Usage(tokens, output, cache_write_tokens=tokens),
@@ -184,7 +186,7 @@ def _most(catalog: Catalog, model: str, tokens: int, output: int) -> float | Non
 
 
 def _largest(low: int, high: int, cost: Callable[[int], float], left_usd: float) -> int:
-    """The largest number of tokens from `low`, which fits, to `high` that costs what is left."""
+    """Return the most tokens, from `low`, which fits, to `high`, that what is left pays for."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if cost(middle) <= left_usd else (low, middle - 1)

@@ -1,4 +1,4 @@
-"""Conversations with images for models that take none."""
+"""Replacing images in conversations with models that take none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from agentcli.messages import Message
 
 
 def without_images(message: Message, images: bool) -> Message:
-    """`message` for a model that takes `images` or does not: then a note in their place tells it
-    that there is something it can't see."""
+    """Return `message` unchanged if the model takes `images`; otherwise with a note in their place,
+    so that the model knows there is something it can't see."""
     count = len(message.image_urls)
     if images or not count:
         return message

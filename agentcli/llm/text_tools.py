@@ -1,7 +1,7 @@
-"""Tool calls in text, for models or servers that know no others.
+"""Tool calls as text, for models or servers without native tool calls.
 
-The tools are told in the system text; a reply calls them with `<tool_call>` around a JSON object;
-results come as messages of the user. The provider underneath sees a conversation without tools.
+The system text describes the tools, a reply calls them with `<tool_call>` around a JSON object, and
+results come as user messages. The provider underneath sees a conversation without tools.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 
 
 class TextTools:
-    """Any protocol, spoken without its own form of tool calls."""
+    """Wraps a protocol and sends tool calls as text instead of in its own form."""
 
     def __init__(self, protocol: WireProtocol) -> None:
         self._protocol = protocol
@@ -90,8 +90,8 @@ class TextTools:
         return replace(request, messages=self._in_text(request), tools=())
 
     def _in_text(self, request: Request) -> list[Message]:
-        """The conversation without tool calls; what a message became it stays, so that nothing
-        below needs to look at it again."""
+        """Return the conversation without tool calls. A converted message stays the same object, so
+        that the layers below need not process it again."""
         if request.tools != self._tools:
             self._given, self._tools = [], request.tools
         same = common_start(self._given, request.messages)
@@ -116,7 +116,7 @@ class TextTools:
 
 
 def tool_instructions(tools: Sequence[ToolSchema]) -> str:
-    """How to call `tools`, for the system text."""
+    """Return the instructions for calling `tools`, for the system text."""
     lines = []
     for tool in tools:
         schema = json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":"))
@@ -125,7 +125,7 @@ def tool_instructions(tools: Sequence[ToolSchema]) -> str:
 
 
 def tool_call_text(call: ToolCall) -> str:
-    """A call as the model writes it; one with broken arguments keeps them as they were."""
+    """Return a call as the model writes it; invalid arguments are kept as they are."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ def tool_call_text(call: ToolCall) -> str:
 
 
 def with_calls(reply: Reply) -> Reply:
-    """`reply` with the calls that its text holds. Of a reply that was cut off there are none."""
+    """Add the calls in the text of `reply` to it. A reply that was cut off gets none."""
     text, calls = parse(reply.text)
     if not calls:
         return reply
@@ -146,14 +146,14 @@ def with_calls(reply: Reply) -> Reply:
         text=text,
         tool_calls=unique_calls(calls, "call_"),
         finish_reason=FinishReason.TOOL_CALLS,
-        # Opaque data tells the order of a reply's parts, of which the calls were none.
+        # Provider data gives the order of a reply's parts, which did not include these calls.
         provider_data=None,
     )
 
 
 def parse(text: str) -> tuple[str, list[ToolCall]]:
-    """What is said around the calls in `text`, and the calls, without ids. A call that is not the
-    JSON it should be has that text as its arguments, and the name that can be made out."""
+    """Return the text around the calls in `text`, and the calls, without ids. A call with invalid
+    JSON has that text as its arguments, and its name if one can be made out."""
     said: list[str] = []
     calls: list[ToolCall] = []
     position = 0
@@ -167,7 +167,7 @@ def parse(text: str) -> tuple[str, list[ToolCall]]:
 
 
 def _next_call(text: str, position: int) -> int:
-    """Where the next opening tag is that is not only quoted between backticks."""
+    """Return the position of the next opening tag that is not quoted in backticks."""
     start = text.find(OPEN, position)
     while start > 0 and text[start - 1] == "`":
         start = text.find(OPEN, start + 1)
@@ -175,8 +175,8 @@ def _next_call(text: str, position: int) -> int:
 
 
 def _read_call(text: str, begin: int) -> tuple[list[ToolCall], int]:
-    """The calls after an opening tag, and where the text goes on. The JSON says where it ends, as
-    it may hold a tag itself; a closing tag may be missing."""
+    """Return the calls after an opening tag, and where the text continues. The JSON determines
+    where a call ends, as it may contain a tag itself; a closing tag may be missing."""
     fence = _FENCE.match(text, begin)
     try:
         value, end = _DECODER.raw_decode(text, fence.end() if fence else begin)
@@ -205,7 +205,7 @@ def _call(value: Any) -> ToolCall | None:
 
 
 class _Shown:
-    """The text of a stream as the person should see it: without the calls, whose names are told."""
+    """A stream's text as shown to the person: without the calls, of which only the name is told."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -233,7 +233,7 @@ class _Shown:
             self._inside, self._named = True, False
 
     def rest(self) -> Iterator[StreamItem]:
-        """What was held back and is no call after all."""
+        """Yield held-back text that turned out not to be a call."""
         if not self._inside:
             yield from self._show(len(self._held))
 
@@ -245,6 +245,6 @@ class _Shown:
 
 
 def _started(text: str) -> int:
-    """How many characters at the end of `text` may be the beginning of a call."""
+    """Return how many characters at the end of `text` may be the beginning of a call."""
     lengths = range(min(len(OPEN) - 1, len(text)), 0, -1)
     return next((length for length in lengths if OPEN.startswith(text[-length:])), 0)

@@ -1,4 +1,4 @@
-"""Replies held to the tool choice of their request, as not every server does."""
+"""Making replies follow their request's tool choice, which not every server enforces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _COMPLETE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 def enforce_tool_choice(
     request: Request, ask: Callable[[Request], Reply], notify: Callable[[Progress], None]
 ) -> Reply:
-    """The reply of `ask` without calls where none are allowed, and asked for once more where one is
-    required and missing; then what both cost is counted. Raises LLMError when it still is."""
+    """Return the reply of `ask`: without its calls where none are allowed, and asked for once more
+    where a required call is missing; then the usage of both is counted. Raises LLMError when it is
+    still missing."""
     reply = ask(request)
     if request.tool_choice is ToolChoice.NONE and reply.tool_calls:
         names = ", ".join(call.name for call in reply.tool_calls)
@@ -48,5 +49,5 @@ def enforce_tool_choice(
 
 
 def _called(reply: Reply) -> bool:
-    """Whether there are calls, or an ending that another question would not mend."""
+    """Whether the reply has calls, or ended in a way that asking again would not change."""
     return bool(reply.tool_calls) or reply.finish_reason not in _COMPLETE

@@ -1,4 +1,4 @@
-"""What a wire format must do, and what all of them share."""
+"""The interface of a wire format, and what all of them share."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _PARSE_ERRORS = (
     AttributeError,
     AssertionError,
 )
-"""What taking apart an answer raises when it does not have the form it should have."""
+"""Raised by code that parses an answer which does not have the expected form."""
 
 _IDLE_S = 600.0
-"""Signs of life count for so long; without anything else the server then counts as silent."""
+"""How long signs of life count; if nothing else comes by then, the server counts as silent."""
 
 _MOST_TOKENS = 1_000_000_000
-"""Counts beyond it are no counts."""
+"""Larger token counts are treated as invalid."""
 
 _LONGEST_ID = 32
-"""OpenAI takes 40 characters; an id used twice in a session is told apart by a few more."""
+"""OpenAI accepts 40 characters; an id repeated in a session gets a few more to tell it apart."""
 
 log = logging.getLogger(__name__)
 
 _BYTES_PER_TOKEN = 1_000
-"""Of a stream: what servers write around a token has some 300."""
+"""Limit for a stream; servers write some 300 bytes around a token."""
 _BYTES_BESIDE = 24_000_000
-"""OpenAI's Responses say the whole reply four times more."""
+"""Additional bytes, because OpenAI's Responses repeat the whole reply four times."""
 _LARGEST_WHOLE = 16_000_000
-"""Bytes of an answer that is no stream."""
+"""Most bytes of an answer that is not streamed."""
 _LARGEST_EVENT = 8_000_000
-"""Characters of a server-sent event."""
+"""Most characters of a server-sent event."""
 
 
 @dataclass(frozen=True, slots=True)
 class StillAlive:
-    """Something came from the server that is of no other interest; `idle`: nothing of a reply, but
-    a sign that the server works on one."""
+    """Something arrived that matters only as a sign of life. `idle`: it is no part of a reply, but
+    shows that the server is working on one."""
 
     idle: bool = False
 
@@ -63,8 +63,8 @@ StreamItem = TextDelta | ReasoningDelta | ToolCallStarted | StillAlive | Reply
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is and how to get in. `api_key` None: the server wants none. `drop_params` are
-    members of a body that are never sent. `images` False: the model takes none."""
+    """Where a model is and how to access it. `api_key` None: the server needs none. `drop_params`
+    are body members that are never sent. `images` False: the model takes no images."""
 
     provider: str
     model: str
@@ -80,18 +80,19 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The model's full name, by which it knows the opaque data that it wrote itself."""
+        """The model's full name, by which it recognises the provider data that it wrote itself."""
         return f"{self.provider}/{self.model}"
 
     def head(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """`members` of a request body, what the user adds to it, less what the user leaves out."""
+        """Return `members` of a request body with the user's additions and without the user's
+        exclusions."""
         wanted = {**members, **self.extra_body}
         return {name: value for name, value in wanted.items() if name not in self.drop_params}
 
 
 @dataclass
 class ReplySize:
-    """How long the answer that comes next may be."""
+    """The maximum size of the next answer."""
 
     most_bytes: int = _LARGEST_WHOLE
 
@@ -107,26 +108,27 @@ class WireProtocol(Protocol):
         """Import the SDK and build its client; called again after `abort`."""
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
-        """The reply as it comes, a complete Reply last. Raises what the SDK raises."""
+        """Yield the reply as it arrives, ending with a complete Reply. Raises what the SDK
+        raises."""
 
     def body_bytes(self, request: Request) -> int:
-        """Size of the body that `answer` would send; 0 when nothing is sent."""
+        """Return the size of the body that `answer` would send; 0 when nothing is sent."""
 
     def translate(self, error: Exception) -> LLMError:
-        """What an exception of `answer` means; one that is not known is logged."""
+        """Return what an exception of `answer` means; an unknown one is logged."""
 
     def models(self) -> list[str]:
-        """Ids of the models the endpoint offers. Raises LLMError."""
+        """Return the ids of the models that the endpoint offers. Raises LLMError."""
 
     def abort(self) -> None:
         """Drop the connection, from any thread; `answer` then fails soon."""
 
 
 class WireParts:
-    """The wire form of each message as bytes, serialised once.
+    """The wire form of each message as bytes, serialised only once.
 
-    Messages are compared by identity: as long as the conversation grows at its end, only what is
-    new costs anything but copying. `encode` gives the JSON values a message amounts to.
+    Messages are compared by identity: as long as the conversation only grows at its end, old
+    messages cost nothing but copying. `encode` returns the JSON values that represent a message.
     """
 
     def __init__(self, encode: Callable[[Message], list[Any]]) -> None:
@@ -134,10 +136,10 @@ class WireParts:
         self._messages: list[Message] = []
         self._parts: list[bytes] = []
         self.unchanged = 0
-        """How many messages of the last call were those of the call before."""
+        """How many messages of the last call were the same as in the call before."""
 
     def of(self, messages: Sequence[Message]) -> list[bytes]:
-        """For each message its JSON values joined by commas; empty for one without any."""
+        """Return each message's JSON values joined by commas; empty for one without any."""
         self.unchanged = same = common_start(self._messages, messages)
         self._messages[same:] = messages[same:]
         self._parts[same:] = [
@@ -147,7 +149,7 @@ class WireParts:
 
 
 def dump(value: Any) -> bytes:
-    """Compact JSON; lone surrogates and NULs, which providers refuse, become U+FFFD."""
+    """Return compact JSON; lone surrogates and NULs, which providers refuse, become U+FFFD."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if "\\u0000" in text:
         text = json.dumps(_without_nul(value), ensure_ascii=False, separators=(",", ":"))
@@ -166,7 +168,7 @@ def _without_nul(value: Any) -> Any:
 
 
 def wire_name(name: str) -> str:
-    """A tool name as every provider takes it back, whatever the model made up."""
+    """Return a tool name that every provider accepts back, whatever the model made up."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
@@ -175,7 +177,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def wire_arguments(raw: str) -> dict[str, Any]:
-    """Call arguments as the JSON object that providers want back, broken ones quoted inside."""
+    """Return call arguments as the JSON object that providers expect, with invalid ones quoted
+    inside."""
     try:
         values = json.loads(raw or "{}", parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -184,8 +187,8 @@ def wire_arguments(raw: str) -> dict[str, Any]:
 
 
 def tool_call(call_id: object, name: object, arguments: object) -> ToolCall:
-    """A call as a server sent it. Arguments that are an object already, or JSON encoded twice, are
-    what they should have been; anything else stays as it is, for the tool to refuse."""
+    """Return a call as a server sent it. Arguments that are already an object, or JSON encoded
+    twice, are corrected; anything else is left for the tool to refuse."""
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments)
     elif arguments.startswith('"'):
@@ -194,7 +197,7 @@ def tool_call(call_id: object, name: object, arguments: object) -> ToolCall:
 
 
 def _encoded_twice(arguments: str) -> str | None:
-    """The JSON object inside a JSON string, if that is what it is."""
+    """Return the JSON object inside a JSON string, if there is one."""
     try:
         inner = json.loads(arguments)
         return inner if isinstance(json.loads(inner), dict) else None
@@ -203,7 +206,7 @@ def _encoded_twice(arguments: str) -> str | None:
 
 
 def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]:
-    """`calls` with ids of a form every provider takes back, none empty, none twice."""
+    """Return `calls` with unique ids in a form that every provider accepts back."""
     seen: set[str] = set()
     result = []
     for call in calls:
@@ -217,7 +220,7 @@ def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]
 
 
 def text_of(value: object) -> str:
-    """A piece of text as it came, or what the parts of a list of parts say. Raises TypeError."""
+    """Return a piece of text, or the joined text of a list of parts. Raises TypeError."""
     if isinstance(value, list):
         parts = [part for part in value if part.get("type") in ("text", "output_text")]
         return "".join(text_of(part["text"]) for part in parts)
@@ -227,7 +230,7 @@ def text_of(value: object) -> str:
 
 
 def token_count(counts: object, *names: str) -> int:
-    """The count under `names`, one inside the other; 0 where there is none worth the name."""
+    """Return the count under the nested `names`; 0 where there is no valid one."""
     value = counts
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -237,7 +240,7 @@ def token_count(counts: object, *names: str) -> int:
 
 
 def join_object(head: Mapping[str, Any], **arrays: bytes) -> bytes:
-    """A JSON object of `head` and of members that are JSON already."""
+    """Return a JSON object of `head` and members that are already JSON."""
     members = [dump(head)[1:-1]] if head else []
     members += [b'"%s":%s' % (name.encode(), value) for name, value in arrays.items()]
     return b"{" + b",".join(members) + b"}"
@@ -245,7 +248,7 @@ def join_object(head: Mapping[str, Any], **arrays: bytes) -> bytes:
 
 @contextmanager
 def parsing_reply() -> Iterator[None]:
-    """Within it, an answer that can't be taken apart is the server's fault, and a BAD_RESPONSE."""
+    """Raise BAD_RESPONSE if the block can't parse an answer, as that is the server's fault."""
     try:
         yield
     except _PARSE_ERRORS as error:
@@ -256,8 +259,8 @@ def parsing_reply() -> Iterator[None]:
 
 
 def unknown_failure(origin: str, error: BaseException) -> LLMError:
-    """For an exception that a provider does not expect: told, and logged for a report. What is
-    meant for people already is raised as it is."""
+    """Return the error for an unexpected exception, which is also logged for a report. An
+    AgentError, which is meant for people, is raised unchanged."""
     if isinstance(error, AgentError):
         raise error
     log.error("an unexpected failure at %s", origin, exc_info=error)
@@ -269,8 +272,8 @@ def unknown_failure(origin: str, error: BaseException) -> LLMError:
 
 
 def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Lines that end in LF, CR or CRLF and in nothing else: the separators that Unicode knows may
-    stand in JSON. Raises UnicodeDecodeError, and LLMError for one that is too long."""
+    """Yield lines that end in LF, CR or CRLF only: JSON may contain the separators that Unicode
+    knows. Raises UnicodeDecodeError, and LLMError for a line that is too long."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     pending: list[str] = []
     length = 0
@@ -295,9 +298,9 @@ def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a stream of server-sent events; `{}` stands for OpenAI's `[DONE]`.
+    """Yield the JSON objects of a stream of server-sent events; `{}` stands for OpenAI's `[DONE]`.
 
-    Read to its very end, as only then can the connection serve the next request.
+    The stream is read to its very end, as only then can the connection serve the next request.
     Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
     """
     data: list[str] = []
@@ -322,8 +325,8 @@ def _check_length(length: int) -> None:
 
 
 def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
-    """`items` less the idle signs of life of a server that has sent nothing else for too long.
-    Raises LLMError when there is no Reply among them."""
+    """Yield `items`, dropping idle signs of life once the server has sent nothing else for too
+    long. Raises LLMError when there is no Reply among them."""
     latest = time.monotonic()
     answered = False
     for item in items:
@@ -338,7 +341,8 @@ def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
 
 
 def broken_off() -> LLMError:
-    """A stream without its end mark is no answer, however much of it came."""
+    """Return the error for a stream without its end mark, which is no answer, however long it
+    was."""
     return LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
 
 

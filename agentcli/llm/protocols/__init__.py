@@ -1,1 +1,1 @@
-"""Wire formats, one file each; `PROTOCOL` is the class that speaks it."""
+"""Wire formats, one file each; `PROTOCOL` is the class that implements it."""

@@ -1,7 +1,7 @@
-"""Anthropic Messages.
+"""The Anthropic Messages API.
 
-Format: https://docs.anthropic.com/en/api/messages. Cache marks go on the system text and tools and
-on the last two messages of the user (at most four are allowed).
+Format: https://docs.anthropic.com/en/api/messages. Cache marks go on the system text, the tools and
+the last two user messages (the API allows four).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _FIELD_OF_DELTA = {
 
 
 class _Group:
-    """A wire message of one role: blocks, ready as bytes."""
+    """A wire message of one role, as bytes with its content blocks."""
 
     def __init__(self, role: bytes, part: bytes) -> None:
         self.role = role
@@ -119,7 +119,7 @@ class AnthropicMessages(SDKProtocol):
         return join_object(head, messages=self._messages(request.messages))
 
     def _thinking_tokens(self, request: Request) -> int:
-        """Of which the model may think; with money short, of those that it may put out."""
+        """Return how many tokens the model may think; with a budget, at most half of the output."""
         wanted = _THINKING_TOKENS.get(request.effort or "", 0)
         if not self._may_think(request):
             return 0
@@ -128,8 +128,8 @@ class AnthropicMessages(SDKProtocol):
         return wanted if wanted >= _LEAST_THINKING_TOKENS else 0
 
     def _may_think(self, request: Request) -> bool:
-        """Thinking can't begin after calls that another model made without, nor where a call is
-        forced."""
+        """Whether thinking is possible: not after tool calls that another model made without it,
+        nor where a call is forced."""
         if request.tool_choice is ToolChoice.REQUIRED:
             return False
         replies = (m for m in reversed(request.messages) if m.role is Role.ASSISTANT)
@@ -139,9 +139,10 @@ class AnthropicMessages(SDKProtocol):
         return last.provider_data is not None and last.provider_data.provider == self._endpoint.name
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
-        """Roles alternate: what is said by one side in a row is one message of several blocks.
+        """Return the messages with alternating roles: consecutive ones of a role become one message
+        with several blocks.
 
-        Messages of earlier requests stay grouped as they are; only new ones are looked at.
+        Messages of earlier requests stay grouped; only new ones are processed.
         """
         parts = self._parts.of(messages)
         if self._parts.unchanged < self._grouped:
@@ -168,7 +169,7 @@ class AnthropicMessages(SDKProtocol):
             groups.append(_Group(role, part))
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        """The content blocks of a message; of an assistant's with thinking, in their old order."""
+        """Return a message's content blocks; those of a reply with thinking keep their order."""
         if message.role is Role.SYSTEM:
             return []
         if message.role is Role.USER:
@@ -217,7 +218,7 @@ def _content(text: str, message: Message) -> list[dict[str, Any]]:
 
 @dataclass
 class _Collected:
-    """A reply as far as it came: finished blocks by index, and the pieces of open ones."""
+    """The part of a reply received so far: blocks by index, and the pieces of open ones."""
 
     provider: str
     id: str = ""
@@ -278,8 +279,8 @@ class _Collected:
 
 
 def _kept(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What must come back of a reply with thinking: those blocks whole, and the order of the
-    others. Text is repeated only where several blocks would otherwise merge."""
+    """Return what must be sent back of a reply with thinking: the thinking blocks unchanged, and
+    the order of the others. Text is repeated only where several blocks would otherwise merge."""
     several = sum(block["type"] == "text" for block in blocks) > 1
     kept: list[dict[str, Any]] = []
     for block in blocks:
@@ -327,7 +328,7 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Anthropic counts cached tokens beside `input_tokens`; here they are part of the prompt."""
+    """Anthropic counts cached tokens apart from `input_tokens`; here the prompt includes them."""
     read = token_count(usage, "cache_read_input_tokens")
     written = token_count(usage, "cache_creation_input_tokens")
     return Usage(

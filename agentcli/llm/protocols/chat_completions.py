@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, spoken by OpenAI and by most other servers.
+"""The OpenAI Chat Completions API, offered by OpenAI and most other servers.
 
 Format: https://platform.openai.com/docs/api-reference/chat
 """
@@ -49,7 +49,7 @@ _FINISH_REASONS = {
     "sensitive": FinishReason.CONTENT_FILTER,
 }
 _FAILED = ("error", "network_error", "insufficient_system_resource")
-"""How a reply ends that some servers could not finish."""
+"""Finish reasons of servers that could not complete the reply."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
@@ -90,15 +90,15 @@ class ChatCompletions(SDKProtocol):
         return join_object(endpoint.head(head), messages=self._messages(request.messages))
 
     def _parameters(self, tool: ToolSchema) -> Mapping[str, Any]:
-        """The tool's schema; Gemini's endpoint refuses `default` in it."""
+        """Return the tool's schema; without `default` for Gemini's endpoint, which refuses it."""
         if self._endpoint.provider != "gemini":
             return tool.parameters
         result: Mapping[str, Any] = _without_defaults(tool.parameters)
         return result
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
-        """User messages in a row are one message; images of tool results, which tool messages
-        can't hold, follow the results as one of the user."""
+        """Merge consecutive user messages. Images of tool results, which tool messages can't hold,
+        follow the results as a user message."""
         out: list[bytes] = []
         blocks: list[bytes] = []
         for message, part in zip(messages, self._parts.of(messages), strict=True):
@@ -166,7 +166,7 @@ class _Call:
     name: object = ""
     pieces: list[str] = field(default_factory=list)
     arguments: object = None
-    """Where they came as something else than text."""
+    """Set if the arguments arrived as something other than text."""
 
     def finished(self) -> ToolCall:
         arguments = "".join(self.pieces) if self.arguments is None else self.arguments
@@ -175,7 +175,7 @@ class _Call:
 
 @dataclass
 class _Collected:
-    """A reply as far as it came."""
+    """The part of a reply received so far."""
 
     provider: str
     id: str = ""
@@ -219,7 +219,8 @@ class _Collected:
             yield StillAlive()
 
     def _take_thinking(self, piece: Mapping[str, Any]) -> None:
-        """Part of a block as LiteLLM's proxy passes it on from Anthropic; a signature ends one."""
+        """Add a part of a thinking block, as LiteLLM's proxy relays it from Anthropic. A signature
+        ends a block."""
         last = self.thinking_blocks[-1] if self.thinking_blocks else {}
         if last.get("type") == piece.get("type") == "thinking" and not last.get("signature"):
             last["thinking"] = f"{last.get('thinking') or ''}{piece.get('thinking') or ''}"
@@ -228,7 +229,7 @@ class _Collected:
             self.thinking_blocks.append(dict(piece))
 
     def _kept(self) -> dict[str, Any]:
-        """What must come back with the reply: its reasoning, in the server's own form."""
+        """Return what must be sent back with the reply: its reasoning, in the server's own form."""
         signed = [b for b in self.thinking_blocks if b.get("signature") or b.get("data")]
         fields = {"reasoning_details": self.reasoning_details, "thinking_blocks": signed}
         return {name: items for name, items in fields.items() if items}

@@ -1,4 +1,5 @@
-"""OpenAI Responses, stateless: nothing is stored there, encrypted reasoning travels along.
+"""The OpenAI Responses API, used statelessly: the server stores nothing, and encrypted reasoning is
+sent along.
 
 Format: https://platform.openai.com/docs/api-reference/responses
 """
@@ -95,7 +96,7 @@ class Responses(SDKProtocol):
         return join_object(self._endpoint.head(head), input=self._input(request.messages))
 
     def _input(self, messages: Sequence[Message]) -> bytes:
-        """One item after another; user messages in a row are one item."""
+        """Return the input items; consecutive user messages become one item."""
         out: list[bytes] = []
         blocks: list[bytes] = []
         for message, part in zip(messages, self._parts.of(messages), strict=True):
@@ -150,7 +151,7 @@ def _called(call: ToolCall) -> dict[str, Any]:
 
 
 def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The items of a reply in their order, what `_kept` left out filled in from the message."""
+    """Return a reply's items in order, with what `_kept` left out taken from the message."""
     calls = iter(message.tool_calls)
     out: list[dict[str, Any]] = []
     for item in items:
@@ -164,8 +165,8 @@ def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _kept(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What must come back of a reply with reasoning: its reasoning items, and the order of the
-    others. Text is repeated only where several messages would otherwise merge."""
+    """Return what must be sent back of a reply with reasoning: its reasoning items, and the order
+    of the others. Text is repeated only where several messages would otherwise merge."""
     several = sum(item["type"] == "message" for item in items) > 1
     kept: list[dict[str, Any]] = []
     for item in items:

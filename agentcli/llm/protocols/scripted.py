@@ -1,10 +1,11 @@
 """A model that plays recorded replies: for the demo, tests and bug reports.
 
 `scripted/FILE` names a recording, as `agent run --record` writes it, or a file with one reply a
-line, each as a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an
-Anthropic `message` object. Reply number n answers the request that has n replies before it, so a
-resumed session goes on at its place. `scripted/demo` is the recording of `agent demo`. With
-`extra_body = { words_per_second = 6 }` a reply comes as slowly as it would be read.
+`scripted/FILE` names a recording made by `agent run --record`, or a file with one reply per line as
+a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an Anthropic
+`message` object. Reply number n answers the request with n replies before it, so a resumed session
+continues at the right place. `scripted/demo` is the recording of `agent demo`. With `extra_body = {
+words_per_second = 6 }` replies come at reading speed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _THINKING_S = 1.0
 
 
 class Scripted:
-    """Raises ConfigError when the file can't be read or holds anything but replies."""
+    """Plays the replies of a file. Raises ConfigError when it can't be read or holds anything
+    else."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._path = _DEMO if endpoint.model == "demo" else expanded(endpoint.model)
@@ -53,7 +55,7 @@ class Scripted:
             raise ConfigError(f"script {self._path}{error.message}", hint=error.hint) from error
 
     def connect(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing: there is nothing to connect to."""
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         number = sum(message.role is Role.ASSISTANT for message in request.messages)
@@ -77,7 +79,7 @@ class Scripted:
         yield reply
 
     def _paced(self, text: str) -> Iterator[str]:
-        """Lines at once, or words one after the other."""
+        """Yield lines at once, or words one after the other at the set pace."""
         if not self._words_per_second:
             yield from text.splitlines(keepends=True)
             return
@@ -96,12 +98,12 @@ class Scripted:
         return [str(self._path)]
 
     def abort(self) -> None:
-        """Nothing to drop."""
+        """Do nothing: there is no connection."""
 
 
 def _replies(lines: Sequence[Any]) -> Sequence[Reply | Mapping[str, Any]]:
-    """What the lines of a script play: replies, those of a recording taken from its events. Raises
-    ConfigError, and ValueError for an event that is damaged."""
+    """Return the replies in a script's lines; a recording's are taken from its events. Raises
+    ConfigError, and ValueError for a damaged event."""
     if lines and isinstance(lines[0], Mapping) and RECORDING in lines[0]:
         if is_newer(lines[0]):
             told = f" was recorded by a newer version of agent (format {lines[0][RECORDING]})"

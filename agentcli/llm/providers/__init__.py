@@ -1,1 +1,1 @@
-"""Providers, one file each, named as the file is; `PROVIDER` says what is known of it."""
+"""Providers, one file each, which gives the provider its name; `PROVIDER` describes it."""

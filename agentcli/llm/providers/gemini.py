@@ -1,4 +1,4 @@
-"""Google, through its endpoint for clients of OpenAI."""
+"""Google, through its OpenAI-compatible endpoint."""
 
 from agentcli.llm.provider import Provider
 

@@ -1,4 +1,4 @@
-"""OpenRouter, which passes on to many others."""
+"""OpenRouter, which forwards to many other providers."""
 
 from agentcli.llm.provider import Provider
 
