@@ -1,1 +1,1 @@
-"""What holds the commands of a session: layers, limits, hidden places."""
+"""Contains the commands of a session: layers, resource limits, hidden places."""

@@ -1,8 +1,9 @@
-"""Layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
+"""The layer "bubblewrap": a view of the file system, namespaces and a filter of system calls.
 
-Everything is read-only except what the scope makes writable; what it hides is covered by an empty
-file or folder. Only what exists is covered, because covering creates what is missing, on the real
-disk. Mounts are made from the root downwards, so a place within another is mounted after it.
+Everything is read-only except what the scope makes writable. What the scope hides is covered by an
+empty file or folder. Only existing places are covered, because bwrap would create missing ones on
+the real disk. Mounts are made from the root downwards, so a nested place is mounted after the one
+around it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from agentcli.sandbox.seccomp import seccomp_program
 
 SECCOMP_FD = 211
 EMPTY_FDS = 212
-"""Descriptors that bwrap reads, above any that are open between fork and exec."""
+"""Descriptors that bwrap reads; higher than any that are open between fork and exec."""
 _EMPTIED = (Path("/run"), Path("/var/run"), Path("/var/tmp"))
 _RESOLVER = Path("/etc/resolv.conf")
 _NOTHING = Path(os.devnull)
@@ -29,12 +30,12 @@ _NOTHING = Path(os.devnull)
 _NAMESPACES = ("--die-with-parent", "--unshare-user", "--unshare-all", "--cap-drop", "ALL")
 _ROOT = Path("/")
 _OF_THE_KERNEL = ("--dev", "/dev", "--proc", "/proc")
-"""Over what the root shows there, writable or not."""
+"""Mounted over what the root shows there, whether or not it is writable."""
 
 
 @dataclass(frozen=True)
 class _Mount:
-    """`source` None: an empty folder or file."""
+    """With `source` None, an empty folder or file is mounted at `path`."""
 
     path: Path
     source: Path | None
@@ -48,8 +49,8 @@ class _Mount:
 
 @dataclass(frozen=True)
 class Descriptors:
-    """What bwrap is to find open: the filter of system calls, and so many empty files. Called in
-    the child, it opens them."""
+    """The descriptors that bwrap must find open: the filter of system calls, and a number of empty
+    files. Calling it, in the child, opens them."""
 
     seccomp: bytes
     empty_files: int
@@ -75,12 +76,11 @@ def bubblewrap_options(
     cwd: str,
     folders: Sequence[Path] = (),
 ) -> tuple[tuple[str, ...], Descriptors]:
-    """What to put before a command, and what the child must call before it becomes bwrap.
+    """Return what to put before a command, and what the child must call before it becomes bwrap.
 
-    `families`: of sockets that may be made. `folders` are writable too: the
-    agent and the command talk through them.
-    Creates `.git/hooks` or `.git/config`, empty as git would take it, where a repository has
-    none, since only what exists can be protected.
+    `families` are the kinds of sockets that may be made. `folders` are writable too, for the agent
+    and the command to communicate. Creates a missing `.git/hooks` or `.git/config`, empty as git
+    accepts it, because only what exists can be protected.
     """
     if not scope.sealed:
         for path in scope.protected:
@@ -105,7 +105,7 @@ def bubblewrap_options(
             arguments += ["--ro-bind-data", str(EMPTY_FDS + empty_files), place]
             empty_files += 1
     share = ("--share-net",) if network else ()
-    # The kernel's settings there are root's own files, also for a root without any powers.
+    # Kernel settings in /proc belong to root, which may write them even without capabilities.
     read_only += ["--remount-ro", "/proc"]
     end = ("--seccomp", str(SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
@@ -113,11 +113,11 @@ def bubblewrap_options(
 
 
 def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:
-    """The mounts, in the order in which they must be made."""
+    """Return the mounts, in the order in which they must be made."""
     real = [_Mount(path, path, writable=True) for path in _present(scope.writable)]
     workspace = scope.workspace
     if not any(map(workspace.is_relative_to, scope.writable)):
-        # Also where it lies in a folder that is replaced.
+        # This shows it even if it lies in a folder that is replaced.
         real.append(_Mount(workspace, workspace, writable=False))
     guarded = [path for path in _present(scope.protected) if path.parent.resolve() == path.parent]
     present = _present(scope.hidden)
@@ -160,9 +160,9 @@ def _is_in(path: Path, scope: AccessScope) -> bool:
 
 
 def _between(roots: Iterable[Path], paths: Collection[Path], others: Collection[Path]) -> set[Path]:
-    """The folders on the way from each of the `roots` to each of the `paths` in it: mounted on
-    themselves they can't be moved away, to have others put in their place. What `others` are
-    mounted over is not seen."""
+    """Return the folders between each of the `roots` and each of the `paths` in it. Mounted onto
+    themselves, they can't be moved away and replaced by others. Paths that are hidden by mounts on
+    `others` don't count."""
     return {
         above
         for root in roots
@@ -180,9 +180,9 @@ def _seen_below(root: Path, paths: Iterable[Path], others: Iterable[Path]) -> It
 
 
 def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
-    """What must be read-only to protect `guarded`. A link can't be covered, and could be replaced
-    by one that leads elsewhere: so its folder is read-only, and its target if commands could write
-    there."""
+    """Yield what must be read-only to protect `guarded`. A symlink can't be covered, and could be
+    replaced by one to another place. So its folder is made read-only, and so is its target if
+    commands could write there."""
     for path in guarded:
         if not path.is_symlink():
             yield path
@@ -197,7 +197,7 @@ def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
 
 
 def _shows_real(path: Path, shown: dict[Path, _Mount]) -> bool:
-    """Whether what lies at `path` would be seen there with these mounts."""
+    """Return whether these mounts leave the real content of `path` visible."""
     nearest = next((shown[parent] for parent in path.parents if parent in shown), None)
     return nearest is None or nearest.shows_real
 
@@ -222,15 +222,15 @@ def _make_protectable(path: Path) -> None:
         if path.name == "hooks":
             path.mkdir(exist_ok=True)
         else:
-            # A link may lead out of the workspace, to a file that isn't there yet.
+            # A symlink could lead out of the workspace, to a file that does not exist yet.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
 
 
 def _make_hideable(path: Path, scope: AccessScope) -> None:
-    """Creates the agent's settings and state if a command could create them otherwise."""
+    """Create the agent's settings and state if a command could create them otherwise."""
     if not any(path.is_relative_to(root) for root in scope.writable):
         return
-    # Other users read the settings of the whole machine.
+    # Settings of the whole machine must be readable for other users.
     mode = 0o700 if path.is_relative_to(scope.home) else 0o755
     try:
         if path.suffix:

@@ -1,4 +1,4 @@
-"""The sandbox around a session's commands: which layer is chosen, how a command starts in it."""
+"""The sandbox around a session's commands: how its layer is chosen and how a command starts."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ _NOTES = {
 
 @dataclass(frozen=True)
 class SpawnOptions:
-    """`prefix` goes before the command, `preexec` is called in the child before it starts,
-    `environment` overrides the command's, `cwd` is where to start it. `sets_variables`: the program
-    of the prefix runs outside of the sandbox it makes, and takes `--setenv NAME VALUE`. `reaper`:
-    the command needs one, so that all it starts ends with it."""
+    """How to start a command. `prefix` goes before the command, `preexec` is called in the child
+    before it starts, `environment` overrides the command's, and `cwd` is where to start it.
+    `sets_variables`: the prefix's program runs outside the sandbox that it makes, and accepts
+    `--setenv NAME VALUE`. `reaper`: the command needs a reaper, so that all it starts ends with
+    it."""
 
     cwd: str
     prefix: tuple[str, ...] = ()
@@ -70,9 +71,9 @@ class SpawnOptions:
     def launch(
         self, command: Sequence[str], env: Mapping[str, str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The whole command line that starts `command`, and the environment to start it in.
-        Variables of the system's loader are for the command alone: the prefix must not load what
-        may be the workspace's."""
+        """Return the whole command line that starts `command`, and the environment for it.
+        Variables of the system's loader are set for the command alone, because the prefix must not
+        load what may come from the workspace."""
         whole = {**env, **self.environment}
         if not self.sets_variables:
             return (*self.prefix, *command), whole
@@ -84,12 +85,15 @@ class SpawnOptions:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """`layer`: bubblewrap, landlock, seatbelt or none; `notes`: what it can't do, a line each.
+    """A sandbox for commands. `layer` is bubblewrap, landlock, seatbelt or none; `notes` say what
+    it can't do, one line each.
 
-    `once`: for one command, whose processes end with it; in a sandbox, it can make no sockets that
-    pass descriptors to other processes. `new_privileges`: programs may gain rights, as sudo does;
-    for a command that a person allowed to run with all of theirs. `host_ports`: of the machine's
-    loopback, which commands reach at their own where they have one."""
+    `once`: it is for one command, whose processes end with it; if contained, that can't make
+    Unix sockets, which could pass descriptors to other processes. `new_privileges`: programs may
+    gain rights, as sudo does, because a person allowed the command to run with full rights.
+    `host_ports`: ports of the machine's loopback that commands reach on their own loopback, if they
+    have one.
+    """
 
     layer: str
     scope: AccessScope
@@ -102,7 +106,7 @@ class Sandbox:
 
     @property
     def own_loopback(self) -> bool:
-        """Whether 127.0.0.1 is not that of the machine."""
+        """Whether 127.0.0.1 is the sandbox's own, not the machine's."""
         return self.layer == BUBBLEWRAP and not self.network
 
     @property
@@ -111,23 +115,23 @@ class Sandbox:
 
     @property
     def out_of_reach(self) -> tuple[Path, ...]:
-        """Writable folders that commands can't write to: those of another user, when root runs the
-        agent. In a sandbox root has none of its powers."""
+        """Writable folders that commands can't write to after all: those of another user, if root
+        runs the agent. In a sandbox, root has none of its powers."""
         if not self.contains or os.getuid() != 0:
             return ()
         return tuple(path for path in self.scope.writable if not _open_to_root(path))
 
     def wider(self, *, network: bool, unsandboxed: bool) -> Sandbox:
-        """The sandbox for one command that was allowed more; never narrower than this one."""
+        """Return the sandbox for one command that was allowed more; never narrower than this."""
         if unsandboxed or not self.contains:
             return replace(_none(self.scope), once=unsandboxed, new_privileges=unsandboxed)
         more = network and not self.network
         return replace(self, network=self.network or network, once=self.once or more)
 
     def spawn_options(self, cwd: str, folders: Sequence[Path] = ()) -> SpawnOptions:
-        """`folders` are writable too: a command is given its input and reports through them.
+        """Return how to start a command. `folders` are writable too, for its input and its reports.
         Raises OSError for what the layer can't prepare."""
-        # Loaded with the first command, so that listing sessions starts 13 ms sooner.
+        # Imported with the first command, which makes listing sessions start 13 ms sooner.
         from agentcli.sandbox.resource_limits import limits_installer
 
         limit = limits_installer(new_privileges=self.new_privileges)
@@ -138,7 +142,7 @@ class Sandbox:
         from agentcli.sandbox.seatbelt import seatbelt_profile
         from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
 
-        # A network namespace leads nowhere.
+        # In a network namespace of its own, internet sockets lead nowhere.
         internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
         families = internet if self.once else {AF_UNIX, *internet}
         environment = session_caches(*self._tmp(), self.scope.home)
@@ -151,7 +155,7 @@ class Sandbox:
                 cwd=cwd,
                 folders=folders,
             )
-            # Without a network of its own it would share the abstract sockets of the machine.
+            # Sharing the machine's network also means sharing its abstract sockets.
             steps = [limit, scope_installer() if self.network else None, descriptors]
             return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
@@ -163,13 +167,13 @@ class Sandbox:
         return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
 
     def real_path(self, path: str) -> Path:
-        """Where a path of the commands' view is outside."""
+        """Return where a path in the commands' view really is."""
         return self.view.real_path(Path(path))
 
     @property
     def view(self) -> AccessScope:
-        """The scope as paths that commands name are to be read: only bubblewrap shows folders
-        in other places."""
+        """The scope for resolving paths that commands name; only bubblewrap shows folders in other
+        places."""
         if self.layer == BUBBLEWRAP:
             return self.scope
         if not self.contains:
@@ -183,15 +187,16 @@ class Sandbox:
         )
 
     def _tmp(self) -> tuple[str, Path]:
-        """The session's folder for temporary files, as commands see it and as it is."""
+        """Return the session's folder for temporary files: its path for commands and its real
+        one."""
         place, source = next(iter(self.scope.mounts.items()))
         return str(place if self.layer == BUBBLEWRAP else source), source
 
 
 def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path) -> Sandbox:
-    """`auto` takes the strongest layer that works here, in the end "none", whose notes say why;
-    what worked is remembered in the folder `cache` until the machine restarts or something of it
-    changes. Raises ConfigError for a named layer that does not work."""
+    """Choose the sandbox. `auto` takes the strongest layer that works here, or in the end "none",
+    whose notes say why. What worked is cached in the folder `cache` until the machine restarts or
+    something relevant changes. Raises ConfigError if a named layer does not work."""
     if layer == NO_LAYER:
         return replace(_none(scope), network=True)
     reasons: list[str] = []
@@ -208,7 +213,7 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
 
 
 def _kernel_notes(layer: str) -> Iterator[str]:
-    """What newer kernels can do."""
+    """Yield what older kernels can't restrict."""
     if layer != "landlock":
         return
     from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
@@ -220,7 +225,7 @@ def _kernel_notes(layer: str) -> Iterator[str]:
 
 
 def why_not(sandbox: Sandbox, cache: Path) -> str:
-    """Why the layer does not work here, in one line; empty if it does."""
+    """Return in one line why the layer does not work here; "" if it does."""
     from agentcli.sandbox.landlock import landlock_version
     from agentcli.sandbox.seccomp import seccomp_known
 
@@ -236,7 +241,7 @@ def why_not(sandbox: Sandbox, cache: Path) -> str:
     fingerprint = _fingerprint(sandbox)
     if _remembered(cache).get(sandbox.layer) == fingerprint:
         return ""
-    # A place that is to be covered may go just then, which ends bwrap: twice more.
+    # bwrap fails if a place to cover vanishes at that moment, so try up to three times.
     reason = _try(sandbox) and _try(sandbox) and _try(sandbox)
     if not reason:
         _remember(cache, sandbox.layer, fingerprint)
@@ -244,7 +249,7 @@ def why_not(sandbox: Sandbox, cache: Path) -> str:
 
 
 def _open_to_root(path: Path) -> bool:
-    """Whether root may write there by its name alone."""
+    """Return whether root can write there without its capabilities."""
     try:
         info = path.stat()
     except OSError:
@@ -254,7 +259,7 @@ def _open_to_root(path: Path) -> bool:
 
 
 def _program(layer: str) -> str:
-    """Where the layer's own program is; empty where it has none or that is not installed."""
+    """Return the path of the layer's own program; "" if it has none or that is not installed."""
     return find_program(_PROGRAMS[layer]) or "" if layer in _PROGRAMS else ""
 
 
@@ -272,8 +277,8 @@ def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:
 
 
 def _try(sandbox: Sandbox) -> str:
-    """Runs a program in the sandbox; why that failed, in one line. The session's folder may not
-    exist yet, so a temporary one takes its place."""
+    """Run a program in the sandbox; return in one line why that failed, or "". A temporary folder
+    stands in for the session's, which may not exist yet."""
     place = next(iter(sandbox.scope.mounts))
     try:
         with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
@@ -284,7 +289,8 @@ def _try(sandbox: Sandbox) -> str:
 
 
 def _tried(options: SpawnOptions) -> str:
-    """Why nothing runs with these options, in one line. Raises OSError, SubprocessError."""
+    """Return in one line why nothing runs with these options, or "". Raises OSError,
+    SubprocessError."""
     done = subprocess.run(
         [*options.prefix, "/bin/sh", "-c", ":"],
         preexec_fn=options.preexec,
@@ -307,7 +313,7 @@ def _hint(layer: str) -> str:
 
 
 def _fingerprint(sandbox: Sandbox) -> str:
-    """Changes with the boot, the kernel, the user, the program, and what a container allows."""
+    """Return a text that changes with the boot, kernel, user, program, and container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         program = Path(sandbox.program).stat() if sandbox.program else None
@@ -319,8 +325,8 @@ def _fingerprint(sandbox: Sandbox) -> str:
 
 
 def _allowed_here() -> tuple[str, ...]:
-    """What of a process tells one container of this machine from another: places in /proc that are
-    covered, and filters of system calls. The home may be a volume that several of them share."""
+    """Return what tells one container on this machine from another, as seen by a process: places
+    covered in /proc, and filters of system calls. Several may share the home as a volume."""
     covered = re.findall(r"^(?:\S+ ){4}(/proc/\S+)", Path("/proc/self/mountinfo").read_text(), re.M)
     filters = re.findall(r"^Seccomp\w*:\s*\d+", Path("/proc/self/status").read_text(), re.M)
     return (*covered, *filters)
@@ -335,7 +341,7 @@ def _remembered(cache: Path) -> dict[str, str]:
 
 
 def _remember(cache: Path, layer: str, fingerprint: str) -> None:
-    """If this can't be written, the next start only takes longer."""
+    """If this can't be written, the next start merely takes longer."""
     known = {**_remembered(cache), layer: fingerprint}
     with suppress(OSError):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -31,7 +31,8 @@ _OUTSIDE = """
     STY DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR XDG_SESSION_* GPG_AGENT_INFO GPG_TTY
     KUBECONFIG AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_CONFIG_FILE
 """
-"""Ways to daemons and accounts that a sandbox closes, so programs should not try them."""
+"""Variables that lead to daemons and accounts; a sandbox closes these, so programs should not try
+them."""
 
 _CACHES = {
     "XDG_CACHE_HOME": "",
@@ -46,7 +47,8 @@ _KEPT_CACHES = (
     *("pre-commit", "ms-playwright", "Cypress", "puppeteer", "huggingface", "torch", "pypoetry"),
     *("bazelisk", "electron", "node-gyp", "virtualenv", "org.swift.swiftpm", "selenium"),
 )
-"""Below ~/.cache: not made again at need but installed, so commands go on finding them."""
+"""Folders in ~/.cache with installed things that are not recreated on demand, so commands keep
+them."""
 
 
 def command_environment(
@@ -57,11 +59,12 @@ def command_environment(
     contained: bool = False,
     extra: Collection[str] = (),
 ) -> dict[str, str]:
-    """The part of `environ` that tools use and that doesn't look secret, set up so that nothing
-    waits for a person. `contained`: for a sandbox, without the ways to what that closes.
+    """Return the part of `environ` that tools use and that does not look secret, set up so that
+    nothing waits for a person. `contained`: it is for a sandbox, so leave out variables that lead
+    to what that closes.
 
-    `extra`: names, or prefixes as NAME_*, that the person added. A name written in full is passed
-    on even if it looks secret, unless it is in `secret_names`.
+    `extra` are names, or prefixes like NAME_*, that the person added. A name written in full is
+    passed on even if it looks secret, unless it is in `secret_names`.
     """
     patterns = [*read_words("usual_variables"), *extra, *([] if contained else _OUTSIDE.split())]
     names = {pattern for pattern in patterns if not pattern.endswith("*")}
@@ -77,10 +80,11 @@ def command_environment(
 
 
 def session_caches(tmp: str, real_tmp: Path, home: Path) -> dict[str, str]:
-    """The variables by which tools keep temporary files and what they download in the session's
-    folder: `tmp` as commands see it, `real_tmp` as it is. Makes the folder for caches.
+    """Return variables that make tools keep temporary files and downloads in the session's folder,
+    and create its folder for caches. `tmp` is the folder's path for commands, `real_tmp` its real
+    one.
 
-    Go and cargo still read the user's modules, which they can't make again without a network.
+    Go and cargo still read the user's modules, which they can't fetch again without a network.
     """
     caches = real_tmp / ".cache"
     first = not caches.is_dir()

@@ -1,4 +1,4 @@
-"""Hints for the model about the sandbox, beside a command's output."""
+"""Hints for the model about the sandbox, shown with a command's output."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NETWORK_FAILURES = re.compile(
     r"|\b(?:getaddrinfo|code|errno:?) '?(?:ENOTFOUND|EAI_AGAIN|ENETUNREACH)"
     r"|dial (?:tcp|udp): lookup \S+|\bNetwork is unreachable\b|UnknownHostException: \S"
 )
-"""What programs say when a name or a network is not to be reached, as they say it: not the names of
-functions and classes, which stand in many a traceback."""
+"""What programs say when a name can't be resolved or a network can't be reached. Names of functions
+and classes are left out, because they appear in many tracebacks."""
 _REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|Couldn't connect to server")
 _LOOPBACK_PORT = re.compile(
     r"(?:localhost|127\.0\.0\.1|::1)[\]\"']?(?:(?: \(.{1,20}\))?,? port |:)(\d{1,5})"
@@ -38,9 +38,9 @@ _RIGHTS_FAILURES = re.compile(
 def refused_by_sandbox(
     output: str, exit_code: int | None, sandbox: Sandbox | None, *, from_python: bool = False
 ) -> str:
-    """A hint for the model when a command failed in a way that suggests that the sandbox refused
-    something; "" otherwise. `from_python`: the output is from the python tool, which can't ask for
-    more."""
+    """Return a hint for the model if a command failed in a way that suggests that the sandbox
+    refused something, else "". `from_python`: the output is from the python tool, which can't ask
+    for more."""
     if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
         return ""
     end = output[-4000:]
@@ -79,7 +79,7 @@ def refused_by_sandbox(
 
 
 def _refused_port(output: str) -> int | None:
-    """The port of loopback where nothing listened, if a program said so."""
+    """Return the loopback port that refused a connection, if a program reported one."""
     for line in output.splitlines():
         if _REFUSED.search(line) and (found := _LOOPBACK_PORT.search(line)):
             return int(found[1])
@@ -91,21 +91,22 @@ def _again(from_python: bool) -> str:
 
 
 def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
-    """Whether a failed right is about a place that the scope closes."""
+    """Return whether an error of permissions mentions a place that the scope closes."""
     closed = [*scope.hidden, *scope.protected]
     return any(str(path) in line for line in lines for path in closed)
 
 
 class WithheldEnvironment:
     """Parts of the person's environment, by variable, that commands outside the sandbox don't get,
-    because they lead to places where commands inside can write."""
+    because commands inside can write to the places they name."""
 
     def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
         self._parts = parts
         self._told = False
 
     def notes(self, command: str) -> list[str]:
-        """Said once, and again with a command that names a program found only there."""
+        """Return notes about this: once, and again if a command names a program found only
+        there."""
         words = set(_WORD.findall(command))
         folders = [Path(folder) for folder in self._parts.get("PATH", ()) if folder]
         missed = [f for f in folders if any(os.access(f / word, os.X_OK) for word in words)]
@@ -120,7 +121,7 @@ class WithheldEnvironment:
 
 
 def differences(withheld: Sequence[str], inside: Sandbox, command: str) -> list[str]:
-    """Notes for a command that runs outside: what differs from `inside`."""
+    """Return notes for a command that runs outside about what differs from `inside`."""
     notes = []
     if withheld:
         notes.append(

@@ -1,11 +1,12 @@
-"""Layer "landlock": rules on files, ports and signals that a process puts on itself, with a filter
-of system calls. Needs no other program, no namespaces and no rights; Linux 5.13 or newer.
+"""The layer "landlock": rules on files, ports and signals that a process imposes on itself, plus a
+filter of system calls. It needs no other program, no namespaces and no privileges; Linux 5.13 or
+newer.
 
-Rules only ever add rights, so places are hidden by allowing everything around them one by one.
-Names of files can still be listed everywhere. Only the command's own terminal may be opened: others
-belong to the same user, and what is written there takes effect.
+Rules can only add rights, so a place is hidden by allowing everything around it, one path at a
+time. File names can still be listed everywhere. Only the command's own terminal may be opened: the
+others belong to the same user, and writing to them has effects.
 
-Root keeps none of its capabilities, as they bypass the rules.
+Root loses all its capabilities, because they bypass the rules.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ _VERSION_FLAG, _PATH_BENEATH = 1, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _CHANGE_FOLDERS = 0x1FF0
-"""Remove a folder or file; make a device, folder, file, socket, pipe, link."""
+"""Remove a folder or file; make a device, folder, file, socket, pipe or symlink."""
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _RESOLVE_UNIX = 1 << 16
-"""Connect to a socket that is a file, unless the command itself has made it."""
+"""Connect to a socket in the file system, unless the command itself made it."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
 _TCP = 0b11
 """Bind and connect."""
 _SCOPES = 0b11
-"""Abstract sockets, signals."""
+"""Abstract sockets and signals."""
 
 SCOPES_VERSION, SOCKETS_VERSION = 6, 9
-"""Versions of the interface that first restrict signals and abstract sockets (Linux 6.12), and
-sockets that are files (Linux 7.1)."""
+"""First versions of the interface that restrict signals and abstract sockets (Linux 6.12), and
+sockets in the file system (Linux 7.1)."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm", "fd")
 _DEVICE_ACCESS = _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEVICE
 _OUTPUT = 1
-"""Descriptor that is the command's terminal, if it has one."""
+"""The descriptor that is the command's terminal, if it has one."""
 
 _PR_CAPBSET_DROP = 24
 _CAPABILITY_VERSION = 0x20080522
@@ -55,11 +56,11 @@ _CAP_LAST = 63
 
 
 _Rule = tuple[Path, int]
-"""What may be done below a path."""
+"""A path and the access allowed at and below it."""
 
 
 def landlock_version() -> int:
-    """Of the kernel's interface, from 1; 0 where there is none."""
+    """Return the version of the kernel's interface, from 1; 0 if it has none."""
     if os.uname().sysname != "Linux":
         return 0
     version = c_library().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
@@ -69,17 +70,18 @@ def landlock_version() -> int:
 def landlock_installer(
     scope: AccessScope, *, network: bool, families: Collection[int], folders: Sequence[Path] = ()
 ) -> Callable[[], None]:
-    """What restricts the calling process for good, to be made before a fork; raises OSError.
+    """Return a function that restricts the calling process for good; create it before a fork. The
+    function raises OSError.
 
-    `families`: of sockets that may be made. `folders` are writable too: the
-    agent and the command talk through them.
+    `families` are the kinds of sockets that may be made. `folders` are writable too, for the agent
+    and the command to communicate.
     """
     version = landlock_version()
     handled = _handled(version)
     rules = [(path, access & handled) for path, access in _allowed(scope, folders)]
     libc = c_library()
     ports = _TCP if version >= 4 and not network else 0
-    # Older kernels refuse fields that they don't know.
+    # Older kernels refuse fields that they do not know.
     known = 24 if version >= SCOPES_VERSION else 16 if version >= 4 else 8
     attributes = struct.pack("=QQQ", handled, ports, _SCOPES)[:known]
     filter_calls = seccomp_installer(seccomp_program(families, shared=False))
@@ -101,10 +103,10 @@ def _own_terminal() -> Iterator[Path]:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Root's capabilities bypass the rules: files of other users, the environment of other
-    processes, the name of the machine, limits. Raises OSError."""
+    """Drop root's capabilities, which bypass the rules: they give access to files of other users,
+    the environment of other processes, the machine's name, limits. Raises OSError."""
     for capability in range(_CAP_LAST + 1):
-        # Fails for one that the kernel does not know, and for users who have none.
+        # Fails if the kernel does not know the capability or the user has none.
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     if libc.capset(header, bytes(24)):
@@ -112,8 +114,8 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def scope_installer() -> Callable[[], None]:
-    """What keeps the calling process from abstract sockets and from signalling others, and from
-    nothing else; does nothing where the kernel can't restrict these."""
+    """Return a function that keeps the calling process from abstract sockets and from signalling
+    others, and restricts nothing else. It does nothing if the kernel can't restrict these."""
     if landlock_version() < SCOPES_VERSION:
         return lambda: None
     libc = c_library()
@@ -142,7 +144,7 @@ def _add(libc: ctypes.CDLL, ruleset: int, path: Path, access: int) -> None:
     if libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0):
         if ctypes.get_errno() != errno.EINVAL:
             raise OSError(ctypes.get_errno(), f"Landlock refused a rule for {path}")
-        # Rights on folders mean nothing for a file, and the kernel says so.
+        # The kernel rejects rights for folders on a file.
         attributes = struct.pack("=Qi", access & _OF_FILES, descriptor)
         libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, attributes, 0)
     os.close(descriptor)
@@ -172,11 +174,11 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
     writable = [part for path in scope.writable for part in _parts_writable(path, scope)]
     for path in (*writable, *scope.mounts.values()):
         if scope.sealed and path in writable:
-            # What is not below a place that is replaced can be read already.
+            # Unless it lies below a place that is hidden, it can be read already.
             if not any(hidden.is_relative_to(path) for hidden in scope.hidden):
                 yield path, _READ
         elif any(hidden.is_relative_to(path) for hidden in scope.hidden):
-            # Writing is not reading: what is hidden in there stays unread.
+            # Writable does not mean readable: what is hidden in there stays unreadable.
             yield path, write & ~_READ_FILE & ~_EXECUTE
         else:
             yield path, write
@@ -185,8 +187,8 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
 
 
 def _parts_writable(path: Path, scope: AccessScope) -> list[Path]:
-    """`path` itself; of the root what lies in it, as there are places below that are none of its
-    files, and rights can't be taken back."""
+    """Return `path`, or for the root what is in it: some places there are not part of it, and a
+    right once given can't be taken back."""
     if path != Path("/"):
         return [path]
     unseen = {*OF_THE_KERNEL, *map(str, scope.mounts)}
@@ -194,7 +196,7 @@ def _parts_writable(path: Path, scope: AccessScope) -> list[Path]:
 
 
 def _parts_shown(path: Path, shown: Iterable[Path]) -> Iterator[Path]:
-    """What of `path` is within what is shown: all of it, or what is shown of it."""
+    """Yield the part of `path` that is shown: all of it, or the shown places within."""
     for place in shown:
         if path.is_relative_to(place):
             yield path
@@ -204,7 +206,7 @@ def _parts_shown(path: Path, shown: Iterable[Path]) -> Iterator[Path]:
 
 
 def _around(unseen: Iterable[Path]) -> Iterator[Path]:
-    """The fewest paths that cover everything but `unseen`."""
+    """Yield the fewest paths that cover everything except `unseen`."""
     unseen = set(unseen)
     above = {parent for path in unseen for parent in path.parents}
     for folder in sorted(above):

@@ -1,5 +1,5 @@
-"""Where other programs listen: sockets that are files, and named pipes. A read-only file system
-does not keep commands from talking to them, so they must be covered."""
+"""Finds where other programs listen: sockets in the file system, and named pipes. A read-only file
+system does not keep commands from talking to them, so they must be covered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from agentcli.files.access_scope import TMP, AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200
-"""Places covered one by one: each takes bwrap time in proportion to those before it."""
+"""How many places are covered individually. The time bwrap needs for each grows with the number of
+places before it."""
 _PROGRAMS_KEEP = ("", ".config", ".local/share", ".local/state")
-"""Folders of the home folder in which programs have folders of their own."""
+"""Folders in the home folder where programs keep folders of their own."""
 _SYSTEM = tuple(
     map(Path, ("/bin", "/dev", "/etc", "/lib", "/opt", "/proc", "/sys", "/usr", "/var"))
 )
@@ -23,10 +24,12 @@ _MOST_FOLDERS, _MOST_ENTRIES = 300, 5_000
 
 
 def listening_places(scope: AccessScope, emptied: Iterable[Path]) -> list[Path]:
-    """Sockets that are bound now, and named pipes in the usual places of the home folder; not those
-    in the workspace, which its own programs make, unless it holds all of the home folder, nor in a
-    /tmp of the session's own. Where there are too many to cover, the folders that hold the most of
-    them. `emptied`: folders that commands find empty anyway."""
+    """Return the sockets bound now, and named pipes in the usual places of the home folder.
+
+    Those in the workspace are left out, because its own programs make them, unless it contains the
+    whole home folder. So are those in a /tmp of the session's own. If there are too many to cover,
+    the fullest folders are returned instead. `emptied` are folders that commands find empty anyway.
+    """
     unseen = (*emptied, *scope.mounts)
     shared = (scope.home, TMP)
     of_session = (
@@ -52,7 +55,7 @@ def _sockets(unseen: Iterable[Path]) -> Iterator[Path]:
     for place in dict.fromkeys(filter(None, map(_place, lines))):
         if place.startswith(prefixes):
             continue
-        # What we may not look at is out of reach for commands as well.
+        # What we may not inspect is out of reach for commands as well.
         with suppress(OSError, RuntimeError):
             path = Path(place).resolve()
             if path.is_socket():
@@ -60,8 +63,8 @@ def _sockets(unseen: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_in_reach(path: Path) -> bool:
-    """Whether commands get there by the modes of the folders: root may look anywhere on the machine
-    but not from within a sandbox, and what covers places is within it too."""
+    """Return whether the modes of the folders let commands get there. Outside, root may look
+    anywhere, but not from within a sandbox, where bwrap covers the places."""
     if os.geteuid() != 0:
         return True
     groups = {os.getegid(), *os.getgroups()}
@@ -77,16 +80,16 @@ def _is_searchable(folder: os.stat_result, groups: set[int]) -> bool:
 
 
 def _place(line: str) -> str | None:
-    """Of a line of the kernel's list. Names stand there as their owners chose them, newlines and
-    all, so a line may be any text."""
+    """Return the path in a line of the kernel's list. The kernel writes names as their owners chose
+    them, even with newlines, so a line may be any text."""
     fields = line.split(None, 7)
     is_path = len(fields) == 8 and fields[7].startswith("/") and "\0" not in fields[7]
     return fields[7] if is_path else None
 
 
 def _pipes(scope: AccessScope) -> Iterator[Path]:
-    """Of programs of the user, where programs have their files: what is open somewhere can't be
-    found out in reasonable time."""
+    """Yield named pipes of the user's programs, in places where programs keep their files. Finding
+    all that are open somewhere would take too long."""
     waiting = [(scope.home / name, True) for name in _PROGRAMS_KEEP]
     if TMP in scope.writable:
         waiting.insert(0, (TMP, True))
@@ -113,8 +116,8 @@ def _is_pipe(entry: os.DirEntry[str]) -> bool:
 
 
 def _grouped(places: list[Path], needed: list[Path]) -> list[Path]:
-    """As many as can be covered: the fullest folders as a whole, unless there is something in them
-    that is `needed`."""
+    """Reduce `places` to as many as can be covered: the fullest folders as a whole, unless they
+    contain something that is `needed`."""
     by_folder: dict[Path, list[Path]] = {}
     for place in places:
         by_folder.setdefault(place.parent, []).append(place)

@@ -1,8 +1,8 @@
-"""Ways between the loopback of a sandbox and that of the machine, a port at a time.
+"""Connects the loopback of a sandbox with that of the machine, one port at a time.
 
-A socket belongs to the network namespace that it was made in, whoever holds it. So agent holds a
-socket of the sandbox and one of the machine and passes the bytes on; commands get nothing but the
-one port, and can ask for no other.
+A socket belongs to the network namespace in which it was made, whoever holds it. So agent holds one
+socket in the sandbox and one on the machine, and relays the bytes. Commands get only that one port
+and can't ask for another.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LOOPBACK = {
     *("0100007F", "00000000", "0" * 32, "00000000000000000000000001000000"),
     "0000000000000000FFFF00000100007F",
 }
-"""Addresses at which a program answers on loopback, as /proc/PID/net/tcp has them."""
+"""Addresses at which a program answers on loopback, in the format of /proc/PID/net/tcp."""
 
 
 class NamespaceSockets:
-    """Makes sockets in the network namespace of `process`, which one of our sandboxes holds."""
+    """Makes sockets in the network namespace of `process`, which runs in one of our sandboxes."""
 
     def __init__(self, process: ProcessStat) -> None:
-        """Raises OSError where that namespace can't be joined."""
+        """Raises OSError if that namespace can't be joined."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE_S)
         network = os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -62,11 +62,11 @@ class NamespaceSockets:
             raise OSError("the sandbox's network can't be joined")
 
     def listen(self, port: int) -> socket.socket:
-        """One that listens on 127.0.0.1 there. Raises OSError."""
+        """Return a socket that listens on 127.0.0.1 there. Raises OSError."""
         return self._made(f"listen {port}")
 
     def connect(self, port: int) -> socket.socket:
-        """One that is connected to what listens there. Raises OSError."""
+        """Return a socket connected to what listens there. Raises OSError."""
         return self._made(f"connect {port}")
 
     def _made(self, wish: str) -> socket.socket:
@@ -85,13 +85,13 @@ class NamespaceSockets:
 
 
 class HostPorts:
-    """Ports of the machine's loopback that the commands of one sandbox reach at their own."""
+    """Ports of the machine's loopback, available to one sandbox's commands on its own loopback."""
 
     def __init__(self, pid: int, ports: Sequence[int]) -> None:
-        """`pid` is a process in the sandbox; it must have a network of its own."""
+        """`pid` is a process in the sandbox, which must have a network of its own."""
         self._relays: list[Relay] = []
         self.failures: list[str] = []
-        """Those that could not be reached, in words for the model."""
+        """Ports that could not be made available, in words for the model."""
         process = process_stat(pid)
         if process is None or not ports:
             return
@@ -120,12 +120,12 @@ class HostPorts:
 
 
 class OpenPort:
-    """A port of a sandbox, to be reached at `url` until it is closed, by programs of the person and
-    of root."""
+    """A port of a sandbox, reachable at `url` until it is closed, for programs of the person and of
+    root."""
 
     def __init__(self, process: ProcessStat, port: int) -> None:
-        """`process` is in the sandbox. The machine's port is the same where that is free. Raises
-        OSError."""
+        """`process` is in the sandbox. The machine's port has the same number if that is free.
+        Raises OSError."""
         self._namespace = NamespaceSockets(process)
         try:
             listener = _listening_here(port)
@@ -145,8 +145,8 @@ class OpenPort:
 
 
 def listening_process(root: int, port: int) -> ProcessStat | None:
-    """Below the process `root`, one in whose network something listens on `port` of loopback; one
-    that has a network of its own first."""
+    """Return a process below `root` in whose network something listens on `port` of loopback;
+    prefer one with a network of its own."""
     here = _network_of(os.getpid())
     found = {
         network: process
@@ -180,8 +180,9 @@ def _listening_ports(pid: int) -> Iterator[int]:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether a program of our user or of root is at the other end: every user of the machine can
-    connect to its loopback. Of what is closed there already the kernel tells no user."""
+    """Return whether the other end belongs to a program of our user or of root, because every user
+    can connect to the machine's loopback. False if that end is closed: the kernel then reports no
+    owner."""
     try:
         wanted = [_in_proc(connection.getpeername()), _in_proc(connection.getsockname())]
         rows = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
@@ -195,7 +196,7 @@ def _is_own(connection: socket.socket) -> bool:
 
 
 def _in_proc(address: tuple[str, int]) -> str:
-    """An address of IPv4 as /proc/PID/net/tcp has it."""
+    """Return an IPv4 address in the format of /proc/PID/net/tcp."""
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
@@ -208,7 +209,7 @@ def _listening_here(wanted: int) -> socket.socket:
     for port in (wanted, 0):
         listener = socket.socket(socket.AF_INET)
         try:
-            # What was closed a moment ago is free.
+            # Lets us bind a port that was closed a moment ago.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen()

@@ -1,8 +1,9 @@
-"""Paths in /tmp that the person names: shown to the session where they mean them, read-only, though
-/tmp is its own otherwise.
+"""Shows paths in /tmp that the person names to the session, read-only and in place, although its
+/tmp is otherwise its own.
 
-Only what is theirs: other users can put anything into /tmp, under any name. So every part of the
-path is opened from the one before, none through a link, and all below /tmp must belong to them.
+Only the person's own paths: other users can put anything into /tmp, under any name. So each part of
+the path is opened from the one before, never through a symlink, and everything below /tmp must
+belong to the person.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from agentcli.files.access_scope import TMP, AccessScope
 
 _MOST = 20
-"""Of one message: whoever means more means a folder."""
+"""Most paths taken from one message; someone who means more means a folder."""
 _LONGEST = 4096
 _PATH = re.compile(
     r"""(?<![\w./~$}-])(?:file://)?(?:
@@ -26,13 +27,13 @@ _PATH = re.compile(
     re.VERBOSE,
 )
 _AFTER_A_PATH = ".,:;!?]}…"
-"""What ends a sentence rather than being part of a path."""
+"""Characters that end a sentence rather than belong to a path."""
 _WRITABLE_BY_OTHERS = 0o022
 
 
 def paths_named(text: str) -> list[Path]:
-    """The paths below /tmp that stand in what a person typed, in order, as far as they are there;
-    in their plain form, without `..`."""
+    """Return the existing paths below /tmp that appear in what a person typed, in order and
+    normalized, without `..`."""
     found: dict[Path, None] = {}
     for match in _PATH.finditer(text[:_LONGEST]):
         for candidate in _candidates(match):
@@ -57,7 +58,7 @@ def _candidates(match: re.Match[str]) -> Iterator[str]:
 
 
 def why_not_shown(path: Path, scope: AccessScope) -> str:
-    """Why `path`, which lies below /tmp, is not to be shown to a session; "" if it may be."""
+    """Return why `path`, which lies below /tmp, must not be shown to a session; "" if it may be."""
     if any(place.is_relative_to(path) or path.is_relative_to(place) for place in scope.hidden):
         return "agent's own files or secrets lie there"
     private = scope.mounts.get(TMP)
@@ -70,7 +71,7 @@ def why_not_shown(path: Path, scope: AccessScope) -> str:
 
 
 def _judged(path: Path) -> str:
-    """Raises OSError."""
+    """Return what is wrong with the path, or "". Raises OSError."""
     folder = os.open(TMP, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in path.relative_to(TMP).parts:
@@ -94,5 +95,5 @@ def _judged(path: Path) -> str:
 
 
 def _leads_through_link(root: Path, inner: Path) -> bool:
-    """Whether what commands put below `root` makes a link of some part of `inner`."""
+    """Return whether something that commands put below `root` makes part of `inner` a symlink."""
     return any((root / part).is_symlink() for part in (inner, *inner.parents))

@@ -1,8 +1,10 @@
-"""Makes sockets in the network namespace of a sandbox: a program of its own, as whoever joins a
-user namespace must have one thread only. Standard library alone; it loads nothing of agent's.
+"""Makes sockets in the network namespace of a sandbox.
 
-Arguments: the descriptor of a socket of packets, and that of the namespace. Each packet is `listen
-PORT` or `connect PORT`; the answer is `0` with the socket, or the number of the error.
+It is a program of its own, because only a process with a single thread may join a user namespace.
+It uses only the standard library and loads nothing of agent's.
+
+Arguments: the descriptor of a packet socket, and that of the namespace. Each packet is `listen
+PORT` or `connect PORT`; the answer is `0` with the socket, or an error number.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import socket
 import sys
 
 _USER_NAMESPACE_OF = 0xB701
-"""NS_GET_USERNS: the user namespace that owns another namespace; who made that may do all in it."""
+"""NS_GET_USERNS gets the user namespace that owns another namespace; its creator has full rights in
+it."""
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
 _PARENT_DEATH_SIGNAL = 1
 _CONNECT_S = 5.0
@@ -24,7 +27,8 @@ _BOTH = ("127.0.0.1", "::1")
 
 
 def main() -> None:
-    """Until the other side hangs up. Raises OSError where the namespace can't be joined."""
+    """Answer requests until the other side hangs up. Raises OSError if the namespace can't be
+    joined."""
     wishes = socket.socket(fileno=int(sys.argv[1]))
     _join(int(sys.argv[2]))
     wishes.send(b"0")
@@ -47,7 +51,7 @@ def _join(network: int) -> None:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         os.close(namespace)
-    # The kernel forgets it with a change of rights.
+    # Only now, because the kernel clears this setting when credentials change.
     libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 

@@ -1,5 +1,7 @@
-"""Runs inside a sandbox and prints, as JSON, what is possible there. Only the standard library;
-no module of ours, for our package need not be visible. The argument is JSON: see `sandbox_probes`.
+"""Runs inside a sandbox and prints, as JSON, what is possible there.
+
+It uses only the standard library, because our package need not be visible there. Its argument is
+JSON: see `sandbox_probes`.
 """
 
 # ruff: noqa: PTH101, PTH104, PTH108, PTH211
@@ -125,7 +127,7 @@ def _connect(port: int) -> None:
 
 
 def _send_datagram(port: int) -> None:
-    """The other side says whether it arrived."""
+    """Only the receiver knows whether it arrives."""
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", port))
 
 
@@ -140,7 +142,8 @@ def _connect_unix(address: str) -> None:
 
 
 def _same_process(pid: int, started: int) -> None:
-    """In another namespace the number may be that of another process."""
+    """Raise ValueError unless `pid` is that process; in another namespace it may be a different
+    one."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     if int(fields[19]) != started:

@@ -1,4 +1,4 @@
-"""Tests what a sandbox lets through: one process in it attempts everything on a list."""
+"""Tests what a sandbox lets through: a process inside attempts everything on a list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ ATTACKS = (
 
 
 def expected(layer: str) -> dict[str, bool]:
-    """What should be possible in a layer that shuts the network off; for "none", at least."""
+    """Return what should be possible in a layer that has the network shut off. For "none" this is
+    the minimum."""
     possible = dict.fromkeys(WORK, True) | dict.fromkeys(ATTACKS, layer == "none")
     if layer == "landlock":
         possible |= {"server on 127.0.0.1": False, "terminal": False}
@@ -51,14 +52,14 @@ def expected(layer: str) -> dict[str, bool]:
     if layer == "seatbelt":
         possible |= {"follow other processes": True, "tcp": True, "udp": True}
     if layer == "none":
-        # Without rights of their own, or with other limits of the system, these fail anywhere.
+        # These may fail anywhere, without privileges or under other limits of the system.
         for right in ("raw sockets", "new namespaces", "netlink", "follow other processes"):
             del possible[right]
     return possible
 
 
 def surprises(found: Mapping[str, bool], layer: str) -> list[str]:
-    """Where `found` is not as expected, a line each."""
+    """Return where `found` differs from what is expected, one line each."""
     return [
         f"{'cannot' if possible else 'can'} {_phrase(name)}"
         for name, possible in expected(layer).items()
@@ -71,9 +72,9 @@ def _phrase(name: str) -> str:
 
 
 def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[str, bool]:
-    """Which attempts succeed in a sandbox like this one, around a new workspace below `folder`.
-    `python`: the interpreter that makes them, 3.8 or newer. Raises OSError with the reason if no
-    program runs there at all."""
+    """Return which attempts succeed in a sandbox like this one, around a new workspace below
+    `folder`. `python` is the interpreter that makes them, 3.8 or newer. Raises OSError with the
+    reason if no program runs there at all."""
     with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
         place = _prepare(Path(name).resolve())
         trial = replace(sandbox, scope=place.scope)
@@ -124,7 +125,7 @@ class _Listening:
 
 @contextlib.contextmanager
 def _daemons(place: _Place) -> Iterator[_Listening]:
-    """Starts servers that nothing in the sandbox should reach."""
+    """Start servers that nothing in the sandbox should reach."""
     abstract = f"agent-probe-{os.urandom(8).hex()}"
     with contextlib.ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -141,7 +142,7 @@ def _daemons(place: _Place) -> Iterator[_Listening]:
 
 
 def _short_name(path: Path, stack: contextlib.ExitStack) -> str:
-    """A name for `path` that fits in an address of at most 108 bytes."""
+    """Return a name for `path` that fits into a socket address of at most 108 bytes."""
     if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").is_dir():
         return str(path)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -191,7 +192,7 @@ def _run(sandbox: Sandbox, place: _Place, listening: _Listening, python: str) ->
 
 
 def _arrived(receiver: socket.socket) -> bool:
-    """A network namespace accepts datagrams and drops them."""
+    """A network namespace accepts datagrams and then drops them, so check that one arrived."""
     try:
         return bool(receiver.recv(1))
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Limits that every command has, whatever contains it."""
+"""Resource limits that apply to every command, in any layer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from agentcli.sandbox.seccomp import c_library, set_no_new_privileges
 
 PROCESSES = 4096
-"""Allowed in addition to those that run already, threads included."""
+"""How many processes may be started in addition to the running ones, counting threads."""
 FILE_BYTES = 16 << 30
-"""Of one file."""
+"""Largest size of a file."""
 
 
 def limits_installer(*, new_privileges: bool) -> Callable[[], None]:
-    """What sets the limits for the calling process; to be made before a fork."""
+    """Return a function that sets the limits for the calling process; create it before a fork."""
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
     if (running := _tasks()) is not None:
         limits[resource.RLIMIT_NPROC] = running + PROCESSES
@@ -39,8 +39,8 @@ def _lowered(kind: int, value: int) -> int:
 
 
 def _tasks() -> int | None:
-    """Threads of all processes, at least those of this user; None where /proc does not tell. To
-    count the user's takes a look at each process: up to 20 ms."""
+    """Return the number of threads of all processes, which is at least the user's; None if /proc
+    does not say. Counting only the user's means inspecting each process: up to 20 ms."""
     try:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What a session may see and change, found from its workspace and the person's environment."""
+"""Derives a session's access scope from its workspace and the person's environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from agentcli.system import programs
 from agentcli.system.homes import user_home
 
 _SETTINGS = (".agent/config.toml", ".agent/hooks")
-"""What a workspace brings for the agent itself: commands must not change it behind its trust."""
+"""What a workspace contains for the agent itself. It was trusted, so commands must not change
+it."""
 _HOST_KEYS = Path("/etc/ssh")
 _SOCKET_VARIABLES = (
     *("SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"),
@@ -42,13 +43,14 @@ def find_access_scope(
     confined: bool = False,
     only_named: bool = False,
 ) -> AccessScope:
-    """`writable`: folders beside the workspace that the person named. `own`: the agent's settings
-    and state; `readable`: what commands may see of it, such as a session's outputs. `tmp`: the
-    session's folder that commands find at /tmp. `confined`: nothing but the workspace, these
-    folders and the system's may be read. `only_named`: of the workspace nothing is writable but
-    what the person named.
+    """Find the access scope of a session in `workspace`.
 
-    The repository's root is writable unless it is the home folder or above it: then only the
+    `writable` are further folders that the person named. `own` are the agent's settings and state,
+    of which commands may see only `readable`, such as a session's outputs. `tmp` is the session's
+    folder that commands find at /tmp. `confined`: only the workspace, these folders and the
+    system's may be read. `only_named`: of the workspace, only what the person named is writable.
+
+    The repository's root is writable, unless that is the home folder or above it; then only the
     workspace is. A secret folder that the person chose as workspace is not hidden.
     """
     workspace = workspace.resolve()
@@ -76,14 +78,15 @@ def find_access_scope(
         shown=shown,
         covered=covered_places(shown, home) if confined else (),
         own=ours,
-        # Where /tmp itself is written to, what is the session's is found in its own place.
+        # If /tmp itself is writable, the session's folder keeps its own path.
         mounts={tmp.resolve() if TMP in roots else TMP: tmp.resolve()},
         problems=tuple(named.problems),
     )
 
 
 def _repositories(repository: Repository | None, roots: Iterable[Path]) -> Iterator[Repository]:
-    """That of the workspace, and what the folders `roots` are, have or hold near."""
+    """Yield the repository of the workspace, and those that the folders `roots` are, have or
+    contain near the top."""
     if repository is not None:
         yield repository
     for root in roots:
@@ -101,7 +104,7 @@ def _protected(
     repositories: Iterable[Repository],
     named: Iterable[Path],
 ) -> tuple[Path, ...]:
-    """`named`: by the settings of git."""
+    """Return the protected places, including those `named` by git's settings."""
     ours = [workspace / name for name in _SETTINGS]
     installed = map(Path, programs.installed_in(roots)[0])
     of_git = [path for each in repositories for path in each.protected()]
@@ -112,8 +115,8 @@ def _protected(
 def _secrets(
     home: Path, environ: Mapping[str, str], workspace: Path, roots: Iterable[Path]
 ) -> Iterator[Path]:
-    """Also what is not there yet: it may come while the session runs. Not what one of the `roots`
-    is or lies in: the person chose that."""
+    """Yield secret places, including missing ones, which may appear during the session. Leaves out
+    what is one of the `roots` or contains one: the person chose that."""
     around = {str(folder) for root in roots for folder in (root, *root.parents)}
     places = sorted(_HOST_KEYS.glob("ssh_host_*_key"))
     places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]
@@ -129,20 +132,20 @@ def _real(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _socket_paths(value: str) -> Iterator[Path]:
-    """Of `/path`, `unix:///path`, `unix:path=/path,guid=…`, `/path,pid,number`."""
+    """Yield sockets from `/path`, `unix:///path`, `unix:path=/path,guid=…`, `/path,pid,number`."""
     for part in value.replace("unix:path=", "").replace("unix://", "").split(","):
-        # That of another user, after `su`, is nothing that commands could reach.
+        # After `su`, a socket of another user is out of reach for commands anyway.
         with suppress(OSError):
             if part.startswith("/") and Path(part).is_socket():
                 yield Path(part)
 
 
 def _programs_in_tmp(environ: Mapping[str, str], tmp: Path) -> Iterator[Path]:
-    """Environments and folders of programs that would vanish when /tmp is replaced."""
+    """Yield virtual environments and program folders that would vanish when /tmp is replaced."""
     places = [environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""), sys.prefix]
     places += environ.get("PATH", "").split(os.pathsep)
     for place in map(Path, filter(None, places)):
-        # A folder of another user, after `su`, has no programs for us.
+        # After `su`, a folder of another user has no programs for us.
         with suppress(PermissionError):
             if tmp in place.parents and place.is_dir():
                 is_environment = (place.parent / "pyvenv.cfg").is_file()
@@ -154,7 +157,7 @@ def _resolved(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _without_nested(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """What lies in /tmp is not seen by way of a folder above."""
+    """Drop paths within others, except paths in /tmp, which a folder around /tmp does not show."""
     unique = dict.fromkeys(paths)
 
     def is_nested(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Layer "seatbelt": a profile for macOS's sandbox-exec."""
+"""The layer "seatbelt": a profile for sandbox-exec on macOS."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _NO_NETWORK = """\
 
 
 def seatbelt_profile(scope: AccessScope, *, network: bool, folders: Sequence[Path] = ()) -> str:
-    """The last matching rule counts, so what is hidden and protected comes after what is allowed
-    and the exceptions come last. `folders` are writable too."""
-    # A missing file is protected as well: a rule is on a name.
+    """Return the profile. The last matching rule counts, so what is hidden and protected comes
+    after what is allowed, and exceptions come last. `folders` are writable too."""
+    # Rules apply to names, so a missing file is protected as well.
     parts = [
         _HEAD,
         _rule("deny", "file-read-data", scope.covered),
@@ -62,7 +62,7 @@ def _rule(verdict: str, operations: str, paths: Iterable[Path]) -> str:
 
 
 def _moves(protected: Iterable[Path]) -> str:
-    """A folder that holds something protected can't be moved away."""
+    """Keep folders that hold something protected from being moved away."""
     filters = [f"  (literal {_quoted(folder)})" for folder in {path.parent for path in protected}]
     return "\n".join(["(deny file-write-unlink", *sorted(filters)]) + ")\n" if filters else ""
 

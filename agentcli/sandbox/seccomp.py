@@ -1,4 +1,4 @@
-"""A filter of system calls, as a classic BPF program; `system_calls.txt` lists what it looks at."""
+"""Builds a filter of system calls, a classic BPF program, from the list in `system_calls.txt`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _NEW_NAMESPACES = 0x7E020000
 _NEW_TIME_NAMESPACE = 0x80
 _PERSONALITIES = (0, 0xFFFFFFFF)
 _CALLER = (0,)
-"""The process whose limits are set: others of the same user, the agent too, are none of its."""
+"""A process may set its own limits only, not those of others of the same user, such as the
+agent."""
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
-"""TIOCSTI types at the terminal, TIOCLINUX pastes there."""
+"""TIOCSTI injects typed input into the terminal, TIOCLINUX pastes into it."""
 _SOCK_RAW, _SOCK_PACKET, _SOCK_TYPE_MASK = 3, 10, 0xF
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
@@ -35,20 +36,20 @@ _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
 _Instruction = tuple[int, int, int, int]
-"""Code, how many instructions to skip if true, if false, operand."""
+"""Code, how many instructions to skip if true and if false, operand."""
 
 
 def seccomp_known() -> bool:
-    """Whether the numbers of this machine's system calls are known here."""
+    """Return whether we know the numbers of this machine's system calls."""
     return os.uname().machine in _ARCHITECTURES
 
 
 def seccomp_program(
     families: Collection[int], *, shared: bool, machine: str | None = None
 ) -> bytes:
-    """`struct sock_filter[]` that lets sockets of `families` be made, never raw ones. `shared`: the
-    memory and queues that programs share are those of a namespace of its own. Raises ValueError for
-    a machine that is neither x86_64 nor aarch64."""
+    """Return a `struct sock_filter[]` that allows sockets of `families`, but never raw ones.
+    `shared`: shared memory and queues are safe, because the sandbox has an IPC namespace of its
+    own. Raises ValueError for a machine that is neither x86_64 nor aarch64."""
     machine = machine or os.uname().machine
     calls = _system_calls(machine)
     checked = calls["checked"]
@@ -75,7 +76,7 @@ def seccomp_program(
 
 @cache
 def _system_calls(machine: str) -> dict[str, dict[str, int]]:
-    """The number of each system call, by what is done and by name."""
+    """Return the number of each system call, by what the filter does with it and by name."""
     column = list(_ARCHITECTURES).index(machine)
     calls: dict[str, dict[str, int]] = {}
     for line in _SYSTEM_CALLS.read_text(encoding="ascii").splitlines():
@@ -86,8 +87,8 @@ def _system_calls(machine: str) -> dict[str, dict[str, int]]:
 
 
 def seccomp_installer(program: bytes) -> Callable[[], None]:
-    """What puts the program in force for the calling thread; to be made before a fork. It sets
-    no_new_privs too, and raises OSError."""
+    """Return a function that puts the filter in force for the calling thread; create it before a
+    fork. The function also sets no_new_privs, and raises OSError."""
     libc = c_library()
     instructions = ctypes.create_string_buffer(program, len(program))
     address = ctypes.addressof(instructions)
@@ -107,7 +108,7 @@ def c_library() -> ctypes.CDLL:
 
 
 def set_no_new_privileges(libc: ctypes.CDLL) -> None:
-    """No program gains rights by being setuid from here on; raises OSError."""
+    """Keep programs from gaining rights by setuid from here on. Raises OSError."""
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no_new_privs was refused")
 
@@ -117,14 +118,15 @@ def _answer(verdict: int) -> _Instruction:
 
 
 def _argument(index: int) -> _Instruction:
-    """Its low half, on machines that put this first; all that are checked are 32 bits wide."""
+    """Load the low half of an argument, which comes first on these machines. All arguments that we
+    check are 32 bits wide."""
     return _LOAD, 0, 0, _ARGUMENTS + 8 * index
 
 
 def _when_equal(
     value: int, then: Sequence[_Instruction], otherwise: Sequence[_Instruction] = ()
 ) -> list[_Instruction]:
-    """`then` must return from the filter unless `otherwise` is empty or does so."""
+    """`then` must return from the filter, unless `otherwise` is empty or returns from it."""
     if otherwise:
         return [(_IF_EQUAL, len(otherwise), 0, value), *otherwise, *then]
     return [(_IF_EQUAL, 0, len(then), value), *then]

@@ -1,7 +1,8 @@
-"""Where secrets lie: the usual places, and where variables say that they are instead.
+"""Where secrets are kept: the usual places, and those that variables name instead.
 
-`secret_places.txt` lists them, after firejail's `disable-common.inc`, `disable-programs.inc` and
-`disable-passwdmgr.inc`, and after what the programs document of their variables.
+`secret_places.txt` lists them. Its sources are firejail's `disable-common.inc`,
+`disable-programs.inc` and `disable-passwdmgr.inc`, and what programs document about their
+variables.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ _BASES = {
 }
 _A_PATH = re.compile(r"/[^\0-\x1f\"{}<>|]{1,1000}")
 _NEVER = ("/dev/", "/proc/", "/sys/")
-"""Where nothing is kept: what stands there in place of a file means that there is none."""
+"""Nothing is kept here: a variable set to such a path (/dev/null) means that there is no file."""
 
 
 def secret_places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[Path]:
-    """Resolved; also what is not there yet, as it may come. `workspace`: where relative values of
-    variables lead."""
+    """Yield the resolved places, including missing ones, which may appear later. Relative values of
+    variables are resolved in `workspace`."""
     resolve = _Resolver()
     for place in dict.fromkeys(_places(home, environ, workspace)):
         yield Path(resolve(place))
 
 
 class _Resolver:
-    """As `os.path.realpath`, with one look at each folder: there are several places in most."""
+    """Like `os.path.realpath`, but scans each folder only once, as most hold several places."""
 
     def __init__(self) -> None:
         self._folders: dict[str, tuple[str, frozenset[str]]] = {"": ("", _links("/"))}
-        """Where each really is, and the names of the links in it."""
+        """For each folder: its real path and the names of the symlinks in it."""
 
     def __call__(self, place: str) -> str:
         folder, _, name = place.rpartition("/")
@@ -76,7 +77,7 @@ def _places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[s
 
 
 def _named(value: str, rest: str, home: str, workspace: str) -> Iterator[str]:
-    """The places in the value of a variable: one or, between colons, several."""
+    """Yield the places in the value of a variable: one, or several separated by colons."""
     for part in value.split(":") if value else ():
         place = f"{part}/{rest}" if rest else part
         place = home + place[1:] if place.startswith("~/") else place
@@ -85,7 +86,7 @@ def _named(value: str, rest: str, home: str, workspace: str) -> Iterator[str]:
             if not os.path.lexists(place):
                 continue
         place = os.path.normpath(place)
-        # A value that names a whole home or system would hide what all work needs.
+        # Hiding the whole home or system because a value names it would break all work.
         broad = place.count("/") < 2 or f"{home}/".startswith(f"{place}/")
         if _A_PATH.fullmatch(place) and not broad and not f"{place}/".startswith(_NEVER):
             yield place

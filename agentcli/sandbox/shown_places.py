@@ -1,5 +1,5 @@
-"""What may be read beside the workspace where nothing else may: the system, and the languages and
-tools that the person has installed at home; `shown_places.txt` lists them."""
+"""What a confined session may read besides the workspace: the system, and the languages and tools
+that the person has installed at home, as listed in `shown_places.txt`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 from agentcli.sandbox.word_lists import read_words
 
 _NOT_COVERED = ("/proc", "/dev", "/sys", "/tmp", "/run")
-"""Commands get their own of these, or they hold nothing of a person's."""
+"""Commands get their own version of these, or there is nothing personal in them."""
 
 
 def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
-    """Resolved, only what is there; never the home folder, the workspace or what they are in."""
+    """Return the resolved places that exist; never the home folder, the workspace or what contains
+    them."""
     found: dict[Path, None] = {}
     words = read_words("shown_places")
     system = {word for word in words if word.startswith("/")}
@@ -28,7 +29,7 @@ def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tup
 
 
 def covered_places(shown: tuple[Path, ...], home: Path) -> tuple[Path, ...]:
-    """The folders and files at the root, and the home folder, that are not `shown` as a whole."""
+    """Return the entries of the root, and the home folder, that are not `shown` as a whole."""
     top = [Path(entry.path) for entry in os.scandir("/") if not entry.is_symlink()]
     covered = [p for p in top if p not in shown and str(p) not in _NOT_COVERED]
     inside = any(home != place and home.is_relative_to(place) for place in covered)
@@ -55,7 +56,7 @@ def _places(
 
 
 def _root_of_programs(folder: Path, home: Path) -> Path:
-    """The root of the installation that a folder of programs belongs to; the folder itself if
-    several installations share it."""
+    """Return the root of the installation that a folder of programs belongs to, or the folder
+    itself if several installations share it."""
     alone = folder.parent in (home, home / ".local") or folder.name not in ("bin", "sbin", "shims")
     return folder if alone else folder.parent

@@ -1,4 +1,4 @@
-"""A sandbox for a program that somebody else starts, who takes nothing but the path of one."""
+"""Sandboxes a program that is started by another one, which accepts only the path of a program."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LARGEST_FILE_KB = 1_000_000
 def start_script(
     sandbox: Sandbox, command: Sequence[str], env: Mapping[str, str], folder: Path, bash: str
 ) -> Path:
-    """Write to `folder` a program that starts `command`, with what it is called with added, in the
-    bubblewrap `sandbox`, with a network of its own and this environment. `bash` runs it; the
-    descriptors that it is given stay open. Raises OSError."""
+    """Write to `folder` a program that starts `command`, plus its own arguments, in the bubblewrap
+    `sandbox` with a network of its own and this environment. `bash` runs it; the descriptors that
+    it inherits stay open. Raises OSError."""
     prefix, descriptors = bubblewrap_options(
         sandbox.program,
         sandbox.scope,
