@@ -1,4 +1,4 @@
-"""How sessions look in a list: what is told of each stands in columns, then its name and title."""
+"""How sessions look in a list: facts about each in columns, then its name and title."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
 
 
 def when_and_how(found: Sequence[FoundSession], *, with_id: bool = False) -> list[Line]:
-    """When each was used last, how it ended, and what it used; `with_id` its id before that."""
+    """Return when each session was last used, how it ended, what it used; `with_id` adds its id."""
     users = library_of(home()).holders([each.folder.name for each in found])
     rows = [
         ([Span(each.folder.name, "bold")] if with_id else [])
@@ -33,7 +33,7 @@ def when_and_how(found: Sequence[FoundSession], *, with_id: bool = False) -> lis
 def session_row(
     found: FoundSession, facts: Line, *, with_place: bool, needs_message: bool = False
 ) -> Choice[FoundSession]:
-    """A row, with the folder that the session works in where they are of several."""
+    """Return a session's row; `with_place` adds its folder, for lists of several folders."""
     return Choice(
         found,
         title=found.state.title,
@@ -46,7 +46,7 @@ def session_row(
 
 
 def place(found: FoundSession) -> str:
-    """The folder a session works in, with ~ for home."""
+    """Return the folder that a session works in, with ~ for home."""
     folder, user_home = found.state.workspace, person_environ().get("HOME", "")
     if user_home and folder.startswith(f"{user_home}/"):
         return f"~{folder.removeprefix(user_home)}"
@@ -54,7 +54,7 @@ def place(found: FoundSession) -> str:
 
 
 def how_it_stands(state: State, user: Holder | None) -> str:
-    """Who works on a session, or how it ended."""
+    """Return who is using the session, or how it ended."""
     return f"in use by {user.pid}" if user else how_it_ended(state.agent_state, state.exit_code)
 
 

@@ -1,5 +1,5 @@
-"""Which session a command is about, for all commands in one way: the one that is named, by id, by
-a unique start of its id or by name, else the one used last in this folder."""
+"""The session that a command is about, chosen the same way by all commands: the one named by id,
+unique start of an id, or name, else the one used last in this folder."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SessionOption = Annotated[
     typer.Option("--session", "-s", metavar="SESSION", help=f"{_NAMED}; not the newest one here."),
 ]
 Last = Annotated[bool, typer.Option("--last", hidden=True, help="The newest session here.")]
-"""What is meant anyway where no session is named; scripts may say it."""
+"""The default where no session is named; scripts may state it explicitly."""
 
 
 class Chosen(NamedTuple):
-    """The folder of a session, and what the person who chose it from a list wants done next."""
+    """The folder of a session, and the message for it if the person chose it from a list."""
 
     folder: Path
     message: str = ""
@@ -36,8 +36,8 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionSelector:
-    """Which session: the one named, the one used last, or one that the person at the terminal
-    chooses; of this folder or of all. With `can_wait` nothing has to be said to it at once."""
+    """Selects a session of this folder or of all: the one named, the one used last, or one that the
+    person at the terminal picks. With `can_wait`, the pick needs no message."""
 
     session: str | None = None
     newest: bool = False
@@ -45,7 +45,8 @@ class SessionSelector:
     can_wait: bool = False
 
     def find(self, folder: str | None = None) -> Chosen:
-        """The session, `folder` being what -C says. Raises UsageError, TurnInterrupted on ^C."""
+        """Find the session; `folder` is the value of -C. Raises UsageError; TurnInterrupted on
+        ^C."""
         if self.session is not None:
             if self.newest or self.everywhere:
                 other = "the newest one" if self.newest else "--all"
@@ -61,8 +62,8 @@ class SessionSelector:
 
 
 def selected(named: str | None = None, option: str | None = None, *, last: bool = False) -> Path:
-    """The folder of the session that a command is about: `named` as its argument or by -s, else
-    the newest one here. Raises UsageError."""
+    """Return the folder of the session that a command is about: `named` by its argument or `option`
+    by -s, else the newest here. Raises UsageError."""
     if named is not None and option is not None:
         raise UsageError(f"which session: {named!r} or {option!r}?")
     session = named if named is not None else option

@@ -1,4 +1,4 @@
-"""What the commands about skills share."""
+"""Options and helpers that the commands about skills share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OfProject = Annotated[
 
 
 def known_skills() -> Skills:
-    """Those that a session in this folder knows. Raises ConfigError."""
+    """Return the skills that a session in this folder knows. Raises ConfigError."""
     environ, workspace = person_environ(), here()
     settings = load_with_trust(environ, workspace).settings.values.knowledge
     folders = skill_folders(settings, environ)
@@ -30,8 +30,8 @@ def known_skills() -> Skills:
 
 
 def target_folder(*, project: bool) -> Path:
-    """Where skills are added and removed. Raises UsageError for a session: what it is told, and
-    what others are, is for the person to say."""
+    """Return the folder in which skills are added and removed. Raises UsageError inside a session:
+    only the person decides what sessions are told."""
     if inside_session(person_environ()):
         raise UsageError(
             "no session may change what skills there are",
@@ -47,7 +47,7 @@ def target_folder(*, project: bool) -> Path:
 
 
 def facts(skill: Skill) -> dict[str, Any]:
-    """For programs."""
+    """Return the facts about a skill for --json."""
     return {
         "name": skill.name,
         "kind": skill.kind,
@@ -63,7 +63,7 @@ def facts(skill: Skill) -> dict[str, Any]:
 
 
 def use_of(skill: Skill) -> str:
-    """When the model is told it."""
+    """Say when the model gets the skill."""
     match skill.kind:
         case "repo":
             return "always told"

@@ -1,4 +1,4 @@
-"""Slash commands: what they are, and which one is meant by a line."""
+"""Slash commands: what they are, and how a line is matched to one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Complete = Callable[[Conversation, str], Sequence[Completion]]
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """`run` gets what follows the name; `takes` says what that is, `complete` what fits there. One
-    that runs `at_once` need not wait for the end of a turn: it only shows something, from the
-    prompt's thread. Its help is the docstring of its file."""
+    """A slash command. `run` gets the text after the name; `takes` describes that text, and
+    `complete` completes it. A command that runs `at_once` does not wait for the end of a turn: it
+    only shows something, from the prompt's thread. Its help is the docstring of its file."""
 
     run: Callable[[Conversation, str], None]
     takes: str = ""
@@ -47,14 +47,13 @@ COMMANDS = ExtensionPoint(
 
 @cache
 def slash_commands() -> Mapping[str, SlashCommand]:
-    """By the name that a person types."""
+    """Return all slash commands by the name that a person types."""
     return {name.rstrip("_"): command for name, command in COMMANDS.all().items()}
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:
-    """A command of ours, a prompt of a tool server, one of the person's or of the project, or a
-    skill. Raises UsageError for
-    one that there is not; the line is not sent to the model."""
+    """Run a built-in command, a prompt of a tool server, a command of the person's or of the
+    project, or a skill. Raises UsageError for an unknown name; the model never sees the line."""
     name, argument = _parts(given.text)
     command = slash_commands().get(name)
     if command is not None:
@@ -72,14 +71,14 @@ def run_slash(conversation: Conversation, given: Submission) -> None:
         text = own.commands[name].text(argument)
         conversation.say(replace(given, text=text), typed=given.text)
     elif own.skill(name) is not None:
-        # The session knows skills itself.
+        # The session recognises skills itself.
         conversation.say(given, typed=given.text)
     else:
         raise unknown_command(name, own)
 
 
 def unknown_command(name: str, own: OwnCommands) -> UsageError:
-    """What is said of a name that there is no command of."""
+    """Return the error for a name that is no command."""
     if name in own.untrusted:
         told = f"/{name} is of this folder, which is not trusted"
         return UsageError(told, hint="agent trust shows what it brings along")
@@ -89,15 +88,15 @@ def unknown_command(name: str, own: OwnCommands) -> UsageError:
 
 
 def _meant(typed: str, names: Iterable[str]) -> str:
-    """The one of `names` that was begun or mistyped; "" if none is like it. Hardly anybody gets the
-    first letter wrong, and other words are like too many things."""
+    """Return the name that was begun or mistyped; "" if none is similar. People hardly ever get the
+    first letter wrong, and other words resemble too many names."""
     alike = [name for name in names if typed and name[:1] == typed[0].lower()]
     begun = [name for name in alike if name.startswith(typed)]
     return next(iter(begun or get_close_matches(typed, alike, 1)), "")
 
 
 def read_own_commands(conversation: Conversation) -> OwnCommands:
-    """As they are now; completion has them from then on. Raises ConfigError."""
+    """Read the commands as they are now, also for completion from then on. Raises ConfigError."""
     builder = conversation.builder
     conversation.own_commands = own_commands(
         builder.environ, builder.workspace, builder.settings.knowledge, slash_commands()
@@ -106,7 +105,7 @@ def read_own_commands(conversation: Conversation) -> OwnCommands:
 
 
 def run_at_once(conversation: Conversation, line: str) -> bool:
-    """Run a command that need not wait, or say that there is none such; False for all others."""
+    """Run a command that need not wait, or report an unknown one; False for all others."""
     name = _parts(line)[0]
     command = slash_commands().get(name)
     try:
@@ -127,20 +126,21 @@ def _is_known(conversation: Conversation, name: str) -> bool:
 
 
 def _parts(line: str) -> tuple[str, str]:
-    """The name and what follows it."""
+    """Return the name and the text after it."""
     name, *rest = line[1:].split(maxsplit=1) or [""]
     return name, rest[0].strip() if rest else ""
 
 
 def prompt_lines(conversation: Conversation) -> dict[str, str]:
-    """A line on each prompt of the tool servers, once these are there."""
+    """Return a help line for each prompt of the tool servers, once these have started."""
     servers = conversation.opened.servers if conversation.opened is not None else None
     found = prompts(servers) if servers is not None else ()
     return {name: f"{server}: {one_line(each.description)}" for name, server, each in found}
 
 
 def help_lines(own: OwnCommands) -> dict[str, str]:
-    """A line on each command, by the name that a person types: ours, theirs, then skills."""
+    """Return a help line for each command, by the name that a person types: built-in ones, the
+    person's and the project's, then skills."""
     lines = {name: first_line(each.help) for name, each in slash_commands().items()}
     lines |= {name: f"{each.whose}: {each.description}" for name, each in own.commands.items()}
     for skill in own.callable_skills():
@@ -149,7 +149,7 @@ def help_lines(own: OwnCommands) -> dict[str, str]:
 
 
 def carry_out(conversation: Conversation, given: Submission) -> None:
-    """What the person typed with `/` or `!`. Raises AgentError."""
+    """Carry out what the person typed with `/` or `!`. Raises AgentError."""
     if given.text.startswith("!"):
         run_shell(conversation, given.text)
     else:
@@ -157,14 +157,14 @@ def carry_out(conversation: Conversation, given: Submission) -> None:
 
 
 def number(text: str, example: str) -> int:
-    """Raises UsageError for what is no number from 1."""
+    """Return `text` as a number from 1 up. Raises UsageError for anything else."""
     if not _NUMBER.fullmatch(text):
         raise UsageError(f"{text!r} is no number from 1", hint=f"such as {example}")
     return int(text)
 
 
 def beginning(typed: str, words: Mapping[str, str]) -> list[Completion]:
-    """Of `words`, by their help, those that begin with what is typed."""
+    """Return completions for those of `words` (with their help) that begin with what is typed."""
     return [Completion(f"{word} ", told) for word, told in words.items() if word.startswith(typed)]
 
 

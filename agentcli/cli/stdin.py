@@ -22,7 +22,7 @@ from agentcli.ui.sanitize import say
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 50_000_000
-"""As many as are kept of a command's output."""
+"""The most that is read, in bytes; as much is kept of a command's output."""
 _IN_MEMORY = 1_000_000
 _EXCERPT_SHARE = 4
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -30,8 +30,8 @@ _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 @dataclass
 class Piped:
-    """What came through the pipe, in memory or, if it is long, in a file without a name; `whole` is
-    False when it was not waited for to its end."""
+    """What came through the pipe, kept in memory or, if it is long, in an unnamed file. `whole` is
+    False if the end was not waited for."""
 
     whole: bool = True
     size: int = 0
@@ -52,12 +52,12 @@ class Piped:
         return copy
 
     def add(self, data: bytes) -> None:
-        """Only before anything of it is read."""
+        """Append data; only allowed before anything is read."""
         self._file.write(data)
         self.size += len(data)
 
     def encoding(self) -> str | None:
-        """That of its text; None when it is none."""
+        """Return the encoding of its text; None if it is not text."""
         start = self._read(0, 8192)
         tried = _UTF16.get(start[:2], "utf-8")
         if self._is_text(tried):
@@ -66,8 +66,9 @@ class Piped:
         return "latin-1" if self._is_text("latin-1") and odd * 50 < len(start) else None
 
     def text(self, encoding: str, start: int = 0, size: int = -1) -> str:
-        """That of `size` bytes from `start` on; of a character that is cut there nothing."""
-        # Of two bytes to a character the second one is none.
+        """Return the text of `size` bytes from `start` on, without characters that are cut off
+        there."""
+        # In UTF-16, start at a character, not at its second byte.
         start -= start % 2 * encoding.startswith("utf-16")
         return self._read(start, size).decode(encoding, "ignore").removeprefix("\ufeff")
 
@@ -75,7 +76,7 @@ class Piped:
         return not any(data.strip() for data in self._chunks())
 
     def keep(self, path: Path) -> Path:
-        """All of it, in the file `path`."""
+        """Write all of it to the file `path`."""
         with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             self._file.seek(0)
             shutil.copyfileobj(self._file, file, _CHUNK)
@@ -100,7 +101,7 @@ class Piped:
 
 
 def is_piped() -> bool:
-    """Whether stdin is there and no terminal."""
+    """Return whether stdin is open and no terminal."""
     try:
         return not os.isatty(0)
     except OSError:
@@ -108,7 +109,7 @@ def is_piped() -> bool:
 
 
 def read_task() -> Piped:
-    """All of stdin as the task. Raises UsageError when it is empty, no text, or too long."""
+    """Read all of stdin as the task. Raises UsageError when it is empty, not text, or too long."""
     piped = Piped()
     while chunk := _read():
         piped.add(chunk)
@@ -128,8 +129,8 @@ def read_task() -> Piped:
 
 
 def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None]) -> Piped:
-    """What a pipe sends beside a task given as an argument. One that is silent for `notice_s` is
-    mentioned, after `limit_s` the run goes on with what there is."""
+    """Read what a pipe sends besides a task given as an argument. After `notice_s` of silence the
+    pipe is mentioned; after `limit_s` the run continues with what there is."""
     piped = Piped()
     heard = time.monotonic()
     told = False
@@ -155,7 +156,7 @@ def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None
 
 
 def said(piped: Piped, outputs: Path, max_bytes: int) -> str:
-    """What is to be said where stdin is the task: all of it, or where it is if it is long."""
+    """Return the message if stdin is the task: all of it or, if it is long, where to find it."""
     encoding = piped.encoding()
     if piped.size <= max_bytes and encoding is not None:
         return piped.text(encoding)
@@ -163,8 +164,8 @@ def said(piped: Piped, outputs: Path, max_bytes: int) -> str:
 
 
 def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
-    """The task with what was piped as a marked block; what is long or no text is kept in
-    `outputs` and named."""
+    """Return the task with the piped text as a marked block. If that is long or not text, it is
+    stored in `outputs` and the file is named instead."""
     if not piped.size:
         return task
     encoding = piped.encoding()
@@ -187,8 +188,8 @@ def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
 
 @contextmanager
 def kept_on_failure(piped: Piped | None) -> Iterator[None]:
-    """What came through a pipe can't be read again: when the block fails, it is kept in a file of
-    the system's folder for temporary ones, and the person is told where."""
+    """Store the piped text in a temporary file if the block fails, and tell the person where: a
+    pipe can't be read again."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""A session to go on with, as `agent resume` and `agent run --continue` open it."""
+"""A session to continue, as `agent resume` and `agent run --continue` open it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentcli.ui.resume_summary import one_line, show_summary, summarise
 
 _LONGEST_QUOTED = 60
 _FLAGS = {"check": "--check", "tests": "--require-evidence", "answer_schema": "--output-schema"}
-"""By what makes them hold in a session's state."""
+"""The flags, by the keys under which a session's state keeps what they require."""
 
 
 def work_in_stored(
@@ -39,7 +39,7 @@ def work_in_stored(
     tries: int | None,
     models: Sequence[str],
 ) -> int:
-    """Go on with a session, in several tries where they are wanted; the exit code."""
+    """Continue a session, in several tries if they are wanted; return the exit code."""
     stored = StoredSession(which, message, flags)
     if tries is None and not models:
         return work(flags, stored)
@@ -50,7 +50,7 @@ def work_in_stored(
 
 
 class StoredSession:
-    """An old session, with a message or just to go on."""
+    """An old session, continued with or without a message."""
 
     def __init__(self, which: SessionSelector, message: str | None, flags: Flags) -> None:
         self._which = which
@@ -87,7 +87,7 @@ class StoredSession:
 
     @property
     def folder(self) -> Path:
-        """Of the session; `workspace` has found it."""
+        """The folder of the session, once `workspace` has found it."""
         assert self._folder is not None
         return self._folder
 
@@ -95,7 +95,7 @@ class StoredSession:
         return read_session(self.folder)
 
     def read(self, builder: AgentBuilder) -> Said:
-        """What is said to it. Raises UsageError."""
+        """Return what is said to the session. Raises UsageError."""
         message: str | None = self._message or self._typed
         if self._images and not message:
             raise UsageError(
@@ -117,7 +117,7 @@ class StoredSession:
 
         waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
         summary = summarise(session.events, session.state, waiting)
-        # Without a reader of stderr the session goes on all the same.
+        # If nobody reads stderr, the session continues all the same.
         with suppress(OSError):
             if sys.stderr.isatty() or self._flags.verbose:
                 show_summary(summary, sys.stderr, datetime.now(UTC))
@@ -125,7 +125,7 @@ class StoredSession:
                 print(one_line(summary), file=sys.stderr)
 
     def _tell_dropped(self, session: Session) -> None:
-        """Of what the work had to come to and did not: what is said now is new work."""
+        """Say which unmet requirements of the earlier work no longer hold, as this is new work."""
         if self._flags.quiet or not session.state.required or session.state.exit_code == 0:
             return
         required = session.state.required

@@ -17,8 +17,8 @@ from agentcli.cli.completion.tree import kept_tree
 from agentcli.cli.completion.words import words_of_kind
 
 Tree = Mapping[str, Any]
-"""A command: `help`, and `commands` by name, or `options` by name and `arguments`; see
-`tree.py`."""
+"""A command: `help`, with `commands` by name, or `options` by name and `arguments` (see
+tree.py)."""
 _SHELL_LISTS = ("files", "folders")
 _JOINED = ("=", "/")
 

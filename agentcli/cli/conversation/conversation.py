@@ -382,8 +382,8 @@ class Conversation:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let a slow command be interrupted and keep what is said meanwhile, if a session is
-        open."""
+        """If a session is open, let a slow command be interrupted and keep what is said
+        meanwhile."""
         if self.opened is None:
             yield
             return

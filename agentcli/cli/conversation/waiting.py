@@ -65,8 +65,8 @@ class WaitingInputs:
         ]
 
     def take(self, number: int) -> Submission | None:
-        """Remove and return the input at `number` of `all` (-1: the newest), or None if there is
-        none."""
+        """Remove and return the input at `number` of `all` (-1: the newest); None if none is
+        there."""
         with self._lock:
             current = self._current()
             if not -len(current) <= number < len(current):

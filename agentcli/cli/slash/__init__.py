@@ -1,1 +1,1 @@
-"""What can be typed with `/` in a conversation: each file defines one as SLASH_COMMAND."""
+"""Commands typed with `/` in a conversation: each file defines one, as SLASH_COMMAND."""

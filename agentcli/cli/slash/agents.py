@@ -1,7 +1,7 @@
-"""The agents that work can be delegated to, and the children of this session.
+"""Show the agents that work can be delegated to, and the children of this session.
 
 Yours are files in `agents/` beside your config.toml; those in `.agents/agents` of the project count
-where the folder is trusted. docs/delegation.md has their form.
+once the folder is trusted. docs/delegation.md describes the format.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sum up the older work for the model, to make room in its window.
+"""Summarise the older work for the model, to make room in its window.
 
-All but the newest two steps. Nothing is deleted: the session shows everything as before, and the
-model can recall it. What follows the name is what the summary must keep:
+The newest two steps stay as they are. Nothing is deleted: the session still shows everything, and
+the model can recall it. The text after the name says what the summary must keep:
 
 /compact the names of the failing tests
 """

@@ -1,7 +1,7 @@
-"""What fills the model's window.
+"""Show what fills the model's window.
 
-Each sign of the picture is a share of the window, # what is left free for the reply; the biggest
-parts are named below it, by their events. /compact makes room.
+Each character of the picture stands for a share of the window, # for what is left free for the
+reply. The biggest parts are listed below it with their events. /compact makes room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Copy the last answer; a code block of it by its number, or the last command.
+"""Copy the last answer, one of its code blocks by number, or the last command.
 
-It goes into the clipboard by wl-copy, xclip, xsel or pbcopy where one is there, by tmux within
-tmux, else by the terminal itself (OSC 52), on the other side of ssh too.
+The text goes to the clipboard by wl-copy, xclip, xsel or pbcopy if one is installed, by tmux inside
+tmux, else by the terminal itself (OSC 52), which also works over ssh.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def copy(conversation: Conversation, argument: str) -> None:
 
 
 def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
-    """What it is called, and its text. Raises UsageError."""
+    """Return the name and text of what to copy. Raises UsageError."""
     if argument == _COMMAND:
         command = _last_command(events)
         if not command:
@@ -62,7 +62,7 @@ def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
 
 
 def _last_answer(events: Sequence[Event]) -> str:
-    """What the agent said last, in whatever turn."""
+    """Return what the agent said last, in any turn."""
     for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought.strip():
             return event.final_thought.strip()
@@ -79,7 +79,7 @@ def _last_command(events: Sequence[Event]) -> str:
 
 
 def code_blocks(text: str) -> list[str]:
-    """The fenced ones, without their fences."""
+    """Return the fenced code blocks, without their fences."""
     return [match["code"].rstrip("\n") for match in _FENCE.finditer(text)]
 
 

@@ -1,6 +1,6 @@
-"""What this session has used: tokens and USD.
+"""Show what this session has used: tokens and USD.
 
-By model and by the part it played: the work itself, summaries, ratings of risk; then by child.
+The rows are by model and role (the main work, summaries, ratings of risk), then by child.
 """
 
 from __future__ import annotations

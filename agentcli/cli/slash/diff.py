@@ -1,7 +1,7 @@
-"""What this session has changed in files, as a patch.
+"""Show what this session has changed in files, as a patch.
 
-With a number only what the step did that many steps ago: /diff 1 is the last one that changed
-something. What you or others changed is not in it.
+With a number, shows only what one step did: /diff 1 is the last step that changed something. What
+you or others changed is not included.
 """
 
 from __future__ import annotations

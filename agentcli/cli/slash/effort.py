@@ -1,6 +1,6 @@
-"""How much the model reasons: none, low, medium, high, or as the provider decides.
+"""Set how much the model reasons: none, low, medium, high, or as the provider decides.
 
-It holds from the next request on, for this conversation. Without a level, the one in force is
+It applies from the next request on, for this conversation. Without a level, the current one is
 shown. To keep it: agent config set model.effort high
 """
 

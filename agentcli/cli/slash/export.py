@@ -1,8 +1,8 @@
-"""Write this session to a file, secrets masked: as Markdown, or in another format.
+"""Write this session to a file, with secrets masked: as Markdown or in another format.
 
-`/export talk.md` writes Markdown; `.html`, `.json` and `.jsonl` write those. Any format can be
-named in front: `/export json talk.txt`, `/export json`. Without a file it is named after the
-session, and replaces what was so named before; no other file that is there is replaced.
+`/export talk.md` writes Markdown; `.html`, `.json` and `.jsonl` write those formats. Any format can
+be named first: `/export json talk.txt`, `/export json`. Without a file name, the file is named
+after the session and replaces an earlier one of that name; no other existing file is replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentcli.ui.prompt.control import Completion
 from agentcli.ui.style import Span
 
 _ENDINGS = {"markdown": "md"}
-"""Of formats whose files don't end as the format is named."""
+"""Endings of files that differ from the name of their format."""
 _DEFAULT = "markdown"
 
 
@@ -40,7 +40,7 @@ def export(conversation: Conversation, argument: str) -> None:
     if path.is_dir():
         path /= own_name
     if path.is_relative_to(workspace) and os.path.realpath(path) != str(path):
-        # A command of the session can leave a link to what only the person may write.
+        # A command of the session may have left a link to a file that only the person may write.
         raise UsageError(f"{shown_folder(path)} leads through a link", hint="choose another name")
     if path.name != own_name and path.exists():
         raise UsageError(f"{shown_folder(path)} is there already", hint="choose another name")
@@ -51,7 +51,7 @@ def export(conversation: Conversation, argument: str) -> None:
 
 
 def _meant(argument: str) -> tuple[str, str]:
-    """Format and file; no file is "". Raises UsageError."""
+    """Return format and file, "" for no file. Raises UsageError."""
     try:
         words = shlex.split(argument)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Go on in a copy of this session and of its files.
+"""Continue in a copy of this session and its files.
 
-You choose from which of your messages on, and may say it in other words. The files are copied to a
-new folder beside this one, or to the one you name: /fork ../other-way. This session and its folder
-stay as they are.
+You choose which of your messages to continue from, and may reword it. The files are copied to a new
+folder beside this one, or to the one you name: /fork ../other-way. This session and its folder stay
+as they are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fork(conversation: Conversation, argument: str) -> None:
     with conversation.working():
         done = fork_session(builder.home, session.folder, picked.value, target)
     copy = session.folder.with_name(done.session_id)
-    # Its files are those of this folder, so what was said about trusting them holds for them too.
+    # Its files come from this folder, so the trust decision for this folder holds for them too.
     conversation.open(copy, builder=replace(builder, workspace=done.workspace))
     where = shown_folder(done.workspace)
     conversation.print(

@@ -1,4 +1,4 @@
-"""What can be typed here, and what the keys do."""
+"""Show what can be typed here, and what the keys do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def help_(conversation: Conversation, argument: str) -> None:
 
 
 def _table(entries: Mapping[str, str], width: int) -> Iterator[Line]:
-    """Names with what is said of them beside, broken at words."""
+    """Yield rows of names with their texts beside them, broken at words."""
     column = max(map(len, entries)) + 2
     for name, text in entries.items():
         rows = textwrap.wrap(printable(text, multiline=False), max(width - column - 1, 20)) or [""]
@@ -71,7 +71,7 @@ def _one(conversation: Conversation, name: str) -> None:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """A row each, with an empty one between: the screen breaks them where it ends."""
+    """Yield each paragraph as one row, with an empty row between; the screen wraps them."""
     first, *more = text.split("\n\n")
     yield " ".join(first.split())
     for paragraph in more:
@@ -79,7 +79,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _one_of_own(conversation: Conversation, name: str) -> None:
-    """Raises UsageError when there is no such command."""
+    """Show a command or skill of the person's own. Raises UsageError when there is none."""
     own = read_own_commands(conversation)
     command, skill = own.commands.get(name), own.skill(name)
     if command is not None:

@@ -1,6 +1,6 @@
-"""Have the agent describe this project in AGENTS.md, which every later session is told.
+"""Have the agent describe this project in AGENTS.md, which every later session is given.
 
-What follows the name is said besides: `/init in German`.
+Text after the name is added to the task: `/init in German`.
 """
 
 from __future__ import annotations

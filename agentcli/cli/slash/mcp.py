@@ -1,7 +1,7 @@
-"""The tool servers of this conversation: how they are, and what they offer.
+"""Show the tool servers of this conversation: their state, and what they offer.
 
-Their tools are for the model. A prompt of a server is a command, /mcp__server__prompt, and a
-resource is mentioned as @server:uri. agent mcp adds and removes servers.
+Their tools are for the model. A server's prompt is a command, /mcp__server__prompt, and a resource
+is mentioned as @server:uri. agent mcp adds and removes servers.
 """
 
 from __future__ import annotations

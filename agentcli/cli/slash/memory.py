@@ -1,7 +1,7 @@
-"""Notes that outlive a session, on this project and on you; `edit` opens them.
+"""Show the notes that outlive a session, on this project and on you; `edit` opens them.
 
-`/memory edit` opens those on the project in $EDITOR, `/memory edit user` those on you. Sessions
-are told of them when they begin, so that a change counts from the next one on.
+`/memory edit` opens those on the project in $EDITOR, `/memory edit user` those on you. Sessions are
+given the notes when they begin, so a change counts from the next session on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def memory(conversation: Conversation, argument: str) -> None:
 
 
 def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
-    """Raises UsageError."""
+    """Open the notes in the editor. Raises UsageError."""
     if way not in _WAYS:
         raise UsageError(f"/memory {way} means nothing", hint="/memory, /memory edit [user]")
     path = notes.path(_WAYS[way][0])

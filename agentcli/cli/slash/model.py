@@ -1,7 +1,7 @@
-"""Another model answers from the next request on, with all that was said so far.
+"""Switch to another model, from the next request on, with all that was said so far.
 
-Less than the full name will do where only one model fits: /model sonnet. Without a name you choose
-from the models that can be reached; whatever you type narrows the list.
+A part of the name is enough if it fits only one model: /model sonnet. Without a name, you choose
+from the models that can be reached; typing narrows the list.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _MOST_OFFERED = 50
 
 
 class _Names:
-    """Of models to complete, listed once, on a thread of its own: it loads the catalogue and looks
-    for local servers."""
+    """The names of models for completion, listed once on a separate thread, because that loads the
+    catalogue and looks for local servers."""
 
     def __init__(self) -> None:
         self._names: Sequence[str] = ()
         self._lister: Thread | None = None
 
     def of(self, builder: AgentBuilder) -> Sequence[str]:
-        """The first time little is known yet: what is found meanwhile comes with the next key."""
+        """Return the names known so far; at first they may be few, and the next key gets the
+        rest."""
         if self._lister is None:
 
             def read() -> None:

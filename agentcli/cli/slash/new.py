@@ -1,7 +1,7 @@
 """Begin a new session with the next message.
 
-/new fix the other test says that message at once. The session before stays as it is: /resume goes
-back to it.
+/new fix the other test sends that message at once. The session before stays as it is; /resume
+returns to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reach a server that was started here, from your browser: /open 9123.
+"""Reach a server that was started here from your browser: /open 9123.
 
-Until the session is closed, the server's port in the sandbox is one of 127.0.0.1 here: the same
-where that is free. /open alone lists what is open, /open 9123 again closes it.
+Until the session is closed, the server's port in the sandbox is reachable at 127.0.0.1, at the same
+port number if that is free. /open alone lists the open ports; /open 9123 again closes that one.
 """
 
 from __future__ import annotations

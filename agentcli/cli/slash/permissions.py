@@ -1,8 +1,8 @@
-"""What runs unasked: the mode, and the rules that you made; both can be changed.
+"""Show or change what runs unasked: the mode, and the rules that you made.
 
-/permissions auto-edit changes the mode, as Shift-Tab does: plan only reads, ask asks for what the
-sandbox or a checkpoint doesn't hold, auto-edit also changes files unasked where there is no
-sandbox, yolo asks nothing. What is denied or blocked stays so in each of them.
+/permissions auto-edit changes the mode, as Shift-Tab does. plan only reads; ask asks for what
+neither the sandbox nor a checkpoint covers; auto-edit also changes files unasked where there is no
+sandbox; yolo asks nothing. What is denied or blocked stays so in every mode.
 
 /permissions remove bash(git push origin main) removes a rule that was saved with "always".
 """
@@ -54,7 +54,7 @@ def _show(conversation: Conversation) -> None:
         (rule, builder.origins.get(f"security.{rule.decision}", rule.origin)) for rule in given
     ] + [(rule, "saved here, with always") for rule in saved]
     if rows:
-        # As the policy looks at them: what is denied first.
+        # In the order in which the policy applies them: denials first.
         rows.sort(key=lambda row: ("deny", "ask", "allow").index(row[0].decision))
         lines += [[], [Span("rules", "bold")], *_table(rows)]
     if grants := _grants(conversation):

@@ -1,6 +1,6 @@
-"""What waits to be heard or done; drop N, edit N, hold it back, release it.
+"""Show what waits to be heard or done; drop N, edit N, hold it back, release it.
 
-What is typed while the agent works waits until it is heard: at the next step (Enter), or after the
+What you type while the agent works waits until it is heard: at the next step (Enter), or after the
 turn (Tab, and commands). `hold` keeps all of it back until `release`.
 """
 
@@ -52,7 +52,7 @@ def _show(conversation: Conversation) -> None:
 
 
 def _take(conversation: Conversation, place: str) -> Submission:
-    """Raises UsageError."""
+    """Take the input at `place` out of the queue. Raises UsageError."""
     taken = conversation.control.waiting.take(number(place, "/queue drop 1") - 1)
     if taken is None:
         raise UsageError(f"there is no {place} among what waits", hint="/queue lists it")

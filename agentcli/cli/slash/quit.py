@@ -1,4 +1,4 @@
-"""Leave; the session can be gone on with."""
+"""Leave; the session can be continued later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give this session a name, by which it can be found and gone on with."""
+"""Give this session a name, by which you can find and continue it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Go on with another session, in place of this one.
+"""Continue another session, in place of this one.
 
-You choose it from a list, or name it: its id, the beginning of one, or its name. /resume --all
-lists those of all folders; the conversation then moves to the folder that the session works in.
+You choose it from a list, or name it: by its id, the beginning of its id, or its name. /resume
+--all lists the sessions of all folders; the conversation then moves to the folder that the session
+works in.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _chosen(conversation: Conversation, argument: str) -> Chosen:
 
 
 def _tell(conversation: Conversation) -> None:
-    """How the session was left."""
+    """Show how the session was left."""
     session = conversation.session
     waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
     summary = summarise(session.events, session.state, waiting)

@@ -1,10 +1,10 @@
 """Go back to before something you said: in the conversation, the files, or both.
 
-You choose one of your messages from a list; it comes back into the input line, to be said in other
-words. Esc Esc on an empty line does the same. Nothing is lost: you are told how to come back.
+You choose one of your messages from a list; it returns to the input line, so that you can reword
+it. Esc Esc on an empty line does the same. Nothing is lost: you are told how to come back.
 
-/rewind 14 goes back to event 14, /rewind 14 files in the files only, /rewind 14 conversation in
-the conversation only.
+/rewind 14 goes back to event 14, /rewind 14 files only in the files, /rewind 14 conversation only
+in the conversation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _go_back(conversation: Conversation, event: int, part: str) -> None:
 
 
 def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:
-    """Before its task there is nothing of a session: another begins with what is said next."""
+    """Go back to before the task. Nothing of a session is left there, so the next message begins a
+    new one."""
     before = conversation.session.id
     if part == _BOTH:
         _go_back(conversation, place.event_id, "files")

@@ -1,9 +1,9 @@
-"""The skills that are known here; /name calls one.
+"""List the skills that are known here; /name calls one.
 
 Skills are Markdown files in `skills/` beside your config.toml, in `~/.agents/skills`,
 `~/.claude/skills` and `~/.codex/skills`, and in `.agents/skills` or `.claude/skills` of the
-project. Those of a project that bring along more than text count only where the folder is trusted.
-To take some in: `agent skills add`.
+project. A project's skills that contain more than text count only if the folder is trusted. To add
+some: `agent skills add`.
 """
 
 from __future__ import annotations

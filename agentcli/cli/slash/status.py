@@ -1,6 +1,6 @@
-"""Where this conversation stands: session, model, folder, sandbox, what runs unasked.
+"""Show where this conversation stands: session, model, folder, sandbox, what runs unasked.
 
-And what was used so far, what waits to be heard, and which commands run in the background.
+Also shows what was used so far, what waits to be heard, and which commands run in the background.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The newest list of tasks, as the agent keeps it."""
+"""Show the agent's newest list of tasks."""
 
 from __future__ import annotations
 
