@@ -1,4 +1,4 @@
-"""A command-line coding assistant, and what programs drive it by: see docs/python.md."""
+"""A command-line coding assistant, and the API by which programs drive it: see docs/python.md."""
 
 from importlib import import_module
 
@@ -16,7 +16,7 @@ __all__ = ["__version__", "errors", "events", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    """Loaded when it is first asked for: `agent --version` needs none of it."""
+    """Load a name when it is first used: `agent --version` needs none of them."""
     if name in ("errors", "events"):
         return import_module(f"agentcli.{name}")
     if name not in _HOMES:

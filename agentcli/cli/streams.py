@@ -1,4 +1,5 @@
-"""The standard streams as the rest may take them to be: open, and fit for every character."""
+"""Prepare the standard streams so that the rest can rely on them: open, and able to print every
+character."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def prepare() -> None:
-    """Give closed streams somewhere to lead to, and let no character stop the output.
+    """Replace closed streams, and let no character stop the output.
 
-    A closed stdout becomes a pipe that nobody reads, which is what it comes to.
+    A closed stdout becomes a pipe that nobody reads, which has the same effect.
     """
     for fd in (0, 1, 2):
         try:
@@ -40,7 +41,8 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _stand_in(fd: int) -> None:
-    """The descriptor that is free is the next one to be given."""
+    """Open a substitute for `fd`: the system gives out the lowest free descriptor, which is
+    `fd`."""
     if fd != 1:
         os.open(os.devnull, os.O_RDWR)
         return
@@ -62,8 +64,8 @@ def _stdout() -> TextIO:
 
 
 class _Stdout(io.FileIO):
-    """Fails once: what is still to be written then has nowhere to go, and the end of the process
-    must not fail for it again. Raises BrokenPipeError, and OutputError for any other reason."""
+    """A stdout whose writes fail only once: later output goes nowhere, so the end of the process
+    does not fail again. Raises BrokenPipeError, and OutputError for any other reason."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:

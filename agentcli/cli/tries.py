@@ -1,4 +1,4 @@
-"""`agent run --tries N`: several tries at a task side by side, each a process of its own."""
+"""`agent run --tries N`: several tries at a task side by side, each in its own process."""
 
 from __future__ import annotations
 
@@ -44,35 +44,37 @@ from agentcli.ui.summary import RunSummary
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0
-"""For tries to account for an interrupt; what is recorded is whole."""
+"""How long interrupted tries may take to report what they did; their records are complete
+anyway."""
 _MOST_NAMED = 5
 
 
 class Beginning(Protocol):
-    """What every try begins with."""
+    """The starting point of every try."""
 
     def workspace(self, folder: str | None) -> Path:
-        """The folder to work in, `folder` being what -C says."""
+        """Return the folder to work in; `folder` is the value of -C."""
 
     def read(self, builder: AgentBuilder) -> Said:
-        """What is said first."""
+        """Return the first message."""
 
 
 @dataclass(frozen=True)
 class TriesWanted:
-    """`models` are asked in turn, where any are named; `name` is for the session of the best."""
+    """The tries to make. `models`, if any are named, take turns; `name` is for the session of the
+    best try."""
 
     count: int
     models: Sequence[str] = ()
     name: str | None = None
 
     def require_name(self, home: Path) -> None:
-        """Raises UsageError where that is none, or another session's."""
+        """Raise UsageError if the name is invalid or another session's."""
         if self.name is not None:
             require_free(home, checked_name(self.name))
 
     def model(self, number: int) -> str:
-        """Of try `number`, from 1; "" where it is that of all."""
+        """Return the model of try `number`, from 1; "" if all tries use the default one."""
         return self.models[(number - 1) % len(self.models)] if self.models else ""
 
 
@@ -82,8 +84,8 @@ def run_tries(
     wanted: TriesWanted,
     original: Callable[[], SessionRecord | None] = lambda: None,
 ) -> int:
-    """Have the tries made, bring in the best, tell the outcome; the exit code. `original` reads the
-    session that is gone on with, once `beginning` has found it."""
+    """Run the tries, bring in the best and report the outcome; return the exit code. `original`
+    reads the session to continue, once `beginning` has found it."""
     outcome = OutcomeReporter(flags)
 
     def run() -> int:
@@ -110,7 +112,7 @@ def run_tries(
 
 
 def _require_check(builder: AgentBuilder, flags: Flags) -> None:
-    """Raises UsageError where there is none that could be run, or a schema is none."""
+    """Raise UsageError if there is no check that could be run, or the schema is invalid."""
     if not builder.settings.run.check:
         raise UsageError(
             "tries need a check to be judged by",
@@ -120,7 +122,7 @@ def _require_check(builder: AgentBuilder, flags: Flags) -> None:
 
 
 class _Race:
-    """The tries at work, until the best is brought in."""
+    """Runs the tries, and finally brings in the best."""
 
     def __init__(
         self,
@@ -142,7 +144,7 @@ class _Race:
     # --- at work --------------------------------------------------------------------------------
 
     def run(self, copies: Sequence[TryCopy], said: Said) -> None:
-        """Until all have ended; an interrupt ends all."""
+        """Run until all tries have ended; an interrupt ends all of them."""
         for note in dict.fromkeys(note for copy in copies for note in copy.notes):
             self._notice(note)
         share = self._tries.share_usd(self._wanted.count)
@@ -155,7 +157,7 @@ class _Race:
         self._spend_rest(copies)
 
     def _spend_rest(self, copies: Sequence[TryCopy]) -> None:
-        """What some left of their money is for those that came to the end of theirs, unless one is
+        """Give money that some tries left over to those that ran out of theirs, unless a try is
         good already."""
         poor = [each for each in self._all if each.reason == MAX_BUDGET and each.session_id]
         if not poor or best_of(self._all) is not None:
@@ -190,7 +192,7 @@ class _Race:
                 _kill(running)
 
     def _work(self, copy: TryCopy, said: Said, usd: float | None) -> int:
-        """In a process of its own, which may spend so much more."""
+        """Work on one try, in its own process, with `usd` more to spend."""
         model = self._wanted.model(copy.number)
         mends = self._flags.check_retries is not None
         settings = self._tries.settings(model, usd, copy.session, mends=mends)
@@ -203,7 +205,7 @@ class _Race:
         return self._builder.home / "sessions" / each.session_id
 
     def _folders(self) -> list[Path]:
-        """Of the sessions that there are."""
+        """Return the folders of the sessions that exist."""
         return [self._folder(each) for each in self._all if each.session_id]
 
     def _follow(self, running: dict[Forked, Listener]) -> None:
@@ -232,7 +234,7 @@ class _Race:
     # --- the outcome ----------------------------------------------------------------------------
 
     def finish(self) -> RunSummary:
-        """The table is shown, then the best is brought in."""
+        """Show the table, then bring in the best try."""
         best = best_of(self._all)
         changed = self._tries.changed_since() if best is not None else []
         if best is not None:
@@ -258,7 +260,7 @@ class _Race:
         )
 
     def _summary(self, each: TryProgress | None) -> RunSummary:
-        """With the costs of all tries; `each` is the one that it tells of."""
+        """Return a summary of `each`, with the costs of all tries."""
         costs = [one.cost_usd for one in self._all]
         return RunSummary(
             status=each.status if each else "error",
@@ -273,7 +275,8 @@ class _Race:
         )
 
     def _none(self) -> RunSummary:
-        """The exit code is that of the tries where all failed in one way, else 1."""
+        """Return the summary if no try is good. The exit code is that of the tries if all failed in
+        the same way, else 1."""
         codes = {each.exit_code for each in self._all}
         same = max(codes) if len(codes) == 1 else 1
         first = next((each for each in self._all if each.error), None)
@@ -305,14 +308,14 @@ class _Race:
 
 
 def _interrupt(running: dict[Forked, Listener], why: TurnInterrupted) -> None:
-    """Each gets some time to account for what it did."""
+    """Interrupt all tries, and give each some time to report what it did."""
     number = signal.SIGTERM if why.exit_code == 143 else signal.SIGINT
     for process in running:
         process.send(number)
     until = time.monotonic() + _PATIENCE_S
     while any(process.poll() is None for process in running) and time.monotonic() < until:
         for process, listener in running.items():
-            # Who can't write to us does not come to its end.
+            # A process that can't write to us never ends.
             listener.read(process.output)
         time.sleep(_TICK_S)
     for process, listener in running.items():

@@ -1,4 +1,4 @@
-"""What people see of several tries: a line each while they are at work, and a table at the end."""
+"""What people see of several tries: a line for each while they run, and a table at the end."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentcli.ui.summary import count, duration, money
 
 _HEADINGS = ("try", "session", "ended", "check", "changes", "cost", "time", "model")
 _FACTS = slice(3, 7)
-"""Of these, what a line tells of a try that has ended."""
+"""The columns that the line of a finished try shows, too."""
 
 
 @dataclass
 class TryProgress:
-    """How a try stands. `is_over` only once all that can be known of it is; costs are its own, not
-    those of the conversation before."""
+    """The progress of a try. `is_over` is set only once everything about it is known. Its costs are
+    its own, without those of the conversation before it."""
 
     number: int
     model: str = ""
@@ -49,7 +49,7 @@ class TryProgress:
     is_chosen: bool = False
 
     earlier: tuple[int, Usage, float | None] = (0, Usage(), 0.0)
-    """Steps, tokens and cost of runs before this one."""
+    """Steps, tokens and cost of this try's earlier runs."""
 
     def begin_again(self) -> None:
         self.earlier = self.steps, self.usage, self.cost_usd
@@ -57,7 +57,7 @@ class TryProgress:
         self.doing = "goes on"
 
     def take_result(self, line: Mapping[str, Any]) -> None:
-        """The line that ends a run, as `ui.jsonl` writes it."""
+        """Take over the line that ends a run, as `ui.jsonl` writes it."""
         steps, usage, cost = self.earlier
         self.has_result = True
         error = line["error"] or {}
@@ -73,13 +73,13 @@ class TryProgress:
 
     @property
     def is_good(self) -> bool:
-        """Whether it came to its end, and the check passed."""
+        """Whether it ran to its end and passed the check."""
         check = self.judged.check if self.judged else None
         return self.exit_code == 0 and check is not None and check.passed
 
     @property
     def why_bad(self) -> str:
-        """In a sentence, if more is known of it than that the check failed."""
+        """Why it is not good, in a sentence, if more is known than that the check failed."""
         check = self.judged.check if self.judged else None
         last_line = check.tail.strip().rpartition("\n")[2] if check and not check.passed else ""
         return self.error or last_line
@@ -106,8 +106,8 @@ class TryProgress:
 
 
 def best_of(tries: Sequence[TryProgress]) -> TryProgress | None:
-    """Of those that are good the one with the smallest diff, of such the cheapest; None where none
-    is. Where a price is not known, tokens stand for it."""
+    """Return the good try with the smallest diff, of several such the cheapest; None if none is
+    good. If a price is unknown, tokens are compared instead."""
     unpriced = any(each.cost_usd is None for each in tries)
 
     def rank(each: TryProgress) -> tuple[float, ...]:
@@ -119,7 +119,7 @@ def best_of(tries: Sequence[TryProgress]) -> TryProgress | None:
 
 
 class TriesView:
-    """On stderr; nothing when it is `quiet`."""
+    """Shows the tries on stderr; nothing when `quiet`."""
 
     def __init__(self, tries: Sequence[TryProgress], *, quiet: bool) -> None:
         self._tries = tries
@@ -128,7 +128,8 @@ class TriesView:
         self._told: set[int] = set()
 
     def draw(self) -> None:
-        """As it is now: rows that change on a terminal, else a line for each that has ended."""
+        """Draw the current state: live rows at a terminal, else a line for each try that has
+        ended."""
         if self._quiet:
             return
         if self.screen.live:
@@ -202,7 +203,7 @@ def _outcome(check: CheckResult) -> str:
 
 
 def _ending(each: TryProgress) -> str:
-    """In a word or two."""
+    """Return how a try ended, in a word or two."""
     if each.exit_code == 0:
         return "done"
     why = each.reason or each.status or "failed"

@@ -1,5 +1,5 @@
-"""One of several tries: the process that works on it, and what it tells the one that started it, a
-JSON object a line."""
+"""One of several tries: the process that works on it and reports to the process that started it,
+one JSON object per line."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Attempt:
-    """In the process of the try: what is `said` is worked on in `copy` and judged as `judging`
-    says."""
+    """The work of a try, in its own process: `said` is worked on in `copy`, and the result is
+    judged by the settings in `judging`."""
 
     builder: AgentBuilder
     copy: TryCopy
@@ -88,7 +88,7 @@ class Attempt:
         return opened
 
     def _judge(self, session: Session, code: int) -> None:
-        """A try that did not come to its end is not checked."""
+        """Judge the try; one that did not come to its end is not checked."""
         check = self.judging.check if code == 0 else None
         limit_s = self.judging.check_timeout_s
         judged = judge(self.builder, self.copy, session.folder, check, limit_s, redactor())
@@ -105,8 +105,8 @@ def _tell(line: dict[str, Any]) -> None:
 
 
 class Listener:
-    """Where the process was started: notes in `progress` what it tells. `before` is the state of
-    the conversation that it goes on with."""
+    """Used by the process that started the try: puts what the try reports into `progress`. `before`
+    is the state of the conversation that it continues."""
 
     def __init__(self, progress: TryProgress, before: State) -> None:
         self.progress = progress
@@ -114,7 +114,7 @@ class Listener:
         self._rest = b""
 
     def read(self, output: int) -> None:
-        """What has come by now."""
+        """Take over the lines that have arrived."""
         with suppress(BlockingIOError):
             while data := os.read(output, _CHUNK):
                 *lines, self._rest = (self._rest + data).split(b"\n")
@@ -122,7 +122,7 @@ class Listener:
                     self._take(json.loads(line))
 
     def end(self, exit_code: int | None) -> None:
-        """The process has ended."""
+        """Note that the process has ended."""
         progress = self.progress
         progress.is_over = True
         progress.duration_s = time.monotonic() - progress.started

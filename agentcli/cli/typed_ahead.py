@@ -1,4 +1,5 @@
-"""What a person types at the terminal while a one-shot run works: messages for its session."""
+"""Text that a person types at the terminal while a one-shot run works; it becomes messages for the
+session."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _MOST_SHOWN = 60
 
 
 def is_typed_at() -> bool:
-    """Whether what is typed at the controlling terminal is meant for this process, as far as can be
-    told: in a pipe the program behind it may have the keys, as a pager has."""
+    """Return whether text typed at the controlling terminal is meant for this process, as far as
+    can be known: at the end of a pipe, another program such as a pager may read the keys."""
     with suppress(OSError, ValueError):
         os.tcgetpgrp(_STDIN)
         return sys.stderr.isatty() and not is_pipe(sys.stdout)
@@ -38,12 +39,12 @@ def is_typed_at() -> bool:
 
 
 class TypedAhead:
-    """From `begin` to `end` the terminal shows nothing of what is typed, and whole lines become a
-    message that the session hears at its next step. Nothing of it reaches the shell: what is left
-    at the end is dropped. `show` and `tell` are given a sentence, during the work and at its end.
+    """Turns lines typed between `begin` and `end` into messages that the session hears at its next
+    step. The terminal does not show them, and nothing reaches the shell: what is left at the end is
+    dropped. `show` and `tell` are given a sentence, during the work and at its end.
 
-    A subscriber: it reads only when something happens, so never beside a question to the person,
-    which has the terminal for itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
+    This is a subscriber: it reads only when something happens, so never during a question to the
+    person, which has the terminal to itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class TypedAhead:
         self._show = show
         self._tell = tell
         self._before: list[Any] | None = None
-        """The modes of the terminal to go back to; None while they are in force."""
+        """The terminal's modes to restore; None while they are in force."""
         self._ids: set[str] = set()
         self._looked = 0.0
         self._signals = ExitStack()
@@ -65,7 +66,7 @@ class TypedAhead:
         self._session.subscribe(self)
 
     def end(self) -> None:
-        """It need not have begun."""
+        """Stop, whether or not it has begun."""
         with shield():
             dropped = self._read_rest()
             self._leave()
@@ -89,14 +90,14 @@ class TypedAhead:
             self._look()
 
     def _leave(self) -> None:
-        """Put the terminal back as it was; what is unread is dropped. For signal handlers too."""
+        """Restore the terminal; unread text is dropped. Also for signal handlers."""
         before, self._before = self._before, None
         if before is not None and _is_in_front():
             with suppress(termios.error):
                 termios.tcsetattr(_STDIN, termios.TCSAFLUSH, before)
 
     def _come_back(self) -> None:
-        """Show nothing of what is typed, if this process has the terminal."""
+        """Hide what is typed, if this process has the terminal."""
         if self._before is not None or not _is_in_front():
             return
         with suppress(termios.error):
@@ -107,7 +108,7 @@ class TypedAhead:
 
     def _look(self) -> None:
         self._looked = time.monotonic()
-        # It may have been in the background, or started there.
+        # The process may have been in the background, or started there.
         self._come_back()
         if not _is_in_front():
             return
@@ -124,7 +125,7 @@ class TypedAhead:
         self._show(f"heard at its next step: {shown}")
 
     def _read_rest(self) -> int:
-        """How many characters nobody has read, the beginning of a line among them."""
+        """Return how many characters nobody has read, including an unfinished line."""
         if self._before is None or not _is_in_front():
             return 0
         with suppress(termios.error):
@@ -136,21 +137,21 @@ class TypedAhead:
 
 
 def _is_in_front() -> bool:
-    """Whether the terminal can be used without being stopped for it."""
+    """Return whether the process can use the terminal without being stopped for it."""
     with suppress(OSError):
         return os.tcgetpgrp(_STDIN) == os.getpgrp()
     return False
 
 
 def _read() -> bytes:
-    """What can be read at once."""
+    """Return what can be read at once."""
     data, poll = b"", select.poll()
     poll.register(_STDIN, select.POLLIN)
     with suppress(OSError):
         while len(data) < _MOST_BYTES and any(event & select.POLLIN for _, event in poll.poll(0)):
             chunk = os.read(_STDIN, _CHUNK)
             if not chunk:
-                # The end of input was typed, or the terminal is gone.
+                # Either the end of input was typed, or the terminal is gone.
                 break
             data += chunk
     return data

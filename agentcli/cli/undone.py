@@ -1,4 +1,4 @@
-"""What the commands that bring files back tell, `agent undo` and `/undo` alike."""
+"""What `agent undo`, `/undo` and the other commands that restore files report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agentcli.checkpoints.snapshots import Change
 from agentcli.ui.sanitize import printable
 
 MOST_SHOWN = 40
-"""Changed files at a terminal; a pipe gets all of them."""
+"""Most changed files shown at a terminal; a pipe gets all of them."""
 
 
 def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str) -> None:
-    """`flags`: with those one comes back from where one went."""
+    """Report what was undone; `flags` are those of the rewind command that leads back."""
     if as_json:
         changes = list(map(change_as_dict, done.changes))
         print(json.dumps({"session_id": session_id, **asdict(done), "changes": changes}))
@@ -27,14 +27,15 @@ def tell_undone(session_id: str, done: UndoResult, as_json: bool, flags: str) ->
 
 
 def changed(done: UndoResult, most: int = MOST_SHOWN) -> list[str]:
-    """What was brought back, a file a row."""
+    """Return the restored files, one per row."""
     rows = [change_line(change) for change in done.changes[:most]]
     more = len(done.changes) - most
     return [*rows, f"… and {more} more"] if more > 0 else rows
 
 
 def notes(done: UndoResult, way_back: str) -> list[str]:
-    """Where the session is now, the command that leads back, and what was left as it was."""
+    """Return rows that say where the session is now, which command leads back, and what was left
+    alone."""
     told = f"now as at event {done.to_event}"
     if done.kept_at is not None:
         told += f"; to take that back: {way_back}"

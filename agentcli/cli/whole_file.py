@@ -1,4 +1,4 @@
-"""Files that people name, written whole or not at all."""
+"""Files that people name, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agentcli.errors import SessionError
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
-    """Replace the file `path` when all is written. Raises SessionError."""
+    """Replace the file `path` once everything is written. Raises SessionError."""
     encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     try:
         if path.exists() and not path.is_file():
-            # Replaced, a device or a pipe would be gone for everybody.
+            # Replacing a device or a pipe would remove it for everybody.
             with path.open("wb") as file:
                 file.writelines(encoded)
             return

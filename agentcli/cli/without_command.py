@@ -11,7 +11,7 @@ _NO_CONVERSATION = frozenset(("-p", "--print", *_ABOUT_AGENT))
 
 
 def as_chat(arguments: list[str]) -> list[str]:
-    """`agent`, `agent "a task"` and `agent -c` with the command that is meant."""
+    """Add the missing command to arguments such as `agent`, `agent "a task"` and `agent -c`."""
     if not arguments:
         return ["chat"] if no_terminal() == "" else []
     first = arguments[0]
@@ -27,7 +27,7 @@ def as_chat(arguments: list[str]) -> list[str]:
 
 
 def opens_conversation(arguments: list[str]) -> bool:
-    """Whether these, as `as_chat` gives them, have a prompt shown."""
+    """Return whether these arguments, as returned by `as_chat`, open a prompt."""
     return (
         arguments[:1] == ["chat"]
         and not _NO_CONVERSATION.intersection(arguments)
@@ -36,7 +36,7 @@ def opens_conversation(arguments: list[str]) -> bool:
 
 
 def no_terminal() -> str:
-    """Why no prompt can be shown here; empty if one can."""
+    """Return why no prompt can be shown here; "" if one can."""
     if not (os.isatty(0) and sys.stderr.isatty()):
         return "there is no terminal to talk at"
     return ""

@@ -34,31 +34,31 @@ from agentcli.ui.approval_question import RuleOffers
 from agentcli.ui.approver import TerminalApprover
 
 _OBJECTS_OF_STEPS = 700
-"""After so many new ones Python looks for cycles among the young: as often as Python 3.11 does by
-itself, whatever the start has set."""
+"""Number of new objects after which Python looks for cycles among the young ones: Python 3.11's own
+default, whatever was set at the start."""
 _kept_to_the_end: list[object] = []
-"""Taking a long session's events apart would take longer than all else at the end of a run; the
-process ends with them in place."""
+"""Objects kept until the process ends: freeing a long session's events would take longer than
+everything else at the end of a run."""
 
 
 class Opening(Protocol):
-    """A new session, or an old one to go on with."""
+    """A new session, or an old one to continue."""
 
     def workspace(self, folder: str | None) -> Path:
-        """The folder to work in, `folder` being what -C says."""
+        """Return the folder to work in; `folder` is the value of -C."""
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        """The session with what the user said recorded in it."""
+        """Return the session, with what the person said recorded in it."""
 
 
 def work(flags: Flags, opening: Opening) -> int:
-    """Open a session as `opening` does, let the agent work on what it says, tell the outcome."""
+    """Open a session as `opening` does, let the agent work on it, and report the outcome."""
     outcome = OutcomeReporter(flags)
     return told(outcome, lambda: _work(flags, opening, outcome))
 
 
 def told(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
-    """What `do` returns; however it fails, that is told as the outcome."""
+    """Return what `do` returns; if it fails in any way, report that as the outcome."""
     try:
         return do()
     except AgentError as error:
@@ -69,7 +69,8 @@ def told(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
     except OSError as error:
         return outcome.finish(None, SessionError(os_error_text(error)))
     except Exception as error:
-        # A bug ends the run as every fault does: with its session named, and what there is shown.
+        # Even a bug ends the run like any failure: the session is named, and what there is is
+        # shown.
         return outcome.finish(None, internal_error(error))
 
 
@@ -95,7 +96,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
 
 
 def _person(flags: Flags, outcome: OutcomeReporter) -> Person:
-    """Whoever sits at the terminal."""
+    """Return the person at the terminal."""
 
     def asks(settings: Settings) -> AskPerson:
         def ask_person(
@@ -115,9 +116,9 @@ def _person(flags: Flags, outcome: OutcomeReporter) -> Person:
 
 
 def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int:
-    """Of the session, which is closed at its end; the exit code."""
+    """Work for one turn of the session, which is then closed; return the exit code."""
     _kept_to_the_end.append(opened)
-    # What is loaded by now stays: no search for cycles needs to go through it again.
+    # Everything loaded so far stays, so no search for cycles needs to examine it again.
     gc.freeze()
     gc.set_threshold(_OBJECTS_OF_STEPS, *gc.get_threshold()[1:])
     session = Session(opened)
@@ -137,7 +138,7 @@ def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int
 
 
 def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:
-    """Whether the person, asked for it, gave what is missing to reach a model."""
+    """Ask the person for what is missing to reach a model; return whether they gave it."""
     from agentcli.cli.first_setup import set_up
 
     return set_up(builder, missing)
