@@ -1,4 +1,4 @@
-"""What the loop works with. Parts of packages above this one are described by what they must do."""
+"""What the loop works with. Parts from packages above this one appear as protocols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentcli.sessions.session import Session
 
 class LLM(Protocol):
     def begin_turn(self) -> None:
-        """Ask the preferred model first again."""
+        """Return to asking the preferred model first."""
 
     def complete(
         self,
@@ -27,8 +27,8 @@ class LLM(Protocol):
         notify: Callable[[Progress], None],
         record: Callable[[Event], Event],
     ) -> Reply:
-        """A complete reply; a change of model on the way is recorded. Raises LLMError when there is
-        none to be had."""
+        """Return a complete reply; record any change of model on the way. Raises LLMError if no
+        model gives one."""
 
 
 class Toolbox(Protocol):
@@ -36,7 +36,7 @@ class Toolbox(Protocol):
     def parse(self, call: ToolCall) -> Action: ...
     def runs_beside_others(self, action: Action) -> bool: ...
     def permit(self, path: str) -> None:
-        """Let the next call write this real path, outside its access scope or not."""
+        """Let the next call write to this real path, even if it is outside the access scope."""
 
     def execute_all(
         self, actions: Sequence[Action], live_output: Callable[[int, str], None]
@@ -45,11 +45,13 @@ class Toolbox(Protocol):
 
 class Policy(Protocol):
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        """Whether `action` may run, given what the user allowed for the rest of the session."""
+        """Decide whether `action` may run, given what the user allowed for the rest of the
+        session."""
 
 
 class Approval(Protocol):
-    """What a person answered; `scope` is once, session or always, `rule` what holds so long."""
+    """The user's answer: `scope` is once, session or always, and `rule` is what holds for that
+    long."""
 
     @property
     def allowed(self) -> bool: ...
@@ -64,11 +66,11 @@ class Approval(Protocol):
 class Approver(Protocol):
     def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval: ...
     def answer(self, question: str, options: Sequence[str]) -> str | None:
-        """What the person says to a question; None: nothing."""
+        """Return the user's answer to a question; None if there is none."""
 
 
 class Checkpointer(Protocol):
-    """Keeps the workspace as it was; `alive` is called while that takes long."""
+    """Keeps snapshots of the workspace; `alive` is called from time to time if that takes long."""
 
     def before(
         self, actions: Sequence[Action], step: int, alive: Callable[[], None]
@@ -77,67 +79,68 @@ class Checkpointer(Protocol):
 
 
 class GitWatch(Protocol):
-    """Keeps commands from having git run something later."""
+    """Keeps commands from planting something that git would run later."""
 
     def end_turn(self) -> None: ...
     def observations(self) -> Sequence[Observation]:
-        """What it has put right since it was last asked."""
+        """Return what has been put right since the last call."""
 
 
 class Children(Protocol):
     """Sessions that carry out what this one delegates; see docs/delegation.md."""
 
     def runs_beside_others(self, action: AgentDelegateAction) -> bool:
-        """Whether the child only reads, so that several may be at work at once."""
+        """Whether the child only reads, so that several may work at the same time."""
 
     def carry_out(self, actions: Sequence[AgentDelegateAction]) -> Iterator[Observation]:
-        """Have a child work on each, or go on with it where it stopped, and report in this order.
-        Raises TurnInterrupted, or LLMError when the money is spent: what has not been reported
-        then is gone on with when it is carried out again."""
+        """Have a child work on each action, or continue where it stopped, and report in this order.
+        Raises TurnInterrupted, or LLMError when the money is spent; what has not been reported by
+        then continues the next time it is carried out."""
 
     def give_up(self) -> None:
-        """Answer what is delegated and was not finished by what there is of it."""
+        """Answer unfinished delegations with what they have so far."""
 
 
 class Hooks(Protocol):
-    """Programs of the user that are run at certain moments; see docs/hooks.md. Each may tell the
-    model something, by recording a message of the environment."""
+    """Programs of the user that run at certain moments; see docs/hooks.md. Each may tell the model
+    something, by recording a message of the environment."""
 
     def before(self, session: Session, action: Action) -> str:
-        """Why `action` must not run, recorded as a decision; empty when it may."""
+        """Return why `action` must not run, after recording that as a decision; empty if it may."""
 
     def submitting(self, session: Session, text: str) -> str:
-        """Why a message of the person is not taken; empty when it is."""
+        """Return why a message of the user is not accepted; empty if it is."""
 
     def after(self, session: Session, action: Action, observation: Observation) -> None:
-        """`observation` was recorded."""
+        """Run the hooks for the action that `observation` answers, once that is recorded."""
 
     def stopping(self, session: Session, ending: Ending) -> bool:
-        """Whether the turn goes on instead of ending so; then the model was told why."""
+        """Whether the turn goes on instead of ending like this; if so, the model has been told
+        why."""
 
     def compacting(self, session: Session, reason: str) -> str:
-        """Why a hook forbids condensing the conversation now; empty if none does. `reason`: why it
-        would be condensed. Not called when condensing is unavoidable."""
+        """Return why a hook forbids condensing the conversation now; empty if none does. `reason`
+        is why it would be condensed. Not called if condensing is unavoidable."""
 
 
 class Requirements(Protocol):
-    """What the work must come to before it counts as done; see docs/records.md."""
+    """What must hold before the work counts as done; see docs/records.md."""
 
     def apply(self, session: Session, ending: Ending) -> bool:
-        """Whether there are any for a turn that ends so."""
+        """Whether there are any for a turn that ends like this."""
 
     def judge(self, session: Session, ending: Ending) -> Ending | None:
-        """How the turn ends; None when it goes on, as the model was told what is missing. Raises
-        TurnInterrupted."""
+        """Return how the turn ends; None if it goes on, after telling the model what is missing.
+        Raises TurnInterrupted."""
 
     def answer(self, session: Session, ending: Ending, words: str) -> str:
-        """What the person is given of the last `words` of the agent."""
+        """Return what the user gets for the last `words` of the agent."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Everything a turn needs. Without an approver, whatever would be asked is denied; without a
-    checkpointer nothing can be undone; without `git` commands are not contained."""
+    """Everything a turn needs. Without an approver, what would need approval is denied; without a
+    checkpointer, nothing can be undone; `git` is None if commands are not contained."""
 
     llm: LLM
     memory: Memory
@@ -152,15 +155,15 @@ class Agent:
     hooks: Hooks | None = None
     requirements: Requirements | None = None
     children: Children | None = None
-    """None: nothing can be delegated."""
+    """None if nothing can be delegated."""
     recall: Callable[[Session], None] = lambda session: None
-    """Records what the newest messages of the person bring up."""
+    """Records the knowledge that the newest messages of the user call for."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None
-    """What the model is told before the conversation is condensed, if it is to be told."""
+    """Returns what to tell the model before the conversation is condensed, if anything."""
     save_rule: Callable[[str], None] = lambda rule: None
-    """Keeps a rule beyond this session."""
+    """Saves a rule beyond this session."""
     max_output_tokens: int = 16_384
     effort: str | None = None
     temperature: float | None = None
     interactive: bool = False
-    """A plain text reply hands over to the person instead of finishing the task."""
+    """Whether a plain text reply hands over to the user instead of finishing the task."""

@@ -28,16 +28,15 @@ _CHANGES = (
     FileWriteObservation,
     ToolResultObservation,
 )
-"""Results of doing something; reading files is not that."""
+"""Results of actions that may change something; reading files does not."""
 
 NEEDS_APPROVAL = "needs_approval"
 EXIT_CODE = 5
 
 
 def explain_denied_approval(events: Sequence[Event], ending: Ending) -> Ending:
-    """`ending`, or one that says which approval was missing: when the agent gave up after such a
-    refusal, or when the last thing it tried to do was refused so and it only read and talked after
-    that."""
+    """Return `ending`, or one that says which approval was missing: if the agent gave up after such
+    a refusal, or if the last thing it tried was refused and after that it only read and talked."""
     refused = _refusal(events, anywhere=ending.exit_code != 0)
     if refused is None:
         return ending
@@ -51,11 +50,11 @@ def explain_denied_approval(events: Sequence[Event], ending: Ending) -> Ending:
 
 
 def _refusal(events: Sequence[Event], *, anywhere: bool) -> str | None:
-    """Why the newest such refusal of this turn, of a child too; unless `anywhere`, only if nothing
-    was done after."""
+    """Return the reason of the newest such refusal of this turn, also in a child; unless
+    `anywhere`, only if nothing was done after it."""
     for event in newest_first(events):
         if isinstance(event, DecisionObservation):
-            # No task depends on a note.
+            # A refused note does not stop a task.
             if event.unattended and not isinstance(_decided_action(events, event), MemoryAction):
                 return event.reason
         elif isinstance(event, DelegateObservation) and event.needs_approval:

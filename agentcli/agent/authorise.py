@@ -1,4 +1,4 @@
-"""Which recorded actions may run, and which of them in parallel."""
+"""Decides which recorded actions may run, and which of them in parallel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
 def batches(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
-    """Consecutive actions that may run in parallel together, any other alone, `finish` last."""
+    """Group consecutive actions that may run in parallel; each other action is alone, `finish` is
+    last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
     for company, group in groupby(ordered, key=lambda action: _company(agent, action)):
         if company:
@@ -35,15 +36,16 @@ def batches(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
 
 
 def _company(agent: Agent, action: Action) -> str:
-    """Beside what it may run: calls that only read, or children that do; "": it runs alone."""
+    """Return what it may run beside: other calls that only read, or other children that only read;
+    "" if it must run alone."""
     if isinstance(action, AgentDelegateAction) and agent.children is not None:
         return "children" if agent.children.runs_beside_others(action) else ""
     return "calls" if agent.tools.runs_beside_others(action) else ""
 
 
 class Authoriser:
-    """Decides which of the recorded actions may run. After a refused one the later ones of the same
-    reply are not run, as they may depend on it."""
+    """Decides which recorded actions may run. After a refusal, later actions of the same reply
+    don't run, as they may depend on the refused one."""
 
     def __init__(self, agent: Agent, session: Session) -> None:
         self._agent = agent
@@ -51,7 +53,7 @@ class Authoriser:
         self._refused: set[str] = set()
 
     def allows(self, action: Action) -> bool:
-        """Whether `action` may run; one that may not gets its observation here."""
+        """Whether `action` may run; if not, its observation is recorded here."""
         reply = action.reply.id if action.reply else ""
         if reply in self._refused:
             why = "Not run: the call before it was refused."
@@ -64,9 +66,9 @@ class Authoriser:
 
 
 def _allowed(agent: Agent, session: Session, action: Action) -> bool:
-    """The policy decides, a hook may refuse, and a person is asked where the policy says so. What
-    was asked or refused is recorded, and so is the answer; a refused action gets its observation
-    here."""
+    """Let the policy decide, then the hooks, which may refuse, then the user if the policy says so.
+    Records what was asked or refused, the user's answer, and the observation of a refused
+    action."""
     decision = agent.policy.decide(action, session.state.grants)
     if decision.decision == "ask" and agent.approver is None:
         why = f"{decision.reason}; nobody is there to be asked"
@@ -92,7 +94,7 @@ def _allowed(agent: Agent, session: Session, action: Action) -> bool:
 def _approved(
     agent: Agent, session: Session, action: Action, decision: DecisionObservation
 ) -> bool:
-    """What a person answers, recorded."""
+    """Ask the user, and record the answer."""
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
     with off_the_clock():
@@ -124,7 +126,8 @@ def _approved(
 
 
 def _save_rule(agent: Agent, session: Session, grant: str) -> None:
-    """For later sessions too; in this one the recorded answer counts, even if this fails."""
+    """Save the rule for later sessions. In this one the recorded answer counts even if that
+    fails."""
     try:
         agent.save_rule(grant)
     except ConfigError as error:
@@ -132,7 +135,7 @@ def _save_rule(agent: Agent, session: Session, grant: str) -> None:
 
 
 def _refusal(decision: DecisionObservation, action: Action) -> str:
-    """What the model is told of an action that the policy denies."""
+    """Return what the model is told about an action that the policy denies."""
     advice = "Send the rest without it" if _has_parts(action) else "Do without it"
     if decision.unattended:
         advice += ", and say at the end what it was needed for"

@@ -1,4 +1,4 @@
-"""Before each model call: condensing the conversation, and messages that wait in the inbox."""
+"""What comes before each model call: condensing the conversation, and delivering inbox messages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from agentcli.sessions.session import Session
 
 
 def condense(agent: Agent, session: Session) -> None:
-    """Condense the conversation where that is due. Before the first time the model is reminded to
-    note what it wants to keep. A hook may put it off: it is asked once, before a model is paid."""
+    """Condense the conversation if that is due. Before the first time, the model is reminded to
+    note what it wants to keep. A hook may postpone it; it is asked once, before a model is paid."""
     if agent.memory.due(session.events) and (reminder := agent.last_notes(session.events)):
         session.emit(reminder)
         return
@@ -25,8 +25,8 @@ def condense(agent: Agent, session: Session) -> None:
 
 
 def deliver_queued(agent: Agent, session: Session, delivery: Delivery) -> bool:
-    """Record the messages of the inbox that are to be delivered so, and the knowledge that they
-    call for. Whether there were any."""
+    """Record the messages in the inbox with this `delivery`, and the knowledge that they call for.
+    Return whether there were any."""
     hooks = agent.hooks
     refuse = (lambda text: hooks.submitting(session, text)) if hooks else (lambda text: "")
     delivered = session.deliver_queued(delivery, refuse) > 0

@@ -11,8 +11,8 @@ LIMIT_EXIT_CODE = 6
 
 @dataclass(frozen=True)
 class Ending:
-    """The state that a turn leaves, a stable word for the reason, what to tell the person, and what
-    they can do next."""
+    """How a turn ends: the state it leaves, a stable word for the reason, what to tell the user,
+    and what they can do next."""
 
     agent_state: AgentState
     reason: str
@@ -20,7 +20,7 @@ class Ending:
     exit_code: int = 0
     hint: str = ""
     answer: str | None = None
-    """What the person is given in place of the agent's last words; None: those."""
+    """What the user gets instead of the agent's last words; None: those words."""
 
     @property
     def at_limit(self) -> bool:
@@ -28,19 +28,19 @@ class Ending:
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent came to the end of its work, so that its last words are its answer."""
+        """Whether the agent finished its work, so that its last words are its answer."""
         return self.agent_state in (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
 
 @dataclass(frozen=True)
 class TurnResult:
-    """The outcome of a turn. `answer` is what the agent last said to the person: its result, or at
-    a limit its summary; empty when it was stopped in the middle of its work."""
+    """The outcome of a turn. `answer` is what the agent last said to the user: its result, or at a
+    limit its summary; empty if it was stopped in the middle of its work."""
 
     ending: Ending
     answer: str
     session_id: str = ""
-    """Empty where there is no session to go on with."""
+    """Empty if there is no session to continue."""
 
     @property
     def exit_code(self) -> int:

@@ -1,4 +1,4 @@
-"""Executing recorded actions, and the observations of those that an interrupt cut off."""
+"""Executes recorded actions, and records observations for those that an interrupt cut off."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agentcli.sessions.state import AgentState
 
 
 def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
-    """Run allowed actions that belong together and record what came of each. At an interrupt those
-    that have begun get an observation that says so; the interrupt goes on."""
+    """Run allowed actions that belong together, and record the result of each. On an interrupt,
+    those that have begun get an observation that says so, and the interrupt is raised on."""
     checkpoint_before(agent, session, actions)
     for action in actions:
         session.notify(Status("running", action.message))
@@ -37,7 +37,7 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
 
 
 def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Iterator[Observation]:
-    """Delegations never share a batch with calls of tools."""
+    """Run delegations by the children, tool calls by the tools; a batch never has both."""
     delegated = [action for action in actions if isinstance(action, AgentDelegateAction)]
     if delegated and agent.children is not None:
         return agent.children.carry_out(delegated)
@@ -47,14 +47,14 @@ def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Ite
 
 
 def _unreported(session: Session) -> list[Action]:
-    """What is open and does not go on by itself, as delegations do where a child stopped: those
-    that come first."""
+    """Return the open actions up to the first delegation. A delegation needs no report, because it
+    resumes where its child stopped."""
     return without_delegated(session.pending_actions())
 
 
 def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
-    """Record what was not begun when an interrupt came. An open question to the person stays open,
-    to be asked again."""
+    """Record which actions had not begun when an interrupt came. An open question to the user stays
+    open, to be asked again."""
     if not _is_asking(session):
         content = f"Not started: the turn came to an end first ({interrupt.told})."
         _record_interrupted(session, _unreported(session), content)
@@ -70,7 +70,7 @@ def _record_interrupted(session: Session, actions: Sequence[Action], content: st
 
 
 def checkpoint_before(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
-    """Keep the workspace as it is, if `actions` may change it."""
+    """Take a checkpoint of the workspace if `actions` may change it."""
     if agent.checkpointer is not None:
         step = session.state.iteration
         if kept := agent.checkpointer.before(actions, step, show_saving(session)):
@@ -78,8 +78,8 @@ def checkpoint_before(agent: Agent, session: Session, actions: Sequence[Action])
 
 
 def checkpoint_after_turn(agent: Agent, session: Session) -> None:
-    """Keep the workspace as the turn leaves it, if it may have been changed, with nothing in it
-    that git would run for whoever comes next."""
+    """Take a checkpoint of the workspace as the turn leaves it, if it may have changed, with
+    nothing in it that git would run for whoever comes next."""
     if agent.git is not None:
         agent.git.end_turn()
         record_set_aside(agent, session)
@@ -90,11 +90,11 @@ def checkpoint_after_turn(agent: Agent, session: Session) -> None:
 
 
 def record_set_aside(agent: Agent, session: Session) -> None:
-    """Record what the git watch has put right meanwhile."""
+    """Record what the git watch has put right in the meantime."""
     for observation in agent.git.observations() if agent.git is not None else ():
         session.emit(observation)
 
 
 def show_saving(session: Session) -> Callable[[], None]:
-    """Tells the person that a checkpoint takes its time."""
+    """Return a function that tells the user that a checkpoint is taking its time."""
     return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))

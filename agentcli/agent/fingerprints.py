@@ -1,7 +1,8 @@
-"""When two actions, or two results, are the same to someone who looks for progress.
+"""When two actions, or two results, count as the same in the search for progress.
 
-What differs from run to run by itself (times, process ids, names of temporary files) is left out
-of the comparison; all else counts, to the last byte of an output that the model saw a part of.
+The comparison leaves out what differs from run to run by itself (times, process ids, names of
+temporary files); everything else counts, to the last byte of an output that the model saw only a
+part of.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from agentcli.events.observations import (
 from agentcli.files.private import open_regular
 
 _MOST_BYTES = 4_000_000
-"""Read of an output that is kept in a file; a tenth of a second to compare."""
+"""The most to read of an output kept in a file; comparing that takes a tenth of a second."""
 _EXPLAINING_ARGUMENTS = frozenset({"thought", "reason", "security_risk", "risk"})
-"""Arguments that say why something is done, not what."""
+"""Arguments that say why something is done, not what is done."""
 
 _TEMPORARY = re.compile(volatile.TEMPORARY)
 _CLOCK = re.compile(f"{volatile.DATES}|{volatile.CLOCKS}|{volatile.SECONDS}")
@@ -42,7 +43,8 @@ _WAITS = re.compile(
 
 
 def action_key(action: Action) -> str:
-    """Equal for two calls that ask for the same thing, whatever they give as their reason."""
+    """Return a key that is equal for two calls that ask for the same, whatever reasons they
+    give."""
     call = action.tool_call_metadata
     if call is None:
         return f"{action.kind} {action.message}"
@@ -57,7 +59,8 @@ def action_key(action: Action) -> str:
 
 
 def outcome_key(action: Action, observation: Observation) -> str:
-    """Equal for two results of equal actions between which nothing happened."""
+    """Return a key that is equal for two results of equal actions if nothing happened in
+    between."""
     keep_clock = isinstance(action, CmdRunAction) and bool(_LOOKS_AT_A_LOG.search(action.command))
     parts = [observation.kind, _digest(observation.content, keep_clock)]
     if isinstance(observation, CmdOutputObservation):
@@ -70,29 +73,30 @@ def outcome_key(action: Action, observation: Observation) -> str:
 
 
 def is_failure(observation: Observation) -> bool:
-    """Whether the action could not be done at all; a command that ran and failed says more in its
-    output than that it failed."""
+    """Whether the action could not be done at all. A command that ran and failed is no such
+    failure: its output says more than that."""
     if isinstance(observation, ErrorObservation | UserRejectObservation):
         return True
     return getattr(observation, "error", False) is True
 
 
 def waits(action: Action) -> bool:
-    """Whether it is for something outside to happen that the same is asked again."""
+    """Whether the action waits for something outside, so that repeating it is sensible."""
     if isinstance(action, CmdRunAction):
         return action.job is not None or bool(_WAITS.search(action.command))
     return isinstance(action, IPythonRunCellAction) and bool(_WAITS.search(action.code))
 
 
 def digest_after(observation: Observation) -> tuple[str, str] | None:
-    """The file that was changed and the digest of what it is now; None when nothing was."""
+    """Return the changed file and the digest of its new content; None if nothing changed."""
     if isinstance(observation, FileEditObservation | FileWriteObservation) and observation.diff:
         return observation.path, observation.digest
     return None
 
 
 def digest_before(observation: Observation) -> tuple[str, str] | None:
-    """The file that was read or edited and the digest of what it was then, if that is known."""
+    """Return the file that was read or edited and the digest of its content before that, if
+    known."""
     if isinstance(observation, FileReadObservation) and observation.digest:
         return observation.path, observation.digest
     if isinstance(observation, FileEditObservation) and observation.old_content is not None:
@@ -102,13 +106,14 @@ def digest_before(observation: Observation) -> tuple[str, str] | None:
 
 
 def text_key(text: str) -> str:
-    """Equal for two messages that say the same."""
+    """Return a key that is equal for two messages with the same words."""
     return _digest(" ".join(text.split()), False)
 
 
 @lru_cache(maxsize=64)
 def _digest(text: str, keep_clock: bool) -> str:
-    """Of the text without what changes by itself; in a log the time of a line is news."""
+    """Return the digest of the text without what changes by itself. In a log, the time of a line
+    counts."""
     if not keep_clock:
         text = _CLOCK.sub("~", text)
     text = _VOLATILE.sub("~", _TEMPORARY.sub("~", text))
@@ -116,7 +121,8 @@ def _digest(text: str, keep_clock: bool) -> str:
 
 
 def _file_digest(path: str, keep_clock: bool) -> str:
-    """Of an output that was kept in a file, its first and last 2 MB; empty when it is gone."""
+    """Return the digest of an output kept in a file, of its first and last 2 MB; empty if it is
+    gone."""
     try:
         with open_regular(path) as file:
             status = os.fstat(file.fileno())

@@ -1,7 +1,7 @@
-"""The summary at a limit: what was done and what is left, and how work goes on after it.
+"""The summary at a limit: what was done and what is left; and how work continues after it.
 
-A message of the environment asks for the summary, and another one says that work goes on, so that
-a replay, a resume and the provider's prompt cache see the same conversation.
+One message of the environment asks for the summary and another says that work continues, so that a
+replay, a resume and the provider's prompt cache see the same conversation.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _GO_ON = "[You may work on: go on with the task where you left off.]"
 def write_summary(
     agent: Agent, session: Session, ending: Ending, countdown: Countdown | None
 ) -> bool:
-    """Have the model sum up its work at this limit, unless nothing was done since the last time.
-    Whether there is a summary. Raises TurnInterrupted for a person only."""
+    """Have the model sum up its work at this limit, unless nothing was done since the last summary.
+    Return whether there is a summary. Raises TurnInterrupted only if a user interrupts."""
     has_room = agent.limits.room_for_summary(session.state, countdown)
     if is_summary_due(session.events):
         if _answer(session.events) or not has_room:
@@ -52,13 +52,13 @@ def write_summary(
 
 
 def allow_work_again(session: Session) -> None:
-    """Tell the model so, if the last thing it was told is to stop and sum up."""
+    """Tell the model that it may work on, if the last thing it was told is to stop and sum up."""
     if is_summary_due(session.events):
         session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
 
 
 def _worked_since_last(events: Sequence[Event]) -> bool:
-    """Whether the agent did anything since the user spoke and since it was last asked to sum up."""
+    """Whether the agent did anything since the user spoke or it was last asked to sum up."""
     for event in newest_first(events):
         if event.tool_call_metadata is not None:
             return True
@@ -68,7 +68,7 @@ def _worked_since_last(events: Sequence[Event]) -> bool:
 
 
 def _answer(events: Sequence[Event]) -> str:
-    """What the model said after it was asked to sum up."""
+    """Return what the model said after it was asked to sum up."""
     for event in newest_first(events):
         if isinstance(event, MessageAction):
             return event.content.strip() if event.source is Source.AGENT else ""

@@ -1,7 +1,7 @@
-"""The loop: think and act in turn until the task is done, a limit is reached or someone interrupts.
+"""The loop: act and think in turn until the task is done, a limit is reached or someone interrupts.
 
-All that happens is an event of the session. What the model sees is projected from these events.
-What it wants to do is recorded before it is done; what came of it is recorded after.
+Everything that happens is an event of the session. What the model sees is projected from these
+events. What it wants to do is recorded before it is done; the result is recorded after.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from agentcli.sessions.state import TRANSITIONS, AgentState
 
 
 def run_turn(agent: Agent, session: Session) -> TurnResult:
-    """Work on what the newest messages of the session ask for. Raises SessionError only: failures
-    of the model and of tools are in the result and in the session."""
+    """Work on what the newest messages of the session ask for. Raises only SessionError: failures
+    of the model and of tools are part of the result and of the session."""
     countdown = agent.limits.countdown()
     has_summary = False
     try:
         session.change_state(AgentState.RUNNING)
         agent.llm.begin_turn()
         ending = work(agent, session, countdown)
-        # What is still delegated goes on where it stopped; until then there is nothing to sum up.
+        # Open delegations resume where they stopped; until then there is nothing to sum up.
         summing_up = ending.at_limit and not session.pending_actions()
         has_summary = summing_up and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
         if AgentState.PAUSED not in TRANSITIONS[session.state.agent_state]:
-            raise  # before anything was begun
+            raise  # nothing has begun yet
         ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
     with shield():
         checkpoint_after_turn(agent, session)
@@ -50,14 +50,15 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
 
 
 def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
-    """Act and think in turn until something ends it. Raises TurnInterrupted when a person did,
-    after every action that was open has its observation."""
+    """Act and think in turn until something ends the turn. Raises TurnInterrupted if a user did,
+    once every open action has its observation."""
     time_limit = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
         with time_limit:
             act(agent, session)
             if agent.limits.ending_at_limit(session.state, countdown):
-                # A queued message waits for the end of a turn; after a limit none would ever come.
+                # Queued messages wait for the end of a turn; at a limit, the turn would end without
+                # them.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)
@@ -75,14 +76,15 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
 
 
 def act(agent: Agent, session: Session) -> None:
-    """Execute the recorded actions that have no observation yet, as far as they are allowed."""
+    """Execute the recorded actions that have no observation yet, if they are allowed."""
     authoriser = Authoriser(agent, session)
     for batch in batches(session.pending_actions(), agent):
         execute(agent, session, [action for action in batch if authoriser.allows(action)])
 
 
 def ended_by_model(agent: Agent, session: Session) -> Ending | None:
-    """How the newest reply ends the turn, unless the person or a hook has more to say."""
+    """Return how the newest reply ends the turn; None if it does not, or the user or a hook has
+    more to say."""
     deliver_queued(agent, session, "steer")
     ending = ending_of_reply(session.events, interactive=agent.interactive)
     if ending is None or deliver_queued(agent, session, "queue"):
@@ -93,7 +95,7 @@ def ended_by_model(agent: Agent, session: Session) -> Ending | None:
 
 
 def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending | None:
-    """`ending` where the work is what it must come to; None when the model has more to do."""
+    """Return how the turn ends if the requirements are met; None if the model has more to do."""
     if agent.requirements is None or not agent.requirements.apply(session, ending):
         return ending
     checkpoint_after_turn(agent, session)
@@ -101,8 +103,8 @@ def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending 
 
 
 def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
-    """The ending forced by a limit or because the model is stuck; None to go on. A model that may
-    be stuck gets a warning first."""
+    """Return the ending forced by a limit or because the model is stuck; None to go on. A model
+    that may be stuck is warned first."""
     if ending := agent.limits.ending_at_limit(session.state, countdown):
         return ending
     finding = check_progress(session.events, session.state, interactive=agent.interactive)

@@ -1,4 +1,4 @@
-"""One model call: the request is made of the session, the reply is recorded in it."""
+"""One model call: the session becomes a request, and the reply is recorded in the session."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
 
 
 def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> None:
-    """Record what the model says and wants to do next, as one group. With `only_text` it may call
-    no tool, and may spend the reserve that is kept for that. A request that turns out too long is
-    made shorter once. Raises LLMError."""
+    """Record what the model says and wants to do next, as one group. With `only_text` it may not
+    call tools, and may spend the reserve kept for that. A request that turns out too long is
+    shortened once. Raises LLMError."""
     try:
         reply = _reply(agent, session, only_text)
     except LLMError as error:
@@ -39,7 +39,7 @@ def _reply(agent: Agent, session: Session, only_text: bool) -> Reply:
     try:
         return _complete(agent, session, ToolChoice.AUTO, reserve)
     except LLMError as error:
-        # With money for one call only, that call is for work, not for a summary.
+        # If the money is enough for one call only, that call is for work, not for a summary.
         if error.kind is not LLMErrorKind.BUDGET or not reserve or session.state.local_iteration:
             raise
         return _complete(agent, session, ToolChoice.AUTO, 0)

@@ -1,4 +1,4 @@
-"""A model's reply as events, and whether it ends the turn."""
+"""Turns a model's reply into events, and decides whether it ends the turn."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _REFUSED = (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER)
 _REFUSED_REPLY = "refused_reply"
 _MOST_REFUSALS = 2
-"""Refusals with nothing usable between them; the model is asked again once."""
+"""Refusals with no usable reply in between; so the model is asked once again."""
 
 
 def events_of(reply: Reply, tools: Toolbox) -> list[Event]:
-    """The events of one reply: its text, then its calls in order, numbered as a group.
+    """Return the events of one reply: its text, then its calls in order, numbered as a group.
 
-    Of a reply that did not end properly only the text is kept, and an error tells the model that
+    If the reply did not end properly, only its text is kept, and an error tells the model that
     nothing of it was run. The error is part of the group: otherwise a crash between the two would
     leave text that looks like an answer.
     """
@@ -61,8 +61,9 @@ def events_of(reply: Reply, tools: Toolbox) -> list[Event]:
 
 
 def ending_of_reply(events: Sequence[Event], *, interactive: bool) -> Ending | None:
-    """How the newest reply ends the turn; None when the turn goes on. With a person to talk to
-    (`interactive`) a reply without calls hands over to them. A summary at a limit ends nothing."""
+    """Return how the newest reply ends the turn; None if the turn goes on. If there is a user to
+    talk to (`interactive`), a reply without calls hands over to them. A summary at a limit ends
+    nothing."""
     if is_summary_due(events):
         return None
     reply = _newest_reply(events)
@@ -101,7 +102,8 @@ def is_summary_due(events: Sequence[Event]) -> bool:
 
 
 def asks_for_summary(event: Event) -> bool:
-    """Only this message of the environment waits for a response in text."""
+    """Whether the event asks for a summary. No other message of the environment waits for a
+    response."""
     return (
         isinstance(event, MessageAction)
         and event.source is Source.ENVIRONMENT
@@ -110,7 +112,7 @@ def asks_for_summary(event: Event) -> bool:
 
 
 def _newest_reply(events: Sequence[Event]) -> list[Event]:
-    """The events of the newest reply, unless something was said to the model after it."""
+    """Return the events of the newest reply, unless the model was told something after it."""
     reply: list[Event] = []
     for event in newest_first(events):
         if event.reply is not None:
@@ -123,7 +125,7 @@ def _newest_reply(events: Sequence[Event]) -> list[Event]:
 
 
 def _refusals(events: Sequence[Event]) -> int:
-    """How often the model refused since the last usable reply or word of the user."""
+    """Return how often the model refused since its last usable reply or the user's last message."""
     count = 0
     for event in newest_first(events):
         if isinstance(event, ErrorObservation) and event.reply is not None:
@@ -140,7 +142,8 @@ def _speaks_to_model(event: Event) -> bool:
 
 
 def last_answer(events: Sequence[Event]) -> str:
-    """What the agent last said in this turn: the answer it finished with, else its last text."""
+    """Return what the agent last said in this turn: the answer it finished with, else its last
+    text."""
     for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought:
             return event.final_thought

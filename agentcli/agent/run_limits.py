@@ -1,4 +1,4 @@
-"""When a turn must end whatever the model wants, and what is kept for the summary then."""
+"""When a turn must end whatever the model wants, and what is reserved for the summary then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_TURNS, MAX_BUDGET, MAX_TIME = "max_turns", "max_budget", "max_time"
 SUMMARY_TOKENS = 1_024
-"""Of output that a budget keeps for the summary; if more is left, it may be longer."""
+"""Output tokens that a budget reserves for the summary. If more is left, it may be longer."""
 _LONGEST_RESERVE_S = 30.0
 _RESERVED_SHARE = 0.2
 
@@ -24,9 +24,9 @@ _RESERVED_SHARE = 0.2
 @dataclass(frozen=True)
 class Limits:
     """The limits of one turn. `max_budget_usd` is for the whole session (None: no limit);
-    `spent_usd` gives its cost so far. Time is wall clock without waits for a person. If a summary
-    is wanted and more than one step is allowed, the last step and some money and time are reserved
-    for it."""
+    `spent_usd` returns its cost so far. Time is wall clock, without waiting for a user. If a
+    summary is wanted and more than one step is allowed, the last step and some money and time are
+    reserved for it."""
 
     settings: AgentSettings
     max_budget_usd: float | None = None
@@ -37,7 +37,8 @@ class Limits:
         return SUMMARY_TOKENS if self.settings.summary_at_limit else 0
 
     def room_for_summary(self, state: State, countdown: Countdown | None) -> bool:
-        """Whether one more call is within the limits on turns and time; money is for the call."""
+        """Whether the limits on turns and time allow one more call; the call itself checks the
+        money."""
         in_time = countdown is None or countdown.left_s > 0
         in_turns = state.local_iteration < self.settings.max_turns
         return self.settings.summary_at_limit and in_time and in_turns
@@ -51,7 +52,7 @@ class Limits:
         return min(_LONGEST_RESERVE_S, _RESERVED_SHARE * self.settings.max_time_s)
 
     def ending_at_limit(self, state: State, countdown: Countdown | None = None) -> Ending | None:
-        """How the turn ends before the next model call, if it does."""
+        """Return how the turn ends before the next model call, if it does."""
         if state.bad_calls >= self.settings.max_bad_calls:
             return Ending(
                 AgentState.ERROR,
@@ -92,14 +93,14 @@ class Limits:
         )
 
     def left_usd(self, state: State) -> float | None:
-        """What the session may still cost; None without a limit."""
+        """Return what the session may still cost; None without a limit."""
         if self.max_budget_usd is None:
             return None
         return max(0.0, self.max_budget_usd - self.spent_usd(state) - state.abandoned_usd)
 
     def ending_after_failure(self, error: LLMError, state: State) -> Ending:
-        """The ending of a turn whose model call failed. Running out of budget pauses the session
-        and is no error."""
+        """Return the ending of a turn whose model call failed. Running out of budget pauses the
+        session and is no error."""
         if error.kind is not LLMErrorKind.BUDGET or self.max_budget_usd is None:
             return Ending(AgentState.ERROR, error.kind, error.message, error.exit_code, error.hint)
         lost = state.abandoned_usd

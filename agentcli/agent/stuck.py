@@ -1,8 +1,8 @@
-"""Whether the agent is stuck: it is told so once, and stopped when it goes on.
+"""Detects that the agent is stuck: it is warned once, and stopped if it goes on like that.
 
-All is derived from the newest events of the turn, so the result is the same after a resume and the
-cost the same at any length. `fingerprints` says what counts as different. An edit or a write that
-brings a file into a state it was not in before is progress: nothing before it counts.
+Everything is derived from the newest events of the turn, so the result is the same after a resume,
+and the cost does not grow with the session. `fingerprints` defines what counts as different. An
+edit or a write that brings a file into a new state is progress: nothing before it counts.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from agentcli.sessions.state import AgentState, State
 STUCK = "stuck"
 SAME_RESULT, SAME_ERROR, SAME_WORDS, CONDENSATIONS = 4, 3, 3, 10
 CYCLES = ((2, 3), (3, 3))
-"""Steps of a cycle, and how often it is gone through."""
+"""Number of steps in a cycle, and how often it must be repeated."""
 WAITING = 20
-"""What waits for something outside may be repeated so often with an unchanged result."""
+"""How often an action that waits for something outside may be repeated with the same result."""
 _RULES = frozenset({"same_result", "same_error", "same_words", "cycle", "condensations"})
 _RECENT_EVENTS = 300
-"""Events; so many are in memory. 40 steps of waiting with a text and a decision each fit."""
+"""How many events to look at; that many are in memory. Enough for 40 steps of waiting, each with a
+text and a decision."""
 _STOPPED_AFTER = 12
-"""Steps of one cycle after which a nudge had no effect."""
+"""Number of steps of one cycle after which a nudge clearly had no effect."""
 
 
 @dataclass
 class _Step:
-    """A reply and what came of it."""
+    """A reply with its results."""
 
     reply_id: str
     actions: list[Action] = field(default_factory=list)
@@ -56,7 +57,7 @@ class _Step:
     faulty: bool = False
     progress: bool = False
     after_user_message: bool = False
-    """The user said something right before."""
+    """Whether the user said something just before."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -78,7 +79,8 @@ class _Step:
         return self.answered and other.answered and self.keys == other.keys
 
     def same(self, other: _Step) -> bool:
-        """The same calls with the same results; the results are compared last, as it costs more."""
+        """Whether both have the same calls with the same results. Comparing results is costly, so
+        it comes last."""
         return self.same_calls(other) and self._outcomes() == other._outcomes()
 
     def _outcomes(self) -> set[tuple[str, str]]:
@@ -87,9 +89,9 @@ class _Step:
 
 @dataclass
 class _RecentSteps:
-    """The newest steps of the turn, oldest first. `fresh` is the first step after the last nudge,
-    `nudged` the rules that nudged, `condensed` how many condensations there are and whether two of
-    them came with nothing between."""
+    """The newest steps of the turn, oldest first. `fresh` is the index of the first step after the
+    last nudge, `nudged` are the rules that nudged, `condensations` counts the condensations since
+    then, and `adjacent` says whether two of them had nothing in between."""
 
     steps: list[_Step] = field(default_factory=list)
     nudged: set[str] = field(default_factory=set)
@@ -100,7 +102,7 @@ class _RecentSteps:
 
 @dataclass(frozen=True)
 class _Finding:
-    """That a rule holds: what repeats, and what could help."""
+    """A rule that applies: what repeats, and what could help."""
 
     rule: str
     what: str
@@ -110,10 +112,12 @@ class _Finding:
 def check_progress(
     events: Sequence[Event], state: State, *, interactive: bool
 ) -> MessageAction | Ending | None:
-    """What to tell the model before the next call, how to end the turn, or None when it gets on.
+    """Return what to tell the model before the next call, or how to end the turn; None if it gets
+    on.
 
-    `events` are all of a session. With a person to talk to (`interactive`) all that counts came
-    after their last message; else a message that reaches the agent at work changes nothing.
+    `events` are all events of a session. If there is a user to talk to (`interactive`), only what
+    follows their last message counts; otherwise a message that reaches the working agent changes
+    nothing.
     """
     recent = _read(events, interactive=interactive)
     finding = _finding(recent)
@@ -186,7 +190,7 @@ def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
                 owner[event.cause].results[event.cause] = event
     recent.steps = list(steps.values())
     if not whole and recent.steps:
-        # The oldest step may be cut off.
+        # The oldest step may be incomplete.
         recent.steps, recent.fresh = recent.steps[1:], max(recent.fresh - 1, 0)
     _mark_progress(recent.steps)
     return recent
@@ -231,7 +235,7 @@ def _finding(recent: _RecentSteps) -> _Finding | None:
 
 
 def _repetitions(steps: Sequence[_Step], most: int, *, results: bool) -> int:
-    """How many of the newest steps are like the newest, at most `most`."""
+    """Count how many of the newest steps are like the newest one, up to `most`."""
     newest = steps[-1]
     count = 1
     for step in reversed(steps[:-1]):
@@ -296,7 +300,7 @@ def _cycle(fresh: Sequence[_Step], steps: Sequence[_Step], *, told: bool) -> _Fi
 
 
 def _repeats(steps: Sequence[_Step], period: int, length: int) -> bool:
-    """Whether the newest `length` steps are the same `period` different ones again and again."""
+    """Whether the newest `length` steps repeat the same `period` different ones over and over."""
     newest = steps[-length:]
     if newest and any(step.waits for step in newest[-period:]):
         newest = steps[-period * WAITING :]
@@ -308,7 +312,7 @@ def _repeats(steps: Sequence[_Step], period: int, length: int) -> bool:
 
 
 def _named(step: _Step) -> str:
-    """The calls of a step in a few words, as `$ make; read x.py`."""
+    """Return the calls of a step in a few words, such as `$ make; read x.py`."""
     names = [action.message for action in step.actions[:2]]
     more = len(step.actions) - len(names)
     return "; ".join(f"`{name[:80]}`" for name in names) + (f" and {more} more" if more else "")

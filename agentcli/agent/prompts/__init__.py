@@ -1,4 +1,4 @@
-"""The texts the model is given, as Jinja templates."""
+"""The texts for the model, as Jinja templates."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _MOST_CACHED = 20
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What of the sandbox the model works better for knowing; paths as commands see them."""
+    """What the model should know about the sandbox; paths are those that commands see."""
 
     layer: str
     network: bool = False
     loopback: bool = False
-    """One of its own."""
+    """Whether commands have a loopback of their own."""
     host_ports: tuple[int, ...] = ()
-    """Of the machine's loopback, to be reached at that one."""
+    """Ports of the machine's loopback that commands reach on their own loopback."""
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     private_tmp: bool = False
     confined: bool = False
     sealed: bool = False
-    """Plan mode: nothing of the workspace can be written."""
+    """Whether this is plan mode, in which the workspace can't be written."""
 
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What the system text depends on. `watched`: a person follows; `askable`: one can be asked;
-    `small_window`: the model holds little; `text_tools`: it is told of its tools in text, how to
-    call them included; no `sandbox`: nothing contains commands."""
+    """What the system text depends on. `watched`: a user follows the work; `askable`: a user can be
+    asked; `small_window`: the model's window is small; `text_tools`: the text must describe the
+    tools and how to call them; without `sandbox`, nothing contains commands."""
 
     watched: bool = False
     askable: bool = False
@@ -52,10 +52,10 @@ class PromptFacts:
 
 
 class PromptManager:
-    """The system text from the built-in template, or from a file of the user's.
+    """Makes the system text from the built-in template, or from a file of the user.
 
-    The template engine takes longer to load than all else here, so texts are kept in the folder
-    `cache`, by what they depend on; None: nothing is kept. It may be deleted at any time.
+    The template engine takes longer to load than everything else here, so texts are cached in the
+    folder `cache`, by what they depend on; None: no cache. The folder may be deleted at any time.
     """
 
     def __init__(self, own_template: Path | None = None, cache: Path | None = None) -> None:
@@ -64,7 +64,8 @@ class PromptManager:
         self._cache = cache
 
     def system_text(self, facts: PromptFacts) -> str:
-        """Raises ConfigError when the user's template can't be read or rendered."""
+        """Return the system text. Raises ConfigError if the user's template can't be read or
+        rendered."""
         source = self._source()
         key = sha256(f"{source}\0{facts!r}".encode(errors="replace")).hexdigest()[:32]
         kept = self._cache / f"{key}.txt" if self._cache is not None else None
@@ -114,7 +115,8 @@ def _compiled(source: str) -> Template:
 
 
 def _verified(kept: str) -> str:
-    """The text of a kept file. Raises ValueError for one that was not written whole."""
+    """Return the text of a cached file. Raises ValueError if the file was not written
+    completely."""
     digest, _, text = kept.partition("\n")
     if digest != sha256(text.encode()).hexdigest():
         raise ValueError("damaged")
