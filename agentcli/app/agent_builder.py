@@ -1,4 +1,4 @@
-"""The only file that knows every part: puts a session and an agent together from settings."""
+"""The only file that knows every part: assembles a session and an agent from settings."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Prepared:
     """The parts of a session that depend on settings, checked before the session exists. `notices`
-    are for the person."""
+    are for the user."""
 
     folder: Path
     redactor: Redactor
@@ -94,34 +94,35 @@ class Prepared:
     containment: Containment
     notices: Sequence[str]
     system_text: str = ""
-    """Of a new session."""
+    """The system text, for a new session only."""
 
 
 @dataclass(frozen=True)
 class AgentBuilder:
-    """How sessions are made and opened under these settings."""
+    """Creates and opens sessions under these settings."""
 
     settings: Settings
     environ: Mapping[str, str]
     workspace: Path
     ask_person: AskPerson | None = None
-    """None: nobody can be asked."""
+    """None if nobody can be asked."""
     project_hooks: ProjectHooks = NO_PROJECT_HOOKS
-    """Those of the trusted project."""
+    """The hooks of the trusted project."""
     interactive: bool = False
     name_folders: NameFolders | None = None
-    """None: what nobody named is not written to."""
+    """Adds folders that the user's words name to the writable ones; None: only those in the
+    settings are writable."""
     project_agents: Mapping[str, bytes] = field(default_factory=dict)
     """The files of the trusted project that define agents, by their path in it."""
     role: ChildRole | None = None
-    """Of a child, which another session delegates a task to."""
+    """The role of a child, to which another session delegates a task."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each setting that is not at its default was set."""
     more_tools: Sequence[Tool[Any]] = ()
-    """Those of the program that drives the session."""
+    """Tools of the program that drives the session."""
 
     def __post_init__(self) -> None:
-        """No program of ours is taken from where commands of a session may write."""
+        """Run no program of ours from a place that commands of a session may write to."""
         sandbox = self.settings.sandbox
         shared = (TMP,) if sandbox.share_tmp else ()
         writable = (*sandbox.writable, *shared, *written_places(self.home))
@@ -132,7 +133,7 @@ class AgentBuilder:
         return state_home(self.environ)
 
     def registry(self, learn: Callable[[str], None] = lambda key: None) -> Providers:
-        """`learn` is told each key that will be used."""
+        """Return the providers; `learn` is called with each key that will be used."""
         kept = stored_keys(self.environ)
         exported = {name: value for name, value in self.environ.items() if value}
         return Providers(
@@ -145,8 +146,8 @@ class AgentBuilder:
         )
 
     def prepare(self, folder: Path | None = None) -> Prepared:
-        """For a new session, in `folder` if it is given, of which there is nothing on disk yet.
-        Raises ConfigError when no session can begin under these settings."""
+        """Prepare a new session, in `folder` if given, before anything of it is on disk. Raises
+        ConfigError if no session can begin under these settings."""
         ready = self._prepared(folder or new_folder(self.home), self.settings.model.name, State())
         return replace(ready, system_text=self._system_text(ready))
 
@@ -157,8 +158,8 @@ class AgentBuilder:
         ready: Prepared | None = None,
         folder: Path | None = None,
     ) -> OpenSession:
-        """A new session, in a `folder` for one if it is given. Raises ConfigError when there is no
-        model, SessionError when the session can't be written; then nothing of it is left."""
+        """Create a new session, in `folder` if given. Raises ConfigError if there is no model,
+        SessionError if the session can't be written; then nothing of it is left."""
         ready = ready or self.prepare(folder)
         with ExitStack() as undo, writing_to(ready.folder):
             with shield():
@@ -191,10 +192,10 @@ class AgentBuilder:
         has_message: bool = False,
         required: Required | None = None,
     ) -> OpenSession:
-        """An existing session, to go on with, with its own model unless `model` names another.
-        Raises UsageError when another process holds it or, unless there is a message to come
-        (`has_message`) or it is now `required` to come to more, nothing is left to do; SessionError
-        when it is damaged."""
+        """Open an existing session to continue it, with its own model unless `model` names another.
+        Raises UsageError if another process holds it or nothing is left to do, unless a message is
+        about to come (`has_message`) or more is now `required` of it; SessionError if it is
+        damaged."""
         with ExitStack() as undo, writing_to(folder):
             was_here = was_opened_here(folder)
             with shield():
@@ -225,8 +226,8 @@ class AgentBuilder:
     def _prepared(
         self, folder: Path, model: str, state: State, before: Sequence[str] | None = None
     ) -> Prepared:
-        """For the session in `folder`, which need not be there yet; `before`: what it could write
-        to when it was left. Raises ConfigError."""
+        """Prepare the session in `folder`, which need not exist yet. `before` are the folders it
+        could write to when it was left. Raises ConfigError."""
         redactor = Redactor(masked_values(self.environ))
         registry = self.registry(redactor.learn)
         redactor.learn(*registry.keys())
@@ -258,7 +259,8 @@ class AgentBuilder:
         servers: ToolServers | None,
         stored: SystemMessageAction | None = None,
     ) -> OpenSession:
-        """`session` with all that works on it; `stored` holds the tools it was begun with."""
+        """Return `session` with everything that works on it; `stored` has the tools it was begun
+        with."""
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         if self.role is None:
@@ -319,7 +321,8 @@ class AgentBuilder:
         agents: KnownAgents,
         stored: SystemMessageAction | None,
     ) -> ToolCollection:
-        """What the session may use; of one that is gone on with, `stored` says what that was."""
+        """Return the tools that the session may use; if it is being continued, `stored` has those
+        it had."""
         allows = tools_allowed(self.role, stored, session.state)
         return session_tools(
             self.settings,
@@ -332,7 +335,7 @@ class AgentBuilder:
     def _approver(
         self, policy: SessionPolicy, context: ToolContext, session: Session
     ) -> Approver | None:
-        """None where nobody can be asked; `context` gets a way to ask too."""
+        """Return None if nobody can be asked. Also gives `context` a way to ask."""
         if self.ask_person is None:
             return None
         approver = self.ask_person(policy, context.files.current_text)
@@ -341,7 +344,7 @@ class AgentBuilder:
         return approver
 
     def agents(self, level: int = 0) -> KnownAgents:
-        """Those that a session with so many above it may delegate to."""
+        """Return the agents that a session with `level` sessions above it may delegate to."""
         return agents_of(self.settings, self.environ, self.project_agents, level)
 
     def _knowledge(self, notes: Notes | None, containment: Containment) -> Knowledge:
@@ -358,8 +361,8 @@ class AgentBuilder:
         return replace(free, settings=settings, role=role)
 
     def use_model(self, opened: OpenSession, name: str) -> None:
-        """Let the model `name`, in place of the one before, answer from the next request on, with
-        the effort of these settings. Raises ConfigError when it can't be asked."""
+        """Have the model `name` answer from the next request on, with the effort in these settings.
+        Raises ConfigError if it can't be asked."""
         session = opened.session
         assert isinstance(session.redact, Redactor)
         registry = self.registry(session.redact.learn)
@@ -394,8 +397,8 @@ class AgentBuilder:
     def _containment(
         self, folder: Path, registry: Providers, before: Sequence[str] | None = None
     ) -> Containment:
-        """Of the session in `folder`, which could write to `before` when it was left. Raises
-        ConfigError when nothing holds what it may do."""
+        """Return the containment of the session in `folder`, which could write to `before` when it
+        was left. Raises ConfigError if nothing can enforce its access scope."""
         containment = Containment(
             self._with_named_folders(before),
             self.environ,
@@ -428,7 +431,7 @@ class AgentBuilder:
         return session_hooks(self.settings, context, self.project_hooks)
 
     def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
-        """For a session that nothing works on."""
+        """Return the hooks for compacting a session that is not at work."""
         if not self.settings.hooks.PreCompact:
             return None
         (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
@@ -438,14 +441,15 @@ class AgentBuilder:
         return limits_of(self.settings, self._budget(state))
 
     def _budget(self, state: State) -> float | None:
-        """USD that the session may cost in all: as set now, or else when it was last opened; of a
-        child what its parent gives it."""
+        """Return the most USD that the session may cost in all: as set now, else as when it was
+        last opened; for a child, what its parent gives it."""
         if self.role is not None:
             return self.role.budget_usd
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
     def _bring_up(self, opened: OpenSession, undo: ExitStack) -> None:
-        """From here on `undo` closes the session with all that works on it."""
+        """Start what works on the session. From here on `undo` closes the session with all of
+        that."""
         with shield():
             undo.pop_all()
             undo.callback(opened.close, "failed")
@@ -481,7 +485,7 @@ class AgentBuilder:
 
 
 def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session], None]:
-    """What follows messages that came from another terminal."""
+    """Return what to do after messages from another terminal."""
 
     def follow(session: Session) -> None:
         named_paths.show_newest(session, context)

@@ -16,14 +16,14 @@ from agentcli.tools.collection import TOOLS
 AGENT_FOLDER_NAME = "agents"
 DELEGATE = "delegate"
 _LONGEST_DESCRIPTION = 80
-"""It is paid for with every request."""
+"""Short, because it is paid for with every request."""
 NEVER = frozenset({"ask", "memory"})
-"""A child asks nobody, and keeps no notes."""
+"""Tools that no child has: it asks nobody and keeps no notes."""
 
 
 @dataclass(frozen=True)
 class KnownAgents:
-    """By name. `effects` are those of the tools, by name."""
+    """The agents by name. `effects` are those of all tools, by name."""
 
     known: Mapping[str, AgentDefinition]
     effects: Mapping[str, Effect]
@@ -37,7 +37,7 @@ class KnownAgents:
         return self.known[name]
 
     def facts(self, agent: AgentDefinition) -> list[str]:
-        """For people: what it is for, what it may do and what answers."""
+        """Describe the agent to people: what it is for, what it may do and which model answers."""
         may = "reads only" if self.reads_only(agent) else "all tools" if agent.tools is None else ""
         tools = may or f"tools: {', '.join(agent.tools or ())}"
         return list(dict.fromkeys(filter(None, (agent.description, tools, agent.model))))
@@ -46,7 +46,7 @@ class KnownAgents:
         return name in self.known and not self.reads_only(self.known[name])
 
     def reads_only(self, agent: AgentDefinition) -> bool:
-        """Whether it has no tool but such as read here."""
+        """Whether all its tools only read local files."""
         tools = agent.tools
         return tools is not None and all(
             name != DELEGATE and self.effects.get(name) is Effect.READ for name in tools
@@ -55,7 +55,8 @@ class KnownAgents:
     def offered(
         self, tools: Iterable[Tool[Any]], allows: Callable[[str], bool]
     ) -> Iterator[Tool[Any]]:
-        """Those of `tools` that a session may use, by their names; delegate says to whom."""
+        """Yield those of `tools` whose names the session may use; delegate also lists the
+        agents."""
         for tool in tools:
             if tool.name == DELEGATE and self.may_delegate and allows(DELEGATE):
                 yield replace(tool, about=self.listing)
@@ -64,7 +65,7 @@ class KnownAgents:
 
     @property
     def listing(self) -> str:
-        """For the model."""
+        """The agents and what they are for, for the model."""
         described = (
             f"{agent.name} ({agent.description[:_LONGEST_DESCRIPTION]})"
             if agent.description
@@ -80,7 +81,7 @@ def agents_of(
     project_files: Mapping[str, bytes],
     level: int,
 ) -> KnownAgents:
-    """Those that a session with `level` sessions above it may delegate to."""
+    """Return the agents that a session with `level` sessions above it may delegate to."""
     effects = {name: tool.effect for name, tool in TOOLS.all().items()}
     may = settings.tools.enable_delegate and level < settings.delegation.max_level
     if not may:

@@ -1,6 +1,8 @@
-"""Answers bound to a JSON Schema: the schema of a file, and what of an answer does not fit it.
+"""Answers bound to a JSON Schema: loads the schema from a file and finds where an answer does not
+fit.
 
-By `jsonschema`, the reference implementation for Python, kept by the people who write the standard.
+Uses `jsonschema`, the reference implementation for Python, maintained by the authors of the
+standard.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _DIALECTS = {
     for end in ("", "#")
 }
 MAX_SCHEMA_BYTES = 100_000
-"""It is part of every request."""
+"""The limit is low because the schema is part of every request."""
 _MOST_FAULTS = 20
 _LONGEST_FAULT = 300
 _FENCED = re.compile(r"(`{3,}|~{3,})[ \t]*(?:json)?[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*", re.S | re.I)
@@ -42,7 +44,7 @@ _FENCED = re.compile(r"(`{3,}|~{3,})[ \t]*(?:json)?[ \t]*\n(.*?)\n?[ \t]*\1[ \t]
 
 @dataclass(frozen=True)
 class Document:
-    """`text` is what of an answer is JSON; `fault`: why it is none."""
+    """`text` is the part of an answer that should be JSON; `fault` says why it is not."""
 
     text: str
     value: Any = None
@@ -50,7 +52,8 @@ class Document:
 
 
 def load_schema(path: Path) -> dict[str, Any]:
-    """Raises UsageError where the file holds no schema by which answers can be judged here."""
+    """Return the schema in a file. Raises UsageError if it holds none that answers can be checked
+    against."""
     named = f"--output-schema {display_path(path)}"
     try:
         data, _ = read_regular(path, MAX_SCHEMA_BYTES + 1, follow=True)
@@ -68,7 +71,8 @@ def load_schema(path: Path) -> dict[str, Any]:
 
 
 def checked_schema(schema: Any, named: str) -> dict[str, Any]:
-    """Raises UsageError, which begins with `named`, for what answers can't be judged by here."""
+    """Return `schema`, checked. Raises UsageError, starting with `named`, if answers can't be
+    checked against it."""
     if not isinstance(schema, dict):
         raise UsageError(f"{named}: a JSON Schema is an object, this is {_kind(schema)}")
     try:
@@ -86,7 +90,8 @@ def checked_schema(schema: Any, named: str) -> dict[str, Any]:
 
 
 def document_in(answer: str) -> Document:
-    """The whole answer, or what is fenced in it where there is nothing else."""
+    """Return the JSON in an answer: all of it or, if it is nothing but a fenced block, what is
+    inside."""
     text = answer.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[2].strip()
@@ -97,7 +102,8 @@ def document_in(answer: str) -> Document:
 
 
 def faults(document: Document, schema: dict[str, Any]) -> list[str]:
-    """What does not fit, where, in the order of the document; nothing where all does."""
+    """Return what does not fit and where, in the order of the document; empty if everything
+    fits."""
     if document.fault:
         return [document.fault]
     validator = _validator_class(schema)(schema, registry=REGISTRY)
@@ -111,7 +117,7 @@ def faults(document: Document, schema: dict[str, Any]) -> list[str]:
 
 
 def _validator_class(schema: dict[str, Any]) -> type[Validator]:
-    """Raises ValueError for a dialect that nobody here knows."""
+    """Return the validator for the schema's dialect. Raises ValueError for an unknown one."""
     named = schema.get("$schema")
     if named is not None and named not in _DIALECTS:
         raise ValueError(f"$schema {named!r} is no dialect that is known here; draft 2020-12 is")
@@ -119,7 +125,7 @@ def _validator_class(schema: dict[str, Any]) -> type[Validator]:
 
 
 def _require_local(schema: dict[str, Any]) -> None:
-    """Raises ValueError for a reference that leads nowhere within the schema or the standard's own:
+    """Raise ValueError for a reference that leads outside the schema and those of the standard:
     nothing is fetched."""
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     base = root.id() or ""
@@ -148,7 +154,8 @@ def _look_up(resolver: Any, keyword: str, reference: str) -> None:
 
 
 def _told(error: ValidationError) -> str:
-    """The part of `anyOf` and its like that is closest to fitting says more than the whole."""
+    """Describe an error. Of an `anyOf` and the like, the branch that is closest to fitting says the
+    most."""
     inner = best_match([error]) or error
     return f"at {inner.json_path}: {_short(inner.message)}"
 
@@ -161,7 +168,7 @@ def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
 
 
 def _parsed(text: str) -> Any:
-    """Raises ValueError, and RecursionError for what is nested too deeply."""
+    """Parse JSON strictly. Raises ValueError, or RecursionError if it is nested too deeply."""
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
 
 

@@ -1,4 +1,4 @@
-"""Questions of the model to the person."""
+"""Questions from the model to the user."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from agentcli.sessions.state import AgentState
 
 
 def asking(approver: Approver, session: Session) -> Callable[[str, Sequence[str]], str | None]:
-    """Asks the person. While that goes on the session waits for them: cut off, the question stays
-    open, and is asked again unless they say something else first."""
+    """Return a function that asks the user. In the meantime the session counts as waiting: if that
+    is cut off, the question stays open and is asked again, unless the user says something else
+    first."""
 
     def ask(question: str, options: Sequence[str]) -> str | None:
         if _has_spoken(session):
@@ -30,7 +31,7 @@ def asking(approver: Approver, session: Session) -> Callable[[str, Sequence[str]
 
 
 def _has_spoken(session: Session) -> bool:
-    """Whether the person has said something since the newest question."""
+    """Whether the user has said something since the newest question."""
     for event in newest_first(session.events):
         if isinstance(event, AskUserAction):
             return False

@@ -1,4 +1,4 @@
-"""Images that go with a message."""
+"""Images attached to a message."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agentcli.files.names import display_path
 
 
 def attached(images: Sequence[Path]) -> tuple[str, ...]:
-    """Image files as data URLs, of any size. Raises UsageError for one that no model would
-    take."""
+    """Return image files of any size as data URLs. Raises UsageError for one that no model would
+    accept."""
     urls = []
     for path in images:
         try:

@@ -1,4 +1,4 @@
-"""Which step of a session broke what a check checks: found by halving over its snapshots."""
+"""Finds which step of a session broke a check, by bisecting its snapshots."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from agentcli.sessions.session import SessionRecord, read_session
 
 @dataclass(frozen=True)
 class Wanted:
-    """`check` is a command for bash; the first step after which it fails is looked for or, with
-    `until_passes`, passes. Each state is checked `runs` times; of runs that differ the failures
-    count. `again`: results of before are of no use."""
+    """What to look for: the first step after which `check`, a command for bash, fails or, with
+    `until_passes`, passes. Each state is checked `runs` times; if the runs differ, it counts as
+    failed. With `again`, earlier results are not reused."""
 
     check: str
     until_passes: bool = False
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What checks of one state came to; some of the results, if any is `kept`, from before."""
+    """The results of checking one state; `kept` of them are from earlier."""
 
     state: FileState
     results: Sequence[CheckResult]
@@ -58,8 +58,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Bisected:
-    """`first` is the state at which what was looked for is so, and at `before` it was not yet.
-    Without `first` it is not so at the end; without `before` it was so from the start."""
+    """The result. `first` is the first state at which the check does what was looked for, `before`
+    the state just before it. Without `first`, it still does not at the end; without `before`, it
+    does from the start."""
 
     first: Verdict | None
     before: Verdict | None
@@ -72,8 +73,9 @@ class Bisected:
 
 @dataclass
 class Bisection:
-    """Of the session in `folder`, which is only read. `builder` has the settings in force there;
-    `redact` masks secrets in what checks print; `notes` grow: what people should know."""
+    """The bisection of the session in `folder`, which is only read. `builder` has the settings in
+    force; `redact` masks secrets in the output of checks; `notes` collects what people should
+    know."""
 
     folder: Path
     builder: AgentBuilder
@@ -93,7 +95,7 @@ class Bisection:
 
     @cached_property
     def states(self) -> list[FileState]:
-        """Raises SessionError where there are none to compare."""
+        """The states to compare. Raises SessionError if there are fewer than two."""
         events = self.record.events
         found = file_states(events, files_now(self.folder, self.store, events))
         if len(found) < 2:
@@ -103,12 +105,12 @@ class Bisection:
 
     @property
     def most_checks(self) -> int:
-        """States that are checked at most."""
+        """The largest number of states that will be checked."""
         return 1 + ceil(log2(len(self.states)))
 
     def run(self, watch: Callable[[FileState, Callable[[], Verdict]], Verdict]) -> Bisected:
-        """`watch` is given each state to be checked with what checks it, and passes on the verdict.
-        Raises UsageError where the check is nothing that can be run, ConfigError, SessionError."""
+        """Bisect. `watch` gets each state with a function that checks it, and must return the
+        verdict. Raises UsageError if the check can't be run, ConfigError and SessionError."""
         require_command(self.wanted.check, self.builder.environ)
         known: dict[str, Verdict] = {}
 
@@ -161,9 +163,9 @@ class Bisection:
 
 
 def first_index(count: int, holds: Callable[[int], bool]) -> int | None:
-    """The first of `count` indices at which something holds that holds from there on; None where
-    it does not hold at the last one. The last is asked of first, then at most log2(count), rounded
-    up: whether it holds at the first of all is asked only where all others say so."""
+    """Return the first of `count` indices at which something holds, given that it then holds from
+    there on; None if it does not hold at the last one. Asks about the last index first, then about
+    at most log2(count), rounded up; about index 0 only if it holds at all others asked."""
     if not holds(count - 1):
         return None
     low, high = 0, count - 1

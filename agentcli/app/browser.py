@@ -1,4 +1,4 @@
-"""The browser of a session, put together from settings."""
+"""Builds the browser of a session from settings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ FOLDER = "browser"
 
 
 def browser(session: Session, containment: Containment, outputs: OutputFolder) -> Browser:
-    """Nothing of it is started or looked for yet."""
+    """Return the browser; nothing is searched for or started yet."""
     settings, sandbox = containment.settings, containment.sandbox
 
     def own_sandbox(folder: Path) -> Sandbox | None:
-        """It sees the system's files and its own; bubblewrap alone can hold it."""
+        """Return a sandbox that sees the system's files and its own. Only bubblewrap can do
+        that."""
         if sandbox.layer != BUBBLEWRAP:
             return None
         environ: Mapping[str, str] = containment.environ

@@ -1,4 +1,4 @@
-"""What makes sessions in a folder: the settings in force there, and how a person is asked."""
+"""Makes the builder of sessions in a folder: with the settings in force there, and a way to ask."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from agentcli.system.programs import person_environ
 
 @dataclass(frozen=True)
 class Person:
-    """How somebody is asked, each None where that can't be: whether a folder is trusted, whether an
-    action may run (made under the settings in force), which folders may be written to."""
+    """How to ask the user, each None if that is impossible: whether a folder is trusted, whether an
+    action may run (given the settings in force), which folders may be written to."""
 
     trusts: Asker | None = None
     approves: Callable[[Settings], AskPerson] | None = None
@@ -37,9 +37,9 @@ def builder_in(
     interactive: bool = False,
     on_fault: Callable[[ConfigError], None] | None = None,
 ) -> tuple[AgentBuilder, Sequence[str]]:
-    """With lines for the person about what was left out of the settings. `values` are settings by
-    dotted key that go before those of files. Raises ConfigError for wrong settings, unless
-    `on_fault` is told of them."""
+    """Return a builder, and lines for the user about settings that were left out. `values` are
+    settings by dotted key that take precedence over those of files. Raises ConfigError for wrong
+    settings, unless `on_fault` takes them."""
     environ = person_environ()
     loaded = load_with_trust(environ, workspace, values, person.trusts, on_fault)
     settings = loaded.settings.values

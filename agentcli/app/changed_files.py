@@ -1,4 +1,4 @@
-"""Which files some work on a session changed."""
+"""Which files a piece of work in a session changed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agentcli.sessions.search.session_totals import SessionTotals
 
 
 def files_changed(folder: Path, workspace: str, done: SessionTotals) -> tuple[str, ...]:
-    """By whatever means, if the workspace of the session in `folder` was kept before and after;
-    else by the file tools."""
+    """Return the files changed by any means, if the workspace of the session in `folder` was kept
+    before and after; otherwise those changed by the file tools."""
     if done.trees is None:
         return done.files_changed
     kept = checkpoints_of(folder, workspace)

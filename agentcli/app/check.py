@@ -1,5 +1,5 @@
-"""A person's check of a folder of files: one command, held as a session's commands are, that says
-by its exit code whether they are right."""
+"""A check of the user: one command that says by its exit code whether the files in a folder are
+right. It runs in the same sandbox as a session's commands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agentcli.sandbox.choosing import Sandbox
 from agentcli.shell.shell import Shell
 
 LIMIT_S = 600.0
-"""Of one run, where nothing else is said."""
+"""Default limit for one run."""
 TAIL_CHARS = 4000
-"""Of its output, which ends with what matters in nearly every test runner."""
+"""How much of the output to keep: nearly every test runner prints what matters at the end."""
 _NO_COMMAND = (126, 127)
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`exit_code` None: it was stopped at the time limit. `tail` is the end of what it printed,
-    clean; secrets in it are not masked."""
+    """`exit_code` None: it was stopped at the time limit. `tail` is the end of the output without
+    control characters; secrets in it are not masked."""
 
     command: str
     exit_code: int | None
@@ -39,16 +39,16 @@ class CheckResult:
 
     @property
     def is_no_command(self) -> bool:
-        """Whether the shell found nothing that it could run by that name."""
+        """Whether the shell found no such command, or could not run it."""
         return self.exit_code in _NO_COMMAND
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the result for programs."""
         return {**asdict(self), "passed": self.passed}
 
     @property
     def outcome(self) -> str:
-        """In two or three words."""
+        """The outcome in two or three words."""
         if self.passed:
             return "passed"
         if self.exit_code is None:
@@ -58,8 +58,8 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Check:
-    """`command` is for bash. `environment` is the whole one, `sandbox` contains it. `limit_s`:
-    seconds that a run may take."""
+    """A command for bash. `environment` is the complete one, `sandbox` contains the command, and
+    `limit_s` is how many seconds a run may take."""
 
     command: str
     sandbox: Sandbox
@@ -69,12 +69,12 @@ class Check:
     def run(
         self, folder: Path, own: Path, on_output: Callable[[str], None] | None = None
     ) -> CheckResult:
-        """Run in `folder`, on any thread; nothing of it outlives the call. `own` is a private
-        folder, which is shown to the command and left as it was. Raises UsageError for what is no
-        command, ConfigError where it can't be started, TurnInterrupted."""
+        """Run the check in `folder`, on any thread; nothing of it outlives the call. `own` is a
+        private folder that the command sees; it is left as it was. Raises UsageError if there is no
+        command, ConfigError if it can't be started, TurnInterrupted."""
         scratch = own / CHECK_FOLDER
         outputs = scratch / "outputs"
-        # That of a process that was killed may be there.
+        # A process that was killed may have left one.
         remove_tree(scratch)
         try:
             outputs.mkdir(mode=0o700, parents=True)
@@ -102,7 +102,7 @@ class Check:
 
 
 def _tail(output: str) -> str:
-    """Whole lines, where there are several."""
+    """Return the end of the output, in whole lines if it has several."""
     if len(output) <= TAIL_CHARS:
         return output.rstrip()
     cut = output[-TAIL_CHARS:]

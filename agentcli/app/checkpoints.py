@@ -1,4 +1,4 @@
-"""Puts together what keeps a session's workspace."""
+"""Builds what keeps checkpoints of a session's workspace."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 def policy_and_checkpointer(
     parts: PolicyParts, session: Session, agent_changes: Callable[[str], bool]
 ) -> tuple[SessionPolicy, Checkpointer | None]:
-    """Of a session; they need each other: the policy lets a command run unasked if a checkpoint
-    holds its targets; the checkpointer adds the files that the policy finds in the command.
-    `agent_changes`: whether the agent of that name may change files."""
+    """Return the policy and the checkpointer of a session. They need each other: the policy lets a
+    command run unasked if a checkpoint covers its targets; the checkpointer adds the files that the
+    policy finds in the command. `agent_changes`: whether the agent of that name may change
+    files."""
     checkpointer: Checkpointer | None = None
 
     def coverage() -> Coverage | None:
@@ -62,8 +63,8 @@ def _checkpointer(
     named: Callable[[Action], Iterable[Path]],
     agent_changes: Callable[[str], bool],
 ) -> Checkpointer:
-    """`named` are files that a command changes and that no checkpoint has unless it is told to;
-    `agent_changes`: whether the agent of that name may change any."""
+    """`named` returns files that a command changes and that checkpoints only have if told to;
+    `agent_changes`: whether the agent of that name may change files."""
 
     def may_change(action: Action) -> bool:
         from agentcli.security.commands.read_only import is_read_only

@@ -1,4 +1,4 @@
-"""The session that delegates, as far as its children need it."""
+"""What children need of the session that delegates to them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import Settings
 
 AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
-"""Makes what asks a person, given the policy, which knows the rules that a lasting answer could
-save, and what the file of a path holds now."""
+"""Makes an approver from the policy, which knows the rules that a lasting answer could save, and a
+function that returns the current text of a file."""
 
 
 class ChildBuilder(Protocol):
-    """Makes sessions that have the role of a child; see AgentBuilder."""
+    """Builds sessions with the role of a child; see AgentBuilder."""
 
     def create(
         self, subscribers: Callable[[Session], Sequence[Subscriber]], *, folder: Path
@@ -37,7 +37,7 @@ class ChildBuilder(Protocol):
 
 
 class BuilderFor(Protocol):
-    """Makes the builder of a child's session."""
+    """Makes the builder for a child's session."""
 
     def __call__(
         self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
@@ -46,7 +46,7 @@ class BuilderFor(Protocol):
 
 @dataclass(frozen=True)
 class Parent:
-    """The session that delegates; `ask_person` None: nobody can be asked; `level`: how many
+    """The session that delegates. `ask_person` None: nobody can be asked; `level`: how many
     sessions are above it."""
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""What the parent is told of a child, made of the child's own events."""
+"""Makes the report to the parent from a child's own events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def has_task(events: Sequence[Event], key: str) -> bool:
 
 
 def is_over(events: Sequence[Event]) -> bool:
-    """Whether the child has come to an end, or only stopped and is to go on."""
+    """Whether the child has finished, rather than only stopped with more to do."""
     last = _last_change(events)
     if last is None:
         return False
@@ -38,7 +38,8 @@ def is_over(events: Sequence[Event]) -> bool:
 
 
 def report_of(record: SessionRecord, known: Metrics, key: str) -> DelegateObservation:
-    """`known`: what the parent knows that the child had used before; `key`: of the delegation."""
+    """Return the report on the delegation `key`. `known` is the usage of the child that the parent
+    already knows."""
     events, state = record.events, record.state
     last = _last_change(events)
     status = _status(last)
@@ -73,7 +74,7 @@ def _facts(
     steps: int,
     changed: Sequence[str],
 ) -> str:
-    """A line for the model, after what the child said."""
+    """Return a line for the model that follows the child's answer."""
     told = f"session {session_id}: {status} after {steps} step{'s' * (steps != 1)}"
     if status != "finished" and last is not None and last.content:
         told += f" ({' '.join(last.content.split())[:500]})"
@@ -87,7 +88,7 @@ def _facts(
 
 
 def _status(last: AgentStateChangedObservation | None) -> str:
-    """A stable word."""
+    """Return how the child ended, as a stable word."""
     if last is None or last.agent_state in ("running", "rate_limited"):
         return "interrupted"
     if last.agent_state == AgentState.FINISHED:

@@ -1,4 +1,4 @@
-"""What makes a session a child of another one."""
+"""What makes a session the child of another one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ without calls ends your work."""
 
 @dataclass(frozen=True)
 class ChildRole:
-    """`level`: how many sessions are above it; `budget_usd`: what it may cost in all, None: no
-    limit; `tmp`: what the commands of its parent see as /tmp."""
+    """`level`: how many sessions are above it; `budget_usd`: the most it may cost in all, None: no
+    limit; `tmp`: what its parent's commands see as /tmp."""
 
     definition: AgentDefinition
     parent: str
@@ -42,7 +42,7 @@ class ChildRole:
         return tool not in NEVER and (wanted is None or tool in wanted)
 
     def facts(self) -> dict[str, Any]:
-        """For the event that begins its session."""
+        """Return what goes into the event that begins its session."""
         return {
             "parent": self.parent,
             "agent": self.definition.name,
@@ -50,13 +50,13 @@ class ChildRole:
         }
 
     def system_text(self, usual: str) -> str:
-        """`usual` is that of a session that nobody watches."""
+        """Return the system text; `usual` is the text for a session that nobody watches."""
         base = _READER if self.reads_only else usual
         return "\n\n".join(filter(None, (base, self.definition.prompt, _REPORT)))
 
     def settings(self, parents: Settings, model: str, mode: str) -> Settings:
-        """Those of its parent, which is in `mode` and asks `model`, with what is the child's own:
-        the limits and the model."""
+        """Return the parent's settings with the child's own limits and model. The parent is in
+        `mode` and uses `model`."""
         agent = parents.agent.model_copy(
             update={
                 "approval": mode,
@@ -79,8 +79,8 @@ class ChildRole:
 def tools_allowed(
     role: ChildRole | None, stored: SystemMessageAction | None, state: State
 ) -> Callable[[str], bool]:
-    """Whether a session may use the tool of a name: of a child those of its `role`, or those that
-    it was begun with (`stored`) where a person goes on with it."""
+    """Return a function that says whether the session may use a tool. A child may use those of its
+    `role` or, if a user continues it, those that it was begun with (`stored`)."""
     if role is not None:
         return role.allows
     if stored is not None and state.delegate_level:
@@ -89,8 +89,8 @@ def tools_allowed(
 
 
 def _models(wanted: str, settings: Settings) -> list[str]:
-    """The models that `wanted` stands for, a role or one by its name; of a child that wants none
-    those set for children, if any."""
+    """Return the models that `wanted` stands for, which is a role or a model's name; if it is
+    empty, those set for children, if any."""
     role = wanted or "delegate"
     if role not in ROLES:
         return [role]

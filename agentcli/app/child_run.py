@@ -1,4 +1,4 @@
-"""One child at work: its session opened, its turn run, its session closed."""
+"""One child at work: opens its session, runs its turn, closes its session."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from agentcli.sessions.session import Session, Subscriber
 
 @dataclass(frozen=True)
 class Delegation:
-    """A task for the child in `folder`, which need not be there yet. `key` tells it from all other
-    delegations."""
+    """A task for the child in `folder`, which need not exist yet. `key` distinguishes it from all
+    other delegations."""
 
     action: AgentDelegateAction
     definition: AgentDefinition
@@ -35,8 +35,8 @@ class Delegation:
 
 
 class ChildRun:
-    """A `Job`. `builder` makes the child's session, and asks the person by the main thread where it
-    works on another one; `grants` is what the person has allowed; `notify` shows progress."""
+    """A `Job`. `builder` makes the child's session, and asks the user through the main thread if it
+    works on another one; `grants` is what the user has allowed; `notify` shows progress."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class ChildRun:
         reads_only: bool,
         has_own_budget: bool,
     ) -> None:
-        """`has_own_budget`: what limits its money is its own, not what the parent has left."""
+        """`has_own_budget`: its limit on money is its own, not what the parent has left."""
         self.delegation = delegation
         self.result: TurnResult | None = None
-        """None where the child was at its end already."""
+        """None if the child had already finished."""
         self.error: AgentError | None = None
         """Why there is no child that could work."""
         self.has_own_budget = has_own_budget
@@ -63,7 +63,7 @@ class ChildRun:
         self._opened: OpenSession | None = None
 
     def open(self, on_main: OnMain | None) -> bool:
-        """Whether there is work to be done."""
+        """Open the child's session, and return whether there is work to do."""
         notify = self._notify
         if on_main is not None:
             pass_on = on_main.later
@@ -82,7 +82,7 @@ class ChildRun:
         agent = self._opened.agent
         agent = replace(agent, policy=_WithGrants(agent.policy, self._grants))
         if self._reads_only:
-            # Nothing to keep or to watch; both are for the main thread.
+            # It has nothing to keep or to watch, and only the main thread may do either.
             agent = replace(agent, checkpointer=None, git=None)
         self.result = run_turn(agent, self._opened.session)
 
@@ -95,7 +95,7 @@ class ChildRun:
     def _open(
         self, builder: ChildBuilder, notify: Callable[[Progress], None]
     ) -> OpenSession | None:
-        """The child's session with its task; None when it came to its end before."""
+        """Return the child's session with its task; None if it has already finished."""
         given = self.delegation
 
         def subscribers(session: Session) -> list[Subscriber]:
@@ -119,7 +119,7 @@ class ChildRun:
 
 
 class ChildApprover:
-    """Asks whoever the parent would ask, and says for whom."""
+    """Asks whoever the parent would ask, and says for which child."""
 
     def __init__(self, approver: Approver, name: str, on_main: OnMain | None) -> None:
         self._approver = approver
@@ -135,11 +135,11 @@ class ChildApprover:
         return ask() if self._on_main is None else self._on_main.now(ask)
 
     def answer(self, question: str, options: Sequence[str]) -> None:
-        """A child asks nothing itself."""
+        """A child never asks a question itself."""
 
 
 class _WithGrants:
-    """A policy that knows what the person has allowed in the parent and its other children."""
+    """A policy that also knows what the user has allowed in the parent and its other children."""
 
     def __init__(self, policy: Policy, grants: Sequence[str]) -> None:
         self._policy = policy
@@ -150,7 +150,7 @@ class _WithGrants:
 
 
 class Follower:
-    """Tells the parent's screen what the child does; a subscriber of its session."""
+    """Shows on the parent's screen what the child does; a subscriber of its session."""
 
     def __init__(
         self, session: Session, action_id: int, notify: Callable[[Progress], None]

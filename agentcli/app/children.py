@@ -1,8 +1,8 @@
 """Sessions that carry out what another one delegates.
 
-A child is one more run of the loop (`agent/loop.py`) on a session of its own. Which child carries
-out which delegation is on record in the parent before there is anything of the child, and what the
-child did is in its own session; so after an interrupt or a kill the same child goes on.
+A child is one more run of the loop (`agent/loop.py`), on a session of its own. The parent records
+which child carries out which delegation before anything of the child exists, and what the child did
+is in its own session; so the same child continues after an interrupt or a kill.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _NOT_STARTED = "Not started: the user said something else first."
 
 
 class Children:
-    """Those of one session."""
+    """The children of one session."""
 
     def __init__(self, parent: Parent, agents: KnownAgents) -> None:
         self._parent = parent
         self._agents = agents
         self._grants: tuple[str, ...] = ()
-        """What the person has allowed children for the rest of the session."""
+        """What the user has allowed children for the rest of the session."""
 
     def runs_beside_others(self, action: AgentDelegateAction) -> bool:
-        """Hooks are run by the main thread alone."""
+        """Whether the child only reads, and there are no hooks, which only the main thread may
+        run."""
         agent = self._agents.known.get(action.agent)
         hooks = self._parent.settings.hooks
         has_hooks = any(getattr(hooks, event) for event in type(hooks).model_fields)
@@ -62,8 +63,8 @@ class Children:
                 yield each
 
     def give_up(self) -> None:
-        """The person says something else than that work is to go on: what was delegated is
-        answered by what there is of it."""
+        """Answer open delegations with what they have so far, because the user said something new
+        instead of letting them continue."""
         session = self._parent.session
         for action in session.pending_actions():
             if not isinstance(action, AgentDelegateAction):
@@ -79,7 +80,7 @@ class Children:
     # --- which child
 
     def _delegation(self, action: AgentDelegateAction) -> Delegation | ErrorObservation:
-        """On record from now on; or what is wrong with it."""
+        """Return the delegation, recorded from now on, or what is wrong with it."""
         try:
             definition = self._agents.get(action.agent)
             if not action.task.strip():
@@ -97,7 +98,7 @@ class Children:
         return Delegation(action, definition, folder, self._key(action))
 
     def _known(self, action: AgentDelegateAction) -> Path:
-        """The child of before that `action` names. Raises ToolError."""
+        """Return the folder of the earlier child that `action` names. Raises ToolError."""
         mine = self._parent.session.state.children
         if action.session not in mine or not exists(self._home / action.session):
             known = ", ".join(mine) or "none yet"
@@ -126,7 +127,7 @@ class Children:
     # --- at work
 
     def _run(self, delegations: Sequence[Delegation]) -> list[ChildRun]:
-        """Each worked on as far as it goes. Raises TurnInterrupted."""
+        """Have each child work until it ends or stops. Raises TurnInterrupted."""
         left = self._left_usd(delegations)
         share = None if left is None else left / max(1, len(delegations))
         runs = [self._child(each, share) for each in delegations]
@@ -134,7 +135,7 @@ class Children:
             run_side_by_side(runs, self._parent.settings.delegation.side_by_side)
             for index, run in enumerate(runs):
                 if _ended_by(run, MAX_BUDGET):
-                    # The others may have left some of their shares.
+                    # The others may not have used up their shares.
                     rest = self._left_usd(delegations)
                     runs[index] = self._child(run.delegation, rest)
                     _run_here(runs[index])
@@ -178,7 +179,8 @@ class Children:
         return parent.builder_for(role, role.settings(parent.settings, model, mode), ask)
 
     def _left_usd(self, delegations: Sequence[Delegation]) -> float | None:
-        """What the parent may still spend, without what these children have not reported yet."""
+        """Return what the parent may still spend, less what these children have spent but not
+        reported yet."""
         parent = self._parent
         left = parent.limits.left_usd(parent.session.state)
         if left is None:
@@ -199,8 +201,8 @@ class Children:
     # --- what came of it
 
     def _report(self, run: ChildRun) -> Observation:
-        """Raises TurnInterrupted where the child was interrupted, LLMError where the money that the
-        parent has is spent."""
+        """Return the report on a run. Raises TurnInterrupted if the child was interrupted, LLMError
+        if the parent's money is spent."""
         action, result = run.delegation.action, run.result
         if run.error is not None:
             told = f"The child can't work: {run.error.message}."

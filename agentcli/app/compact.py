@@ -1,4 +1,4 @@
-"""Condenses a session on request, a stored one or one that is open."""
+"""Condenses a session on request, whether it is stored or open."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What `action` takes out of sight, tokens before and after it (estimates), and what the
-    summary cost: USD, None when the price is not known. `action` None: there is nothing to take."""
+    """What `action` takes out of sight, the tokens before and after it (estimates), and the cost of
+    the summary in USD, None if the price is unknown. `action` None: there is nothing to take
+    out."""
 
     action: CondensationAction | None
     tokens_before: int = 0
@@ -39,12 +40,12 @@ class Compaction:
 def compact(
     builder: AgentBuilder, folder: Path, focus: str = "", *, preview: bool = False
 ) -> Compaction:
-    """Condense the session in `folder` but for its newest two steps, keeping what `focus` names.
-    With `preview` the session shows its model what it did before; the summary is written all the
-    same, and what that cost is recorded.
+    """Condense the session in `folder` except for its newest two steps, keeping what `focus` names.
+    With `preview` the model goes on seeing what it saw before; the summary is written all the same,
+    and its cost is recorded.
 
-    Raises SessionError for a session that can't be read, or when a hook puts it off; UsageError for
-    one that is in use, ConfigError when there is no model to ask.
+    Raises SessionError if the session can't be read, or a hook postpones it; UsageError if it is in
+    use; ConfigError if there is no model to ask.
     """
     redactor = Redactor()
     registry = builder.registry(redactor.learn)
@@ -57,8 +58,8 @@ def compact(
 
 
 def compact_open(opened: OpenSession, focus: str = "") -> Compaction:
-    """Condense a session that is open, as `compact` does. Raises SessionError when a hook puts it
-    off, TurnInterrupted."""
+    """Condense an open session, as `compact` does. Raises SessionError if a hook postpones it, and
+    TurnInterrupted."""
     return _compact(opened.session, opened.agent.memory, opened.hooks, focus)
 
 
@@ -77,7 +78,7 @@ def _compact(
 
 
 def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
-    """The memory of a session that nothing works on, with its own model and tools."""
+    """Return the memory of a session that is not at work, with its own model and tools."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
     models = Roles.of(builder.settings, registry, session.state.model)

@@ -1,9 +1,9 @@
-"""Settings: layers of TOML merged key by key, validated once, each value with its origin.
+"""Loads settings: layers of TOML, merged key by key and validated once, each value with its origin.
 
 Layers, strongest first: managed file, flags, environment, project file, user file, defaults. A
-project file comes with a cloned repository, so it may tighten what follows and nothing else, until
-the user trusts the folder. Lists of what is forbidden, asked, or run as a hook only ever grow: each
-layer adds its own.
+project file comes with a cloned repository, so until the user trusts the folder it may only tighten
+the settings of weaker layers. Lists of what is forbidden, asked about, or run as a hook only ever
+grow: each layer adds its own items.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _MAX_FILE_BYTES = 1_000_000
 @dataclass(frozen=True)
 class LoadedSettings:
     """`origins` maps each key that is not at its default to where it was set; `notices` are lines
-    for the person about what was left out. `project_hooks`: event and command of each hook that
-    the (trusted) project brought."""
+    for the user about what was left out. `project_hooks` are the event and command of each hook
+    that the (trusted) project brought."""
 
     values: Settings
     origins: Mapping[str, str]
@@ -56,7 +56,7 @@ class LoadedSettings:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    """`$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
+    """Return `$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
     if chosen := environ.get("AGENT_CONFIG"):
         return expanded(chosen)
     base = environ.get("XDG_CONFIG_HOME") or "~/.config"
@@ -64,12 +64,12 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def rules_file(environ: Mapping[str, str]) -> Path:
-    """What the person allowed always."""
+    """Return the file of rules for what the user always allows."""
     return user_file(environ).with_name("rules")
 
 
 def resolve_workspace(folder: str | None) -> Path:
-    """The folder to work in, absolute. Raises ConfigError when there is no such folder."""
+    """Return the folder to work in, absolute. Raises ConfigError if there is no such folder."""
     try:
         workspace = Path(folder or ".").expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -92,18 +92,18 @@ def load_settings(
     rule_fault: Callable[[str], str] = lambda rule: "",
     on_fault: Callable[[ConfigError], None] | None = None,
 ) -> LoadedSettings:
-    """Merge all layers; `flags` maps dotted keys to values. `trusted`: the content of the project's
-    file, if the folder is trusted, `servers` that of its .mcp.json. Without it the file is read
-    here, may only tighten settings, and what is wrong in it is left out; `rule_fault` says what is
-    wrong with a rule. What is wrong elsewhere, a file that can't be read, an unknown key or a wrong
-    value, is told to `on_fault` and left out; without that, the first is raised as ConfigError,
-    naming the layer and the key."""
+    """Merge all layers; `flags` maps dotted keys to values. If the folder is trusted, `trusted` is
+    the content of the project's file and `servers` that of its .mcp.json. Otherwise the project's
+    file is read here, may only tighten settings, and faults in it are left out; `rule_fault` says
+    what is wrong with a rule. Other faults (a file that can't be read, an unknown key, a wrong
+    value) are left out and passed to `on_fault`; without that, the first one is raised as
+    ConfigError, naming the layer and the key."""
     user, project = user_file(environ), workspace / PROJECT_FILE
     notices: list[str] = []
 
     def tell(origin: str, error: ConfigError) -> None:
         if trusted is None and origin == str(project):
-            # It comes with whatever was cloned, so nothing in it stops a run.
+            # The file comes with whatever was cloned, so faults in it must not stop a run.
             notices.append(f"{error.message}; left out")
         elif on_fault is None:
             raise error
@@ -139,8 +139,8 @@ def _add_servers(
     workspace: Path,
     notices: list[str],
 ) -> dict[str, Any]:
-    """Add a layer for the `servers` of a trusted .mcp.json; gives the `values` of the project file
-    without what is not for a project to set."""
+    """Add a layer for the `servers` of a trusted .mcp.json. Return the `values` of the project file
+    without what a project may not set."""
     from agentcli.app.project_servers import FILE, of_file, permitted
 
     own = dict(layers.values)
@@ -153,7 +153,8 @@ def _add_servers(
 def _sound(
     read: Callable[[], dict[str, Any]], origin: str, tell: Callable[[str, ConfigError], None]
 ) -> dict[str, Any]:
-    """What `read` gives, less the keys that there are none of; `tell` is told of each."""
+    """Return the settings that `read` returns, without unknown keys; each fault is passed to
+    `tell`."""
     found: dict[str, Any] = {}
     try:
         for key, value in read().items():
@@ -170,7 +171,8 @@ def _sound(
 def _tightening(
     values: dict[str, Any], origin: str, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """What of `values` a project may set by itself, and lines for the person about the rest."""
+    """Return those `values` that a project may set without trust, and lines for the user about the
+    rest."""
     ignored = list(beyond_tightening(values, lower))
     values = {key: value for key, value in values.items() if key not in ignored}
     notices = []
@@ -188,8 +190,8 @@ def _tightening(
 
 
 def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
-    """Keep the hooks of a project in the sandbox, whatever it says; a line for the person where it
-    said something else."""
+    """Keep a project's hooks in the sandbox whatever it says; yield a line for the user where it
+    says otherwise."""
     for key in (f"hooks.{event}" for event in HooksSettings.model_fields):
         hooks = values.get(key)
         if not isinstance(hooks, list):
@@ -201,7 +203,7 @@ def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
 
 
 def project_values(text: bytes, origin: str) -> dict[str, Any]:
-    """What a project's file sets, by dotted key. Raises ConfigError."""
+    """Return what a project's file sets, by dotted key. Raises ConfigError."""
     values = _parsed(text, origin)
     for key in values:
         _check_known(key, origin)
@@ -209,9 +211,9 @@ def project_values(text: bytes, origin: str) -> dict[str, Any]:
 
 
 def check_setting(text: str, key: str, value: Any, origin: str) -> None:
-    """Raises ConfigError if `key` is no setting, `value` none of its values, or the two don't go
-    with what the TOML `text` sets beside. Mistakes elsewhere in it are left to whoever loads it,
-    and so is what is missing beside `key`, which may be set next."""
+    """Raise ConfigError if `key` is no setting, `value` is not valid for it, or the two conflict
+    with what else the TOML `text` sets. Other mistakes in `text` are left to whoever loads it, and
+    so is a value missing beside `key`, which may be set next."""
     layers = _Layers()
     layers.add(_sound(lambda: _parsed(text.encode(), origin), origin, _overlook), origin)
     layers.values.pop(key, None)
@@ -222,7 +224,7 @@ def check_setting(text: str, key: str, value: Any, origin: str) -> None:
 
 
 def _overlook(origin: str, error: ConfigError) -> None:
-    """What is wrong there is not what is asked."""
+    """Ignore a fault elsewhere, as it is not what is being checked."""
 
 
 def _refuse(origin: str, error: ConfigError) -> None:
@@ -231,19 +233,19 @@ def _refuse(origin: str, error: ConfigError) -> None:
 
 
 class _Missing(ConfigError):
-    """A value that must be set beside others."""
+    """A value is missing that must be set along with others."""
 
 
 def beyond_tightening(
     values: Mapping[str, Any], lower: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    """The keys among `values` that a project may not set by itself, `lower` being what weaker
-    layers set."""
+    """Return those keys of `values` that a project may not set without trust; `lower` is what
+    weaker layers set."""
     return (key for key, value in values.items() if not _tightens(key, value, lower or {}))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`key=value` of `--set`; the value is TOML, or else taken as a string."""
+    """Parse `key=value` of `--set`; a value that is not TOML is taken as a string."""
     key, equals, raw = text.partition("=")
     if not equals:
         raise ConfigError(f"--set {text}: it must be key=value", hint="e.g. agent.max_turns=20")
@@ -262,11 +264,11 @@ _FREE_TABLES = ("headers", "extra_body", "env")
 _SHELL = "environment"
 _RULES = ("security.deny", "security.ask")
 _GROWING = frozenset({*_RULES, *(f"hooks.{name}" for name in HooksSettings.model_fields)})
-"""Lists to which each layer adds: none can take away what another forbids or watches."""
+"""Lists that each layer adds to, so that none can take away what another forbids or watches."""
 
 
 class _Layers:
-    """Values by dotted key as merged so far, and where each was set."""
+    """The merged values so far, by dotted key, and where each was set."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -285,8 +287,8 @@ class _Layers:
 
 
 def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
-    """The dotted keys of a TOML file; none when there is no such file. One that is not a project's
-    must be the user's own or root's, and for nobody else to write."""
+    """Return the dotted keys of a TOML file; none if there is no such file. Unless it is a
+    project's, it must belong to the user or root, and nobody else may be able to write it."""
     try:
         text, facts = read_regular(path, _MAX_FILE_BYTES + 1, follow=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -306,7 +308,7 @@ def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
 
 
 def _parsed(text: bytes, origin: str) -> dict[str, Any]:
-    """The dotted keys of TOML."""
+    """Return the dotted keys of a TOML text."""
     try:
         return dict(dotted(load_toml(text.decode())))
     except LongKeyError as error:
@@ -316,7 +318,7 @@ def _parsed(text: bytes, origin: str) -> dict[str, Any]:
 
 
 def _hook_commands(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Event and command of each hook among values that were found valid."""
+    """Yield event and command of each hook in valid values."""
     for event in HooksSettings.model_fields:
         for hook in values.get(f"hooks.{event}", ()):
             yield event, hook["command"]
@@ -332,8 +334,8 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def key_path(key: str) -> list[str]:
-    """The tables and the name in them that a dotted key means; entries of keyed sections may hold
-    dots (model names do)."""
+    """Return the tables and the name in them that a dotted key stands for. Entries of keyed
+    sections may contain dots (model names do)."""
     section, _, rest = key.partition(".")
     if section in _KEYED_SECTIONS and "." in rest:
         entry, _, name = rest.rpartition(".")
@@ -373,8 +375,8 @@ _STRICTER_LAYERS = {
 
 
 def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
-    """Whether a project may set this: a lower limit, a tool switched off, more questions, more
-    that is forbidden."""
+    """Whether a project may set this without trust: a lower limit, a tool switched off, more
+    questions, more that is forbidden."""
     current = lower.get(key, _defaults().get(key))
     match key:
         case "agent.max_turns" | "agent.max_bad_calls" | "agent.max_bad_replies":
@@ -382,7 +384,7 @@ def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
         case "agent.max_budget_usd" | "agent.max_time_s":
             if type(value) not in (int, float) or type(current) not in (int, float):
                 return False
-            # 0 is no limit at all.
+            # 0 means no limit.
             return bool(value > 0 and not 0 < current < value)
         case "agent.approval":
             return _at_least_as_strict(value, current, _APPROVALS)
@@ -408,17 +410,17 @@ def _defaults() -> dict[str, Any]:
 
 
 def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Settings:
-    """The settings of `layers`; `tell` is told of wrong values, which are taken out of them."""
+    """Return the settings of `layers`; wrong values are removed from them and passed to `tell`."""
     while True:
         try:
             settings = Settings.model_validate(_nested(layers.values))
         except ValidationError as error:
-            # What is wrong with a value is told before what is missing beside it.
+            # Report wrong values before values that are missing.
             wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
             faults = {place_of(fault): fault for fault in wrong_values or error.errors()}
             keys = _keys_of(next(iter(faults)), layers.values)
             origin = layers.origins[keys[0]]
-            # Of the alternatives that a value may have, the last is the one with bounds.
+            # If a value has several valid types, the last fault is the one about bounds.
             fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
                 -1
             ]
@@ -438,7 +440,7 @@ def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Sett
 
 
 def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]]:
-    """What is wrong with values that are of the right types: keys, what it is, a hint."""
+    """Yield faults in values of the right types: the keys, what is wrong, a hint."""
     if settings.memory.low_water >= settings.memory.high_water:
         keys = ("memory.low_water", "memory.high_water")
         yield keys, "memory.low_water must be below memory.high_water", ""
@@ -461,8 +463,8 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_of(named: str, values: Mapping[str, Any]) -> list[str]:
-    """The keys that a fault at `named` is about: it may lie within a value, or be that something
-    is missing beside others."""
+    """Return the keys that a fault at `named` is about: the fault may be inside a value, or be that
+    something is missing beside others."""
     while named:
         found = [key for key in values if key == named or key.startswith(f"{named}.")]
         if found:

@@ -1,4 +1,4 @@
-"""Has sessions be where the settings say."""
+"""Keeps sessions where the settings say."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agentcli.system.programs import person_environ
 
 
 def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
-    """From now on, with what `flags` set by dotted key. The settings are read when somebody asks
-    for a session, which then raises ConfigError where they can't be. They are for the sessions of
-    the person's home: those that are made elsewhere for a moment are files."""
+    """Use the store in the settings from now on, with `flags` by dotted key on top. The settings
+    are read when a session is first asked for, which raises ConfigError if they can't be. They
+    apply to sessions in the user's home; sessions made elsewhere for a moment are files."""
 
     def choose(home: Path) -> str:
         environ = person_environ()

@@ -1,4 +1,4 @@
-"""A check run in a copy of a workspace."""
+"""Runs a check in a copy of a workspace."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
 def checked_copy(
     builder: AgentBuilder, copy: ScratchCopy, command: str, limit_s: float
 ) -> CheckResult:
-    """What `command` comes to in `copy`, held as commands of a session would be that worked there.
-    Where the sandbox can show that, it finds the copy in the place of what that is a copy of: what
-    is installed by its path (`pip install -e`), and scripts that have it in them, are the copy's
-    then. Raises what `Check.run` raises."""
+    """Run `command` in `copy`, contained like the commands of a session there. If the sandbox can
+    do that, the command sees the copy at the path of the original, so that packages installed by
+    path (`pip install -e`) and scripts that contain it use the copy. Raises what `Check.run`
+    raises."""
     (copy.own / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
     containment = Containment(
         builder.settings,
@@ -39,9 +39,9 @@ def checked_copy(
 
 
 def _in_place(sandbox: Sandbox, copy: ScratchCopy) -> tuple[Sandbox, Path]:
-    """The sandbox that shows the copy where the original is, and the workspace in it."""
+    """Return a sandbox that shows the copy at the path of the original, and the workspace in it."""
     for path in copy.lent:
-        # It is shown in its place, so that a link would lead to itself.
+        # It is shown at the original's path, so the link would lead to itself.
         link = moved(path, copy.original, copy.root)
         with suppress(OSError):
             if link.is_symlink():

@@ -1,4 +1,4 @@
-"""Delegating, as a session is made for it: what carries it out is loaded when it is done."""
+"""Delegation as a session starts with it: the code that does it is loaded on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Delegating:
-    """The children of a session, loaded with the first that it has: see `agent.Children`."""
+    """The children of a session, loaded together with the first of them: see `agent.Children`."""
 
     def __init__(self, parent: Parent, agents: KnownAgents) -> None:
         self._parent = parent

@@ -1,4 +1,4 @@
-"""Asks a model to merge a sketch of an edit with the lines it is about."""
+"""Asks a model to merge the sketch of an edit into the lines it is about."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROLE = "editor"
 def ask_editor(
     models: Roles, session: Session, limits: Limits, most_tokens: int
 ) -> Callable[[str], str]:
-    """Sends one prompt to the editor and returns its whole text; what that cost is recorded. Raises
-    LLMError."""
+    """Return a function that sends one prompt to the editor and returns its complete text; the cost
+    is recorded. Raises LLMError."""
 
     def ask(prompt: str) -> str:
         session.notify(Status("thinking", "an edit is being merged"))

@@ -1,4 +1,4 @@
-"""Going on from an event of a session in a copy of it and of its files."""
+"""Forks a session: continues from one of its events, in a copy of it and of its files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Forked:
 
 
 def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) -> Forked:
-    """A new session that has the events of the one in `original` up to `event_id` (its end, when
-    None) and, in a new `folder` (beside its workspace, when None), the files as they were then.
+    """Create a session with the events of the one in `original` up to `event_id` (None: to its end)
+    and, in a new `folder` (None: beside its workspace), the files as they were then.
 
-    The original is only read, so it may be in use. Raises UsageError when there is no such event
-    or the folder is there and not empty, SessionError when the files of then were not kept. Killed
-    at any moment, it leaves both or neither, or what the next sweep makes so.
+    The original is only read, so it may be in use. Raises UsageError if there is no such event or
+    the folder exists and is not empty, SessionError if the files of that time were not kept. A kill
+    at any moment leaves both or neither; if not at once, then after the next sweep.
     """
     record = read_session(original)
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
@@ -68,7 +68,7 @@ def _require_free(folder: Path) -> None:
 def beginning(
     record: SessionRecord, copy_id: str, cut: int, before: Path, workspace: Path
 ) -> list[Event]:
-    """What a copy begins with: who it is, and a word to the model."""
+    """Return the first events of a copy: who it is, and a message to the model."""
     original = record.folder.name
     return [
         SessionStartedObservation(
@@ -91,5 +91,5 @@ def beginning(
 
 
 def _quoted(path: Path) -> str:
-    """So that a name can't be taken for words of the user."""
+    """Quote a path, so that a name can't pass for words of the user."""
     return json.dumps(display_path(str(path)), ensure_ascii=False).replace("]", "\\u005d")

@@ -1,4 +1,4 @@
-"""Puts a session's policy together: rules, hard blocks, ratings of risk."""
+"""Builds a session's complete policy: rules, hard blocks, ratings of risk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentcli.web.addresses import refused_at_once
 
 
 class FullPolicy:
-    """`parts` are what the policy is made of."""
+    """The policy made of `parts`."""
 
     def __init__(self, parts: PolicyParts) -> None:
         self._parts = parts
@@ -64,8 +64,8 @@ class FullPolicy:
         )
 
     def _no_page(self, action: Action) -> str:
-        """Why an address is never fetched from, or a page never acted on; "" if it may be, or
-        nothing of that is done."""
+        """Return why an address must never be fetched, or a page never acted on; "" if it may be,
+        or the action does neither."""
         if isinstance(action, BrowseInteractiveAction):
             given = [text for step in action.steps for text in step.values()]
             told = (*given, unquote(action.url or ""))
@@ -78,7 +78,7 @@ class FullPolicy:
         return refused_at_once(action.url, self._parts.context.page_limits.open_ports)
 
     def _judge_url(self, url: str) -> Decision:
-        """Of an address that another one redirects to."""
+        """Decide about an address that another one redirects to."""
         call = ToolCallMetadata(function_name="fetch", tool_call_id="", raw_arguments="")
         action = BrowseURLAction(url=url, tool_call_metadata=call)
         return self.policy.decide(action, self._parts.grants()).decision

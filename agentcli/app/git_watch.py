@@ -1,4 +1,4 @@
-"""Wires the watch over git folders to a session: what it may stop, and where it tells."""
+"""Connects the watch over git folders to a session: what it may stop, and where it reports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agentcli.tools.base import ToolContext
 
 
 def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session) -> GitWatch:
-    """Make the watch for a session, before its first command is spawned, and repair what killed
-    sessions left behind."""
+    """Make the watch for a session before its first command starts, and repair what killed sessions
+    left behind."""
     shell, python = context.shell, context.python
 
     def stop() -> None:
@@ -39,15 +39,15 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
 
 
 def begin(agent: Agent, session: Session, context: ToolContext) -> None:
-    """Start the watch now that the session is open, if there are hooks: they run next, and they run
-    files of the workspace as commands do."""
+    """Start the watch once the session is open, if there are hooks: they run next, and like
+    commands they run files of the workspace."""
     record_set_aside(agent, session)
     if context.git is not None and agent.hooks is not None:
         context.git.begin()
 
 
 def end(agent: Agent, session: Session, context: ToolContext) -> None:
-    """Check the git folders a last time, after every process that commands started has ended."""
+    """Check the git folders a last time, after all processes that commands started have ended."""
     if context.git is not None:
         context.git.close()
         record_set_aside(agent, session)

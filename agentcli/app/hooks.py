@@ -1,4 +1,4 @@
-"""Puts a session's hooks together."""
+"""Builds a session's hooks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from agentcli.settings import HookSettings, Settings
 from agentcli.system.programs import distrusted, trimmed
 
 FOLDER = ".agent/hooks"
-"""Of a project, what its hooks run; of a session, the copy of that as it was trusted."""
+"""In a project, the folder of files that its hooks run; its trusted content is copied to the
+session."""
 COPY_VARIABLE = "AGENT_HOOKS"
 
 
 @dataclass(frozen=True)
 class ProjectHooks:
     """The hooks of a trusted project. `commands`: event and command of each hook. `files`: the
-    content of its hook files, as it was trusted, by path within the project. `runnable`: the
-    executable ones."""
+    trusted content of its hook files, by path within the project. `runnable`: the executable
+    ones."""
 
     commands: frozenset[tuple[str, str]] = frozenset()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -37,8 +38,8 @@ NO_PROJECT_HOOKS = ProjectHooks()
 
 @dataclass(frozen=True)
 class HookContext:
-    """Where a session's hooks run. `environ` is the user's, but for keys of models; `contained`
-    what commands have of it."""
+    """Where a session's hooks run. `environ` is the user's environment without keys of models;
+    `contained` is the part of it that commands have."""
 
     workspace: Path
     session_folder: Path
@@ -50,8 +51,8 @@ class HookContext:
 def session_hooks(
     settings: Settings, context: HookContext, project_hooks: ProjectHooks
 ) -> SessionHooks | None:
-    """None where there are none, and in what a hook runs: a hook that runs an agent must not have
-    that run the hook again."""
+    """Return the hooks of a session; None if there are none, or inside a hook: a hook that runs an
+    agent must not make that agent run the hook again."""
     by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
     if HOOK_MARK in context.environ or not any(by_event.values()):
         return None
@@ -75,14 +76,14 @@ def session_hooks(
 def free_environment(
     environ: Mapping[str, str], secret_names: Collection[str], session_id: str
 ) -> dict[str, str]:
-    """The user's environment without the keys of models."""
+    """Return the user's environment without keys of models."""
     kept = {name: value for name, value in environ.items() if name not in secret_names}
     return {**kept, "AGENT_SESSION_ID": session_id}
 
 
 class _Copy:
-    """The files of a project's hooks as they were trusted, where only the agent can write. In the
-    sandbox those of the workspace are out of sight: commands may have changed them."""
+    """A copy of the project's hook files as they were trusted, where only the agent can write. The
+    sandbox hides the originals in the workspace: commands may have changed them."""
 
     def __init__(self, context: HookContext, project_hooks: ProjectHooks) -> None:
         self._project_hooks = project_hooks
@@ -96,7 +97,8 @@ class _Copy:
         self.runner = HookRunner(context.workspace, environment, sandbox)
 
     def command(self, command: str) -> str:
-        """`command` with the copy in place of what it names of the project. Raises OSError."""
+        """Return `command` with paths to the project's hook files replaced by those of the copy.
+        Raises OSError."""
         from agentcli.security.commands.shell_words import decode, tokens
 
         self._make()
@@ -129,7 +131,7 @@ def _own_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _showing(sandbox: Sandbox, folders: list[Path]) -> Sandbox:
-    """With `folders` to be read, which commands don't see."""
+    """Return the sandbox with `folders` readable, which commands don't see."""
     scope = sandbox.scope
     return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
 

@@ -1,4 +1,4 @@
-"""What `agent init` asks of the model."""
+"""The task that `agent init` gives the model."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 ROLE = "judge"
 _MAX_OUTPUT_TOKENS = 1_024
-"""For a line of answer, and what a model reasons before it."""
+"""Enough for one line, and for the reasoning before it."""
 
 
 def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str], str]:
-    """Sends one prompt to the judge and returns its text; what it said, and what that cost, is
-    recorded. Raises LLMError."""
+    """Return a function that sends one prompt to the judge and returns its text; the answer and its
+    cost are recorded. Raises LLMError."""
 
     def ask(prompt: str) -> str:
         session.notify(Status("thinking", "the risk is being judged"))

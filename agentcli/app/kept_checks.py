@@ -1,4 +1,4 @@
-"""What checks of a session's snapshots came to, kept with it, so that none is run twice."""
+"""Results of checks on a session's snapshots, kept with the session so that none is run twice."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from agentcli.files.private import dump_json, locked, read_private
 
 _FILE = "checks.json"
 _MOST = 500
-"""Results; the oldest make way."""
+"""Number of results; the oldest make way."""
 _MOST_BYTES = 10_000_000
 
 
 class KeptChecks:
-    """Of the session in `folder`. `held` says how the check is contained: what it may reach
-    decides what it comes to. A file that is damaged or of another version counts as empty."""
+    """The results for the session in `folder`. `held` says how the check is contained, since the
+    result depends on what it can reach. A file that is damaged or of another version counts as
+    empty."""
 
     def __init__(self, folder: Path, held: str) -> None:
         self._path = folder / _FILE
         self._held = held
 
     def results(self, tree: str, command: str, limit_s: float) -> list[CheckResult]:
-        """Those of runs that had the time they would have with `limit_s`."""
+        """Return results of earlier runs that had at least the time that `limit_s` allows."""
         return [
             result
             for entry in self._entries()
@@ -37,7 +38,7 @@ class KeptChecks:
         ]
 
     def add(self, tree: str, result: CheckResult) -> None:
-        """If that can't be written, it is run again the next time."""
+        """Keep a result. If it can't be written, the check is simply run again next time."""
         with suppress(OSError), locked(self._path):
             new = {"tree": tree, "held": self._held, "result": asdict(result)}
             dump_json(self._path, [*self._entries(), new][-_MOST:])

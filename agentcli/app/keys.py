@@ -1,5 +1,5 @@
-"""Keys of model providers that the person gave to `agent setup`: a file of their own beside the
-settings, for nobody else to read. What the environment holds goes before them."""
+"""Keys of model providers that the user gave to `agent setup`: in a file of their own beside the
+settings that nobody else may read. Keys in the environment take precedence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _HEAD = "# Keys of model providers, kept by `agent setup`. Nobody else may read 
 
 @dataclass(frozen=True)
 class StoredKeys:
-    """`values`: keys by the variable that would hold them. `fault`: why none could be read."""
+    """`values` are keys by the name of their environment variable; `fault` says why none could be
+    read."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
@@ -47,13 +48,13 @@ def stored_keys(environ: Mapping[str, str]) -> StoredKeys:
     try:
         found = load_toml(text.decode())
     except (ValueError, RecursionError):
-        # The parser's words could have a part of a key in them.
+        # The parser's message could contain part of a key.
         return StoredKeys(fault=f"{path} is not used: it is not valid TOML")
     return StoredKeys({name: key for name, key in found.items() if isinstance(key, str)})
 
 
 def require_keepable(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The keys that are kept. Raises ConfigError where no other could be kept beside them."""
+    """Return the stored keys. Raises ConfigError if no further key can be stored with them."""
     kept = stored_keys(environ)
     if kept.fault:
         raise ConfigError(kept.fault, hint="or delete it: agent setup asks for keys again")
@@ -61,12 +62,12 @@ def require_keepable(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def store_key(environ: Mapping[str, str], variable: str, key: str) -> Path:
-    """Keep `key` for whenever `variable` is not set. Raises ConfigError."""
+    """Store `key`, for use when `variable` is not set. Raises ConfigError."""
     path = Path(os.path.realpath(keys_file(environ)))
     try:
         with locked(path):
             keys = {**require_keepable(environ), variable: key}
-            # A string of JSON is one of TOML, too.
+            # A JSON string is also a TOML string.
             lines = (f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
             replace_durably(path, (_HEAD + "".join(lines)).encode())
     except OSError as error:

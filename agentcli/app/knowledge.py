@@ -1,4 +1,4 @@
-"""Puts together what a session knows beside its conversation."""
+"""Builds what a session knows besides its conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agentcli.system.homes import expanded
 from agentcli.tools.base import ToolContext
 
 SMALL_WINDOW_TOKENS = 16_384
-"""A model that is set to hold no more is given a shorter system text."""
+"""A model whose window is set to at most this gets a shorter system text."""
 
 
 def add_knowledge_tools(
@@ -35,7 +35,7 @@ def add_knowledge_tools(
     redactor: Redactor,
     user_home: Path,
 ) -> Notes | None:
-    """Give tools the notes and the search over earlier sessions, as far as they are offered.
+    """Give tools access to the notes and to the search over earlier sessions, if these are enabled.
     Returns the notes."""
     home = session.folder.parents[1]
     notes = None
@@ -61,14 +61,14 @@ def notes_on(
     user_home: Path,
     is_secret: Callable[[str], bool] = lambda text: False,
 ) -> Notes:
-    """The notes that a session in `workspace` is told and may change; `home` is the agent's."""
+    """Return the notes that a session in `workspace` gets and may change; `home` is the agent's."""
     return Notes(project_folder(home, project_of(workspace, user_home)), home, is_secret)
 
 
 def project_of(workspace: Path, user_home: Path) -> Path:
-    """The folder that stands for the project which `workspace` is a part of: the root of its
-    repository, of a worktree that of the main one, else `workspace` itself. A repository that holds
-    the home folder is no project."""
+    """Return the folder that identifies the project of `workspace`: the root of its repository (for
+    a worktree, of the main one), else `workspace` itself. A repository that contains the home
+    folder is no project."""
     root = repository_root(workspace)
     found = find_repository(root)
     if found is None or found.root != root or user_home.is_relative_to(root):
@@ -84,7 +84,7 @@ def knowledge(
     notes: Notes | None,
     start_facts: Callable[[], WorkspaceFacts],
 ) -> Knowledge:
-    """What a session in `workspace` is told."""
+    """Build the knowledge of a session in `workspace`."""
 
     def trusted(folder: Path) -> bool:
         return is_trusted(environ, folder)
@@ -104,7 +104,8 @@ def knowledge(
 def last_notes(
     schemas: Sequence[ToolSchema], settings: Settings
 ) -> Callable[[Sequence[Event]], MessageAction | None]:
-    """What the model is told before older work is condensed: for those that may take notes."""
+    """Return a function for what to tell the model before older work is condensed. It says nothing
+    to a model that can't take notes."""
     planning = settings.agent.approval == "plan"
     if planning or not any(schema.name == "memory" for schema in schemas):
         return lambda events: None
@@ -112,7 +113,7 @@ def last_notes(
 
 
 def check_call(known: Knowledge, message: str) -> None:
-    """Raises UsageError when `message` calls a task without its inputs."""
+    """Raise UsageError if `message` calls a task without its inputs."""
     try:
         known.check(message)
     except ValueError as error:
@@ -128,8 +129,8 @@ def system_text(
     watched: bool,
     askable: bool,
 ) -> str:
-    """The system text of a new session. Raises ConfigError for a template of the user's that is
-    no good."""
+    """Return the system text of a new session. Raises ConfigError if the user's template does not
+    work."""
     provider = settings.providers.get(model.partition("/")[0])
     own = settings.agent.prompt
     facts = PromptFacts(

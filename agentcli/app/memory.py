@@ -1,4 +1,4 @@
-"""Puts a session's memory together."""
+"""Builds a session's memory."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def memory(
     session: Session,
     limits: Limits,
 ) -> Memory:
-    """What `session` shows the model. Raises ConfigError for settings that can't be."""
+    """Return the memory of `session`. Raises ConfigError for settings that are not possible."""
     chain = models.chain("condenser")
 
     def quietly(progress: Progress) -> None:
-        # What the summariser writes is nothing the agent says.
+        # The agent must not seem to say what the summariser writes.
         if isinstance(progress, Status):
             session.notify(progress)
 
     def keep(event: Event) -> Event:
-        # A session's state and model are those of the main role.
+        # The session's state and model follow the main role only.
         return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
 
     def ask(request: Request, unrecorded_usd: float) -> Reply:
@@ -52,7 +52,7 @@ def memory(
 
 
 def check(settings: Settings, models: Roles) -> None:
-    """Raises ConfigError for settings that can't be."""
+    """Raise ConfigError for settings that are not possible."""
     build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
 
 

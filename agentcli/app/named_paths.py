@@ -1,4 +1,4 @@
-"""Shows a session what of /tmp the person names in their messages."""
+"""Shows a session the files in /tmp that the user's messages name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
 BEFORE_MENTIONED = "\n\n[@session:"
-"""In a message, what is told of a session that it mentions begins so."""
+"""How the part of a message begins that tells about a session it mentions."""
 
 
 def named_before(events: Sequence[Event]) -> list[Path]:
-    """What the person named in messages that are recorded: as it was noted with one that they said
-    here, or in the text of one from another terminal, which they typed as well."""
+    """Return the paths that the user named in recorded messages: noted with a message that was
+    entered here, or in the text of one from another terminal, which the user also typed."""
     found: dict[Path, None] = {}
     for event in live(events):
         if isinstance(event, MessageAction) and event.source is Source.USER:
@@ -32,7 +32,7 @@ def named_before(events: Sequence[Event]) -> list[Path]:
 
 
 def restore(events: Sequence[Event], context: ToolContext) -> None:
-    """Show what was named in a session that is gone on with, before anything runs."""
+    """Show what was named in a session that is being continued, before anything runs."""
     if context.sandbox is None or TMP in context.sandbox.scope.writable:
         return
     scope = context.sandbox.view
@@ -42,27 +42,27 @@ def restore(events: Sequence[Event], context: ToolContext) -> None:
 
 
 def show_newest(session: Session, context: ToolContext) -> None:
-    """What messages that came from another terminal name, of those that wait for a reply."""
+    """Show what messages from another terminal name, if they still await a reply."""
     since = takewhile(lambda event: event.reply is None, newest_first(session.events))
     messages = [event for event in since if isinstance(event, MessageAction)]
     show([path for each in messages[::-1] for path in named_in(each)], session, context)
 
 
 def named_in(message: MessageAction) -> list[Path]:
-    """What a message of the person from another terminal names; what an earlier session answered,
-    below it, names nothing."""
+    """Return the paths that a user's message from another terminal names. The answer of an earlier
+    session quoted below it names nothing."""
     of_person = message.source is Source.USER and message.inbox_id is not None
     return paths_named(message.content.partition(BEFORE_MENTIONED)[0]) if of_person else []
 
 
 def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
-    """Let the session read these where they are, as far as they are the person's own, and tell them
-    and the model so."""
+    """Let the session read these paths where they are, if they belong to the user, and tell the
+    user and the model."""
     scope = context.sandbox.view if context.sandbox is not None else None
     if scope is None or TMP in scope.writable:
         return
     new = [path for path in paths if not scope.is_named(path)]
-    # What is a part of the workspace, say, can be read already.
+    # Parts of the workspace, for example, are readable already.
     new = [path for path in new if _is_elsewhere(path, context)]
     shown = []
     for path in new:

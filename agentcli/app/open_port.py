@@ -1,4 +1,4 @@
-"""A server that a session's commands have started, made reachable for the person's browser."""
+"""Makes a server started by a session's commands reachable for the user's browser."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from agentcli.errors import SessionError, os_error_text
 from agentcli.sandbox.loopback import OpenPort, has_own_network, listening_process
 
 ITS_PAGES = "what its pages do, your browser does, with your network"
-"""To be said with it: commands have none."""
+"""Always said along with it, because commands have no network."""
 
 
 def open_port(agent_pid: int, port: int) -> OpenPort | None:
-    """Reach what listens on `port` in a sandbox of the agent `agent_pid`, until it is closed; None:
-    it can be reached as it is, for want of a network of its own. Raises SessionError where nothing
-    listens there."""
+    """Make what listens on `port` in a sandbox of the agent `agent_pid` reachable until that is
+    closed; None if it is reachable already, as it has no network of its own. Raises SessionError if
+    nothing listens there."""
     process = listening_process(agent_pid, port)
     if process is None:
         raise SessionError(

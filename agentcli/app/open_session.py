@@ -1,4 +1,4 @@
-"""A session with everything that works on it: closed whole, whatever fails on the way."""
+"""A session with everything that works on it: all of it is closed, whatever fails on the way."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenSession:
-    """`close` ends the shell and lets the lock go; a session that was begun (`fresh`) and never got
-    its task goes away with it, as there is nothing to go on with."""
+    """An open session. `close` ends the shell and releases the lock; a new session (`fresh`) that
+    never got its task is removed, as there is nothing to continue."""
 
     session: Session
     agent: Agent
@@ -45,11 +45,11 @@ class OpenSession:
     notices: Sequence[str] = ()
     fresh: bool = False
     open_ports: dict[int, OpenPort] = field(default_factory=dict)
-    """Of servers that its commands have started, which the person reaches."""
+    """Ports of servers that the session's commands started, opened for the user."""
     servers: ToolServers | None = None
-    """Of tools, if there are any."""
+    """The tool servers, if there are any."""
     _begun: bool = field(default=False, init=False)
-    """The hooks know of the session, so they must hear of its end."""
+    """Whether the hooks know of the session, so that they must be told when it ends."""
 
     def say(
         self,
@@ -58,12 +58,12 @@ class OpenSession:
         typed: str = "",
         required: Required | None = None,
     ) -> None:
-        """Record a message of the user and what it brings up, with the first one what the workspace
-        is like; of images what the model sees of them. `typed` is what of it they wrote
-        themselves, and may name what the session is to be shown of /tmp: piped text and outputs of
-        commands may not. `required` is what the work on it must come to. Raises UsageError when it
-        calls a task without its inputs, its images can't go to a model or a check holds a secret,
-        SessionError when a hook of the user does not let it pass."""
+        """Record a message of the user and the knowledge it calls for; with the first one, the
+        facts about the workspace too. Images are recorded as the model sees them. `typed` is the
+        part that the user typed: only that may name what to show the session of /tmp, piped text
+        and outputs of commands may not. `required` is what must hold before the work on it counts
+        as done. Raises UsageError if it calls a task without its inputs, its images can't go to a
+        model or a check contains a secret, SessionError if a hook refuses it."""
         knowledge.check_call(self.knowledge, text)
         self._require_no_secret(required)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
@@ -92,13 +92,15 @@ class OpenSession:
         self.knowledge.recall(self.session)
 
     def require(self, required: Required | None) -> None:
-        """Record what the work that is left must come to, unless that holds already."""
+        """Record what must hold before the work that is left counts as done, unless it is required
+        already."""
         self._require_no_secret(required)
         if required is not None and not required.holds(self.session.state):
             self.session.emit_group([required.recorded, *required.told])
 
     def _require_no_secret(self, required: Required | None) -> None:
-        """What is run is what is on record, where secrets are masked."""
+        """Raise UsageError if the check contains a secret: it runs as recorded, and records mask
+        secrets."""
         check = required.recorded.check if required is not None else ""
         if self.session.redact(check) != check:
             raise UsageError(
@@ -108,7 +110,7 @@ class OpenSession:
             )
 
     def begin(self, *, resumed: bool) -> None:
-        """The session is open and whoever follows it is there."""
+        """Finish opening, once the session's subscribers are there."""
         for notice in self.notices:
             self.session.notify(Notice(notice))
         git_watch.begin(self.agent, self.session, self.context)
@@ -117,11 +119,11 @@ class OpenSession:
             self.hooks.started(self.session, resumed=resumed)
 
     def running_jobs(self) -> list[Job]:
-        """Commands in the background, which `close` would end."""
+        """Return the commands in the background that `close` would end."""
         return [job for job in self.context.shell.jobs if not job.look()]
 
     def close(self, reason: str = "ended") -> None:
-        """`reason` is for the hooks: how the turn ended."""
+        """Close everything. `reason` tells the hooks how the turn ended."""
         with ExitStack() as stack:
             stack.callback(close_session, self.session, fresh=self.fresh)
             stack.callback(remove_scratch, self.session)
@@ -140,7 +142,8 @@ class OpenSession:
 
     @contextmanager
     def closed_on_failure(self) -> Iterator[None]:
-        """For a block that leaves the session to others when it ends well."""
+        """For a block after which the session belongs to someone else: close it only if the block
+        fails."""
         try:
             yield
         except BaseException:
@@ -149,8 +152,8 @@ class OpenSession:
 
 
 def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[str, ...]]:
-    """A message with its images as large as `model` sees them, and told how they were scaled.
-    Raises UsageError."""
+    """Return a message with its images as large as `model` can see them, and a note on how they
+    were scaled. Raises UsageError."""
     try:
         return fitted_message(text, urls, image_limits(model))
     except ImageFault as fault:
@@ -159,7 +162,7 @@ def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[
 
 
 def close_session(session: Session, *, fresh: bool) -> None:
-    """Close a session; one that was begun and has no task is removed."""
+    """Close a session; remove it if it is new and has no task."""
     if fresh and not any(_is_task(event) for event in session.events):
         session.discard()
     else:

@@ -1,4 +1,4 @@
-"""What a person can call by `/name` beside what the agent brings: commands of theirs and of the
+"""What the user can call by `/name` besides the built-in commands: their own commands, those of the
 project, and skills."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agentcli.settings import KnowledgeSettings
 
 @dataclass(frozen=True)
 class OwnCommands:
-    """By name. `untrusted` are the names of commands of a project that is not trusted; `notices`
-    tell the person what was left out."""
+    """Commands and skills by name. `untrusted` are the names of commands of a project that is not
+    trusted; `notices` tell the user what was left out."""
 
     commands: Mapping[str, OwnCommand] = field(default_factory=dict)
     skills: Skills = field(default_factory=Skills)
@@ -32,7 +32,7 @@ class OwnCommands:
         yield from (skill.name for skill in self.callable_skills())
 
     def skill(self, name: str) -> Skill | None:
-        """The one that `/name` calls."""
+        """Return the skill that `/name` calls."""
         return next(
             (s for s in self.callable_skills() if s.name.casefold() == name.casefold()), None
         )
@@ -47,8 +47,8 @@ def own_commands(
     settings: KnowledgeSettings,
     built_in: Collection[str],
 ) -> OwnCommands:
-    """As they are now. None takes the place of one of `built_in`, nor a project's that of a
-    person's. Raises ConfigError when it can't be known what is trusted."""
+    """Return the commands as they are now. A command can't replace one that is `built_in`, nor a
+    project's one of the user's. Raises ConfigError if it can't be determined what is trusted."""
     folder = user_file(environ).parent
     notices: list[str] = []
     found = fingerprint(workspace)

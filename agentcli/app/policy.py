@@ -1,6 +1,7 @@
-"""The policy of a session, made when the first action is to be judged.
+"""The policy of a session, built when the first action is to be judged.
 
-What reads commands takes longer to load (100 ms) than all else before the first request.
+The reader of shell commands takes longer to load (100 ms) than everything else before the first
+request.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
-    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
-    that were left out."""
+    """Return lines for the user about saved rules that were left out. Raises ConfigError for an
+    invalid rule in the settings."""
     security = settings.security
     if not (security.allow or security.ask or security.deny or rules_file(environ).exists()):
         return []
@@ -34,18 +35,18 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
 
 
 class SessionPolicy:
-    """Judges the actions of a session; its rules are known to be good."""
+    """Judges the actions of a session. Its rules have been checked before."""
 
     def __init__(self, parts: PolicyParts) -> None:
         self._parts = parts
 
     @property
     def mode(self) -> str:
-        """What runs unasked now."""
+        """The approval mode, which says what runs unasked."""
         return self._parts.settings.agent.approval
 
     def begin(self) -> None:
-        """Keep what the repository is like as the session begins."""
+        """Record the state of the repository as the session begins."""
         note_repository(self._parts.workspace, self._parts.repository)
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
@@ -61,23 +62,23 @@ class SessionPolicy:
         return self._full.policy.grant_objection(action, text)
 
     def set_mode(self, mode: str) -> None:
-        """What runs unasked from the next action on. The sandbox stays as it is."""
+        """Set what runs unasked from the next action on. The sandbox stays as it is."""
         settings = self._parts.settings
         agent = settings.agent.model_copy(update={"approval": mode})
         self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))
         self.reload()
 
     def use_judge(self, ask: Callable[[str], str]) -> None:
-        """Who is asked from now on how risky an action is."""
+        """Use `ask` from now on to have the risk of an action judged."""
         self._parts = replace(self._parts, ask_judge=ask)
         self.reload()
 
     def reload(self) -> None:
-        """Saved rules have changed."""
+        """Rebuild the policy on next use, as saved rules or parts have changed."""
         self.__dict__.pop("_full", None)
 
     def to_keep(self, action: Action) -> list[Path]:
-        """Files that a checkpoint leaves out, and that it should hold because `action` names
+        """Return files that checkpoints leave out but should hold now, because `action` names
         them."""
         coverage = self._parts.coverage()
         return (
@@ -87,7 +88,7 @@ class SessionPolicy:
         )
 
     def save_rule(self, rules: str) -> None:
-        """Keep what a person allowed always, for this workspace. Raises ConfigError."""
+        """Save rules for what the user always allows in this workspace. Raises ConfigError."""
         self._full.save_rule(rules)
 
     @cached_property

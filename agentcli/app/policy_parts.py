@@ -1,4 +1,4 @@
-"""What the policy of a session is made of."""
+"""What a session's policy is built from."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PolicyParts:
     context: ToolContext
     ask_judge: Callable[[str], str]
     coverage: Callable[[], Coverage | None] = lambda: None
-    """What checkpoints hold; None: there are none."""
+    """Returns what checkpoints hold; None: there are none."""
     grants: Callable[[], Sequence[str]] = tuple
-    """What the person allowed so far."""
+    """Returns what the user has allowed so far."""
     mask: Callable[[str], str] = str
-    """Takes the secrets out of a text."""
+    """Masks the secrets in a text."""
 
     @property
     def repository(self) -> Path:

@@ -1,4 +1,4 @@
-"""The rules of a session: those of its settings, and those a person saved."""
+"""The rules of a session: those in its settings, and those the user saved."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agentcli.tools.collection import rule_patterns
 
 
 def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
-    """Raises ConfigError for a rule that is none. Returns lines for the person about saved ones
-    that were left out."""
+    """Return lines for the user about saved rules that were left out. Raises ConfigError for an
+    invalid rule in the settings."""
     settings_rules(settings)
     saved = SavedRules(rules_file(environ))
     saved.load(workspace, rule_patterns())
@@ -26,20 +26,20 @@ def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Pat
 def rules_in_force(
     settings: Settings, environ: Mapping[str, str], workspace: Path
 ) -> tuple[list[Rule], list[Rule]]:
-    """Those of the settings, and those saved for this workspace."""
+    """Return the rules in the settings, and those saved for this workspace."""
     saved = SavedRules(rules_file(environ)).load(workspace, rule_patterns())
     return settings_rules(settings), list(saved)
 
 
 def forget_rule(environ: Mapping[str, str], workspace: Path, text: str) -> None:
-    """Remove the saved rule `text` of this workspace. Raises UsageError when there is none so,
-    ConfigError when its file can't be written."""
+    """Remove the saved rule `text` of this workspace. Raises UsageError if there is no such rule,
+    ConfigError if its file can't be written."""
     if not SavedRules(rules_file(environ)).remove(workspace, text):
         raise UsageError(f"no rule {text!r} is saved for this folder", hint="see /permissions")
 
 
 def settings_rules(settings: Settings) -> list[Rule]:
-    """Those of the settings. Raises ConfigError for one that is none."""
+    """Return the rules in the settings. Raises ConfigError for an invalid one."""
     security = settings.security
     lists: dict[Decision, list[str]] = {
         "deny": security.deny,

@@ -1,4 +1,4 @@
-"""The tool servers that a trusted project brings along, as far as it may decide on them."""
+"""The tool servers that a trusted project brings along, within what it may decide about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_FOR_PROJECTS = ("sandbox", "network")
 
 
 def of_file(content: bytes, origin: str, notices: list[str]) -> dict[str, Any]:
-    """What .mcp.json sets, by dotted key; what is wrong in it is left out, with a notice."""
+    """Return what .mcp.json sets, by dotted key; faults in it are left out, with a notice."""
     try:
         return server_values(content, origin, notices)
     except ConfigError as error:
@@ -26,8 +26,8 @@ def of_file(content: bytes, origin: str, notices: list[str]) -> dict[str, Any]:
 def permitted(
     values: Mapping[str, Any], lower: Mapping[str, Any], origin: str, notices: list[str]
 ) -> dict[str, Any]:
-    """`values` of a project without what is not for it to set: how its servers are contained, and
-    those that the person has under the same name (`lower`), with all the rights they gave them."""
+    """Return the `values` of a project without what it may not set: how its servers are contained,
+    and servers that the user has under the same name (`lower`), with the rights they gave those."""
     kept: dict[str, Any] = {}
     told = []
     for key, value in values.items():

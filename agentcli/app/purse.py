@@ -1,4 +1,4 @@
-"""What a session may cost, and what it must know of prices to keep to it."""
+"""What a session may cost, and which prices it needs to know to enforce that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from agentcli.settings import Settings
 
 
 def limits_of(settings: Settings, budget_usd: float | None) -> Limits:
-    """`budget_usd`: what the session with its children may cost in all; None: no limit."""
+    """Return the limits of a session; `budget_usd` is the most it may cost with its children, None:
+    no limit."""
     catalog = Catalog(settings.prices)
     return Limits(
         settings.agent,
@@ -26,7 +27,7 @@ _ASKED = ("main", "condenser", "judge", "editor")
 def require_prices(
     settings: Settings, models: Roles, state: State, budget_usd: float | None
 ) -> None:
-    """Raises ConfigError when there is a budget and no way to tell what is spent of it."""
+    """Raise ConfigError if there is a budget but no way to tell how much of it is spent."""
     if budget_usd is None:
         return
     catalog = Catalog(settings.prices)
