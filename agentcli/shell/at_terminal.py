@@ -1,4 +1,4 @@
-"""A command of the person's own, with the terminal: it is used as in any shell, and recorded."""
+"""Runs a person's own command on the terminal, as in any shell, and records it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _CHUNK = 65_536
 _POLL_MS = 20
 _MOST_UNREAD = 1_000
 _DRAIN_S = 0.2
-"""What a command leaves running in the background may write for ever."""
+"""Limit, because processes that a command leaves in the background may write for ever."""
 _SETTLE_MS = 20
 _STDIN, _STDOUT = 0, 1
 
 
 @dataclass(frozen=True)
 class Ran:
-    """`code` is 128 + signal for a command that was killed, `output` readable text of the first
-    10 MB that the terminal showed, `unread` what was typed and the command did not read."""
+    """`code` is 128 + signal if the command was killed. `output` is readable text of the first 10
+    MB that the terminal showed, `unread` what was typed but not read by the command."""
 
     code: int
     output: str
@@ -46,14 +46,15 @@ def run_at_terminal(
     folder: str,
     size: Callable[[], tuple[int, int]],
 ) -> Ran:
-    """Stdin and stdout of this process are the terminal, `size` gives its columns and rows. Ends at
-    the beginning of a row. Raises pexpect.ExceptionPexpect when the command can't be started."""
+    """Run `command`. Stdin and stdout of this process must be the terminal; `size` returns its
+    columns and rows. The cursor ends at the start of a row. Raises pexpect.ExceptionPexpect when
+    the command can't be started."""
     columns, rows = size()
     program, *arguments = command
     child = pexpect.spawn(
         program, arguments, env=dict(environ), cwd=folder, dimensions=(rows, columns)
     )
-    # Nothing is left to wait for when it is closed.
+    # When it is closed, nothing is left to wait for.
     child.ptyproc.delayafterclose = 0
     try:
         with _following_size(child, size), _raw(_STDIN):
@@ -67,11 +68,11 @@ def run_at_terminal(
 
 
 def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
-    """Pass on what is typed and shown, until the command ends; returns what it showed and what it
-    left unread."""
+    """Relay what is typed and shown until the command ends; return what it showed and what it left
+    unread."""
     master = child.child_fd
     os.set_blocking(master, False)
-    # Held open, so that what the command does not read is still there when it has ended.
+    # Held open, so that unread input is still there after the command has ended.
     other = other_end(master)
     ended = processes.open_pidfd(child.pid)
     said, typed = bytearray(), bytearray()
@@ -84,7 +85,7 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
             if _STDIN in ready:
                 data = os.read(_STDIN, _CHUNK)
                 if not data:
-                    # The terminal is gone; closing the command's own tells it.
+                    # The terminal is gone; the command learns that when its own is closed.
                     break
                 typed += data
             if typed and _unread_size(other) < _MOST_UNREAD:
@@ -95,7 +96,7 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
         os.close(other)
         if ended is not None:
             os.close(ended)
-    # Nobody but what runs in the background has it open now: there is an end to what can be read.
+    # Only background processes still have the terminal open, so the output has an end.
     until = time.monotonic() + _DRAIN_S
     while master in _ready([master], _SETTLE_MS) and time.monotonic() < until:
         if not _show(master, said):
@@ -104,7 +105,7 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
 
 
 def _ready(fds: Sequence[int | None], wait_ms: int | None) -> set[int]:
-    """Those that can be read."""
+    """Return the descriptors that are ready to read."""
     poll = select.poll()
     for fd in fds:
         if fd is not None:
@@ -113,14 +114,14 @@ def _ready(fds: Sequence[int | None], wait_ms: int | None) -> set[int]:
 
 
 def _unread_size(other: int) -> int:
-    """Bytes that wait for the command to read them; a terminal drops what is more than 4,095."""
+    """Return how many bytes wait for the command; a terminal drops everything above 4,095."""
     size = array("i", [0])
     fcntl.ioctl(other, termios.FIONREAD, size)
     return size[0]
 
 
 def _show(master: int, said: bytearray) -> bool:
-    """False when nothing more can come."""
+    """Show what the command wrote; return False when no more can come."""
     try:
         data = os.read(master, _CHUNK)
     except BlockingIOError:
@@ -134,13 +135,13 @@ def _show(master: int, said: bytearray) -> bool:
 
 
 def _unread(other: int) -> bytes:
-    """What was typed and nobody has read, the beginning of a line included."""
+    """Return what was typed and never read, including an unfinished line."""
     modes = termios.tcgetattr(other)
     modes[3] &= ~(termios.ICANON | termios.ECHO)
     modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0
     termios.tcsetattr(other, termios.TCSANOW, modes)
     data = b""
-    # More than the kernel's line buffer holds moves up behind what is read.
+    # Input beyond the kernel's line buffer moves up only as earlier input is read.
     while other in _ready([other], _SETTLE_MS if data else 0):
         data += os.read(other, _CHUNK)
     return data
@@ -148,7 +149,7 @@ def _unread(other: int) -> bytes:
 
 @contextmanager
 def _raw(fd: int) -> Iterator[None]:
-    """Keys go to the command as they are; nothing that was typed before or after is dropped."""
+    """Pass keys to the command unchanged; input typed before or after is not dropped."""
     before = termios.tcgetattr(fd)
     tty.setraw(fd, termios.TCSANOW)
     try:

@@ -1,4 +1,4 @@
-"""One bash process: it takes a script at a time and says how the script ended."""
+"""One bash process, which runs one script at a time and reports how it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASK_S = 10.0
 _END_S = 3.0
 _GUESS_QUIET_S = 1.0
 _LARGE_LISTING = 16_384
-"""Bytes; bash takes 0.1 to 0.2 ms to write so many, and ever more for each beyond."""
+"""Bytes that bash writes in 0.1 to 0.2 ms; larger listings take longer and longer."""
 _PROMPT = re.compile(
     r"(?:pass(?:word|phrase|code)|\bpin\b|otp|token|login|username)[^\n]*[:?] ?$"
     r"|[\[(](?:y/n|yes/no)[^\n]*[\])][^\n]{0,3}$",
@@ -34,12 +34,12 @@ _PROMPT = re.compile(
 
 
 class NotStarted(OSError):
-    """What was around the program ended before that began: a place to be covered or shown may have
-    gone while it was prepared, and another try may do."""
+    """What surrounds the program ended before it started. A path to be hidden or shown may have
+    vanished meanwhile, so another try may succeed."""
 
 
 class Bash:
-    """`folder` is its own: the pipes, its start file and the script in hand."""
+    """`folder` is for this bash alone: the pipes, its start file and the current script."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Bash:
         env: Mapping[str, str],
         exports: Mapping[str, str | None],
     ) -> None:
-        """Returns once the process runs; `cwd` is as commands see it. Raises OSError if it can't
-        be started.
+        """Return once the process runs; `cwd` is as commands see it. Raises OSError if it can't be
+        started.
 
-        bash itself applies `exports`: what is put around it sees only `env`, for commands chose
-        those variables (PATH, LD_PRELOAD).
+        bash itself applies `exports`; the programs around it see only `env`, because those
+        variables (PATH, LD_PRELOAD) were chosen by commands.
         """
         self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
         bash = find_program("bash") or "/bin/bash"
@@ -64,7 +64,7 @@ class Bash:
         self.status = 0
         self.flags = ""
         self.late = (b"", b"")
-        """Written after the end of the last script, by processes that it left behind."""
+        """Output after the end of the last script, by processes that it left behind."""
         self._token = os.urandom(8).hex()
         self._counter = 0
         self._lists_jobs = False
@@ -88,16 +88,17 @@ class Bash:
 
     @property
     def leader(self) -> int:
-        """The pid of bash as we count; not that of a sandbox around it."""
+        """The pid of bash itself as this process sees it; not that of a sandbox around it."""
         return self._leader.pid if self._leader else self.terminal.pid
 
     @property
     def has_answered(self) -> bool:
-        """Whether it has ever been there to be asked something."""
+        """Whether it has ever answered a request."""
         return self._ready
 
     def await_ready(self, capture: Capture) -> None:
-        """Raises NotStarted if bash ends before it answers, OSError if it does not answer."""
+        """Wait until bash answers. Raises NotStarted if it ends first, OSError if it doesn't
+        answer."""
         if self._ready:
             return
         exchange = self._exchange(capture)
@@ -109,13 +110,13 @@ class Bash:
             raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
         self._ready = True
         self._leader = self.terminal.foreground_leader()
-        # It may hold what the session's record must not.
+        # The file may hold values that the session's record must not contain.
         self._rc.unlink(missing_ok=True)
         self._listing = exchange.listing or b""
         self.changed_exports()
 
     def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
-        """Starts `script`; its commands see the status of the last one as `$?`."""
+        """Start `script`; its commands see the status of the previous one as `$?`."""
         self.terminal.reset_modes()
         self.terminal.forget_wakes()
         path = write_private(self.terminal.folder / "script", script)
@@ -137,43 +138,43 @@ class Bash:
     def follow(
         self, exchange: Exchange, seconds: float, *, live: LiveOutput, stdin: bool
     ) -> Outcome:
-        """WOKEN if the terminal is woken meanwhile."""
+        """Follow a script for at most `seconds`. The outcome is WOKEN if the terminal is woken."""
         watch = self._watch(exchange, stdin=stdin)
         return exchange.wait(seconds, live=live, watch=watch, wakeable=True)
 
     def stop(self, exchange: Exchange) -> Outcome:
-        """Ends what runs, within 5 s."""
+        """Stop what runs, within 5 s."""
         outcome = stop(exchange, self._leader)
         if outcome is Outcome.DONE:
             self._end_strays(exchange)
         return outcome
 
     def told_parts(self, exchange: Exchange) -> str:
-        """What the variable of `parts` holds after a command that was stopped."""
+        """Return the value of the variable of `parts` after a command was stopped."""
         target = self.terminal.folder / "parts"
         self.ask(bash_lines.parts_script(target), exchange.capture)
         return (read_private(target) or b"").decode("ascii", "replace")
 
     def conclude(self, exchange: Exchange) -> None:
-        """Takes over what the report says of the shell."""
+        """Update this object from the report about the shell."""
         self._take_state(exchange)
         if exchange.report:
             report = bash_lines.parse_report(exchange.report[1])
             self.status = report.status if report else self.status
 
     def ask(self, script: bytes, capture: Capture) -> Outcome:
-        """Runs a script of ours; the next command won't see that."""
+        """Run a script of our own, unseen by the next command."""
         exchange = self.begin(script, capture, stdin=False)
         outcome = exchange.wait(_ASK_S)
         self._take_state(exchange)
         return outcome
 
     def changed_exports(self) -> dict[str, str | None]:
-        """Exported variables that are not as they were when this was last asked; None: unset."""
+        """Return the exported variables that changed since the last call; None means unset."""
         return self._exports.changes(self._listing)
 
     def exit_code(self) -> int:
-        """Of one that is not alive; ends what it has left."""
+        """Return the exit code of a bash that is not alive, after ending what it left running."""
         self.terminal.kill()
         self.terminal.reap()
         return self.terminal.exit_code
@@ -184,8 +185,8 @@ class Bash:
             self._leader.close()
 
     def end(self) -> tuple[int, int]:
-        """Closes it, and returns when all that it started is gone: how many processes it had left
-        running, and how many of them go on, as those of another user (sudo) do."""
+        """Close it, wait until everything it started is gone, and return how many processes it had
+        left running, and how many of them still run, as those of another user (sudo) do."""
         own = {self.leader, self.terminal.pid}
         leader = processes.process_stat(self.leader)
         own |= {leader.parent} if leader else set()
@@ -196,7 +197,7 @@ class Bash:
         return len(left), sum(map(processes.is_running, left))
 
     def script_text(self, text: str) -> str:
-        """Output without bash's mentions of our script file, and of jobs that ended."""
+        """Remove bash's mentions of our script file, and of jobs that ended, from output."""
         path = str(self.terminal.folder / "script")
         first, newline, rest = text.partition("\n")
         if first.endswith(f"+ . {path}"):
@@ -221,7 +222,7 @@ class Bash:
         return look
 
     def _end_strays(self, exchange: Exchange) -> None:
-        """Kills what bash started but forgot, interrupted between starting it and waiting."""
+        """Kill children that bash lost track of when it was interrupted before waiting for them."""
         self.conclude(exchange)
         strays = processes.children(self.leader, since=exchange.started_ticks)
         if not strays:

@@ -1,10 +1,10 @@
-"""The lines our bash reads: how a command is framed, and what it reports.
+"""The lines that our bash reads: how a command is framed, and what it reports.
 
-Nothing that commands do to the shell may affect these lines. Commands are sourced from a file,
-so their quoting can't swallow the frame; `\\builtin` bypasses aliases and functions; `/dev/tty`
-exists whatever was redirected; an error in an arithmetic expansion, which no function or alias
-can intercept, is the fallback report (for when `builtin` itself is a function). The exported
-variables are listed ahead of the report; the fallback for that is a POSIX shell, which looks for
+Nothing that commands do to the shell may affect these lines. Commands are sourced from a file, so
+their quoting can't swallow the frame; `\\builtin` bypasses aliases and functions; `/dev/tty` is
+there whatever was redirected. The fallback report is an error in an arithmetic expansion, which no
+function or alias can intercept (for when `builtin` itself is a function). The exported variables
+are listed ahead of the report; the fallback for that is a shell in POSIX mode, which looks for
 `export` and `unset` among its builtins first.
 """
 
@@ -28,9 +28,9 @@ PS1= PS2= PROMPT_COMMAND=
 trap '\builtin kill -INT $$' RTMAX 2>/dev/null
 """
 FALLBACK_PREFIX = "bash: _agent_reported: "
-"""What bash puts before the text of `end_line`."""
+"""What bash prints before the text of `end_line`."""
 NOISY_FLAGS = frozenset("%xv")
-"""Flags of a shell that itself writes between commands: prompts, traces."""
+"""Flags of a shell that itself prints between commands: prompts, traces."""
 
 _MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
 _JOB_NOTICE = re.compile(
@@ -43,7 +43,7 @@ _LONGEST_PATH = 4096
 
 
 class Pipes(NamedTuple):
-    """The pipes that bash finds by their paths."""
+    """The named pipes that bash opens by path."""
 
     output: Path
     report: Path
@@ -51,7 +51,8 @@ class Pipes(NamedTuple):
 
 @dataclass(frozen=True)
 class ShellReport:
-    """`cwd` is empty where the shell does not know it."""
+    """What the shell reports at the end of a script; `cwd` is empty if the shell doesn't know
+    it."""
 
     status: int
     flags: str
@@ -59,24 +60,25 @@ class ShellReport:
 
 
 def encode_command(command: str) -> bytes:
-    """Raises ValueError for a NUL, which no shell can take."""
+    """Return the bytes to run. Raises ValueError for a NUL, which no shell can take."""
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which a shell cannot run")
     return replace_surrogates(command).encode() + b"\n"
 
 
 def may_export(script: bytes) -> bool:
-    """Whether the script seems to change exported variables; functions it calls may do so too."""
+    """Whether the script itself seems to change exported variables; functions it calls may, too."""
     return _MAY_EXPORT.search(script) is not None
 
 
 def start_lines(exports: Mapping[str, str | None]) -> bytes:
-    """What bash runs first: exports the variables, unsets those that are None."""
+    """Return what bash runs first: export the variables, and unset those that are None."""
     return _export_lines(exports) + _START
 
 
 def take_over_script(cwd: str, exports: Mapping[str, str | None]) -> bytes:
-    """Goes to `cwd`, if it is there, and takes what another shell has exported."""
+    """Return a script that changes to `cwd`, if it exists, and takes over another shell's
+    exports."""
     folder = shlex.quote(cwd).encode("utf-8", "surrogateescape")
     return b"\\builtin cd -- " + folder + b" 2>/dev/null\n" + _export_lines(exports)
 
@@ -99,9 +101,9 @@ def run_lines(
     exports: bool,
     in_parts: bool = False,
 ) -> bytes:
-    """Sources `script`; its commands find `$?` as `status`. `stdin`: they read from the terminal,
-    and write there. `exports`: list them at the end. `in_parts`: it keeps what its parts ended
-    with."""
+    """Return lines that source `script`, in which `$?` is at first `status`. `stdin`: its commands
+    read from and write to the terminal. `exports`: list the exported variables at the end.
+    `in_parts`: the script records the statuses of its parts."""
     source = "/dev/tty >/dev/tty 2>&1" if stdin else "/dev/null"
     restore = rf"(\exit {status})&&\:;" if status else ""
     reset = f" {parts.VARIABLE}=" if in_parts else ""
@@ -114,9 +116,10 @@ def run_lines(
 
 
 def report_lines(nonce: str, pipes: Pipes) -> bytes:
-    """Report unless that was done: after an interrupt, then in the way nothing can take over.
+    """Return lines that report unless that was done: after an interrupt, in the end in the way that
+    nothing can intercept.
 
-    The last way ends a shell with `set -e`, so it must not be taken without need.
+    That last way ends a shell with `set -e`, so it is used only when necessary.
     """
     text = f"{MARK}F{nonce}:$_agent_status:$-%:${{PWD-}}{MARK}"
     again = _report(nonce, pipes, "$_agent_status", exports=True)
@@ -131,7 +134,7 @@ def report_lines(nonce: str, pipes: Pipes) -> bytes:
 
 
 def _report(nonce: str, pipes: Pipes, status: str, exports: bool) -> str:
-    """The report and the end marks. Only the real printf can set `_agent_reported`."""
+    """Return the report and the end marks. Only the real printf can set `_agent_reported`."""
     flags = '"$-${PS1:+%}${PROMPT_COMMAND:+%}"'
     listing = (
         rf"\builtin printf {_listing_mark(nonce)}; "
@@ -155,12 +158,12 @@ def _listing_mark(nonce: str) -> str:
 
 
 def end_line(nonce: str, pipes: Pipes) -> bytes:
-    """The end mark after a fallback report; to the pipe alone."""
+    """Return a line that writes the end mark after a fallback report, to the pipe only."""
     return f"((${{_agent_reported:?{MARK}E{nonce}{MARK}}})) 2<>{_quote(pipes.output)}".encode()
 
 
 def parse_report(text: str) -> ShellReport | None:
-    """None for what can't be our lines' report: commands may have written it."""
+    """Parse a report; None if it can't be one of ours: commands may have written it."""
     found = _REPORT.fullmatch(text)
     if found is None:
         return None
@@ -174,21 +177,21 @@ def strip_job_notices(text: str) -> str:
 
 
 def parts_script(target: Path) -> bytes:
-    """Writes to `target` which parts of the last command had ended."""
+    """Return a script that writes to `target` which parts of the last command had ended."""
     return rf"""\builtin printf '%s' "${parts.VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
 
 
 def jobs_script(target: Path) -> bytes:
-    """Writes the first processes of the shell's jobs to `target`."""
+    """Return a script that writes the leading process of each of the shell's jobs to `target`."""
     return rf"\builtin jobs -p >|{_quote(target)}".encode() + b"\n"
 
 
 def background_script(
     script: Path, log: Path, status: Path, pid: Path, *, errexit: bool, limit: int
 ) -> bytes:
-    """Runs `script` in a subshell of its own; at most `limit` bytes of output are kept.
+    """Return lines that run `script` in a subshell and keep at most `limit` bytes of its output.
 
-    The subshell has its own process group; its number goes to `pid`, its end to `status`.
+    The subshell has its own process group. Its pid is written to `pid`, its exit code to `status`.
     """
     again = r"\set -e;" if errexit else ""
     keep = (

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class CommandResult:
     output: str
-    """Text for the model: clean, cut in the middle on line boundaries if it was long."""
+    """Clean text for the model; a long one is cut in the middle, at line boundaries."""
     exit_code: int | None
-    """None: still running, in the background or waiting for input, or else `exit_unknown`."""
+    """None: still running, in the background or waiting for input; or `exit_unknown`."""
     cwd: str
-    """After the command."""
+    """The folder after the command."""
     duration_s: float
     pid: int | None
     timed_out: bool = False
     waiting_for_input: bool = False
     truncated: bool = False
     full_output_path: str | None = None
-    """Set when truncated or in the background: the bytes as produced, 50 MB at most."""
+    """Set when truncated or in the background: a file of the raw bytes, 50 MB at most."""
     job_id: str | None = None
     exit_unknown: bool = False
-    """Of a job: it has ended and left no exit code."""
+    """A job has ended without leaving an exit code."""
     notes: tuple[str, ...] = ()
     exports: Mapping[str, str | None] = field(default_factory=dict)
-    """The exported variables that are not as the last result left them (None: unset), as far as
-    they may be stored: see `variables.storable`."""
+    """Exported variables that changed since the last result (None: unset), as far as they may be
+    stored: see `variables.storable`."""
     exports_layer: str = ""
-    """The sandbox's, in which they were set."""
+    """The sandbox layer in which they were set."""

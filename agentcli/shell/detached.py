@@ -1,4 +1,4 @@
-"""A command that ran in the foreground and goes on in the background."""
+"""A command that started in the foreground and continues in the background."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class DetachedJob(Job):
-    """It takes the `bash` that runs it along, which from now on is used by a thread of the job
-    alone. That writes the output to the log until the command has ended and, unless it is `apart`,
-    until nothing is left running of what was begun in this bash before.
+    """A job that takes over the `bash` that runs it; from then on only a thread of the job uses
+    that bash. The thread writes the output to the log until the command has ended and, unless
+    `apart`, until nothing that was started in this bash before is still running.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class DetachedJob(Job):
         started: float,
         apart: bool,
     ) -> None:
-        """Raises OSError if there can be no log."""
+        """Raises OSError if no log can be made."""
         super().__init__(job_id, exchange.capture.become_log(), cwd, started)
         self.bash = bash
         self._exchange = exchange
@@ -61,8 +61,8 @@ class DetachedJob(Job):
         return self.over
 
     def stop(self) -> bool:
-        """As a command is stopped at its time limit; then what else it started, by TERM and KILL.
-        At most 10 s."""
+        """Stop it as at a time limit, then end what else it started with TERM and KILL. Takes at
+        most 10 s."""
         self.bash.terminal.wake()
         if not self._ended.wait(_STOP_S):
             self.bash.terminal.kill_soon()
@@ -110,7 +110,7 @@ class DetachedJob(Job):
         self._ended.set()
 
     def _outlast(self) -> None:
-        """Jobs and other processes that were begun in this bash before may go on."""
+        """Wait for jobs and other processes started earlier in this bash, which may still run."""
         terminal = self.bash.terminal
         while not self._apart and not terminal.ended:
             if not processes.children(self.bash.leader, since=0):

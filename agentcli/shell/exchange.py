@@ -26,14 +26,14 @@ _LADDER = (
     (signal.SIGKILL, 0.8),
 )
 _MOST_REPORTED = 4 << 20
-"""Bytes kept of what comes as reports: commands can write there too, without end."""
+"""Bytes kept of the report pipe, to which commands can write without end, too."""
 _LONGEST_REPORT = 65_536
 _SILENT = LiveOutput(None)
 FALLBACK = "F"
-"""Letter of a report made where none of the shell's builtins could be used: it marks only the end
-of the output, not of what was written to the terminal."""
+"""Letter of a report made when none of the shell's builtins was usable. It marks the end of the
+output only, not of what was written to the terminal."""
 DROP_REST: signal.Signals | None = getattr(signal, "SIGRTMAX", None)
-"""Makes our bash drop its script once the command in the foreground has ended."""
+"""Makes our bash drop the rest of its script once the foreground command has ended."""
 
 
 class Outcome(Enum):
@@ -42,23 +42,23 @@ class Outcome(Enum):
     """The process behind the terminal has ended."""
     TIMEOUT = "timeout"
     WAITING = "waiting"
-    """Something waits for someone to type."""
+    """Something waits for input from the keyboard."""
     LOST = "lost"
-    """The process waits for our next line but has not reported: it is no longer itself."""
+    """The process waits for our next line without having reported: it was replaced by another."""
     WOKEN = "woken"
-    """Someone asked for attention; what was requested goes on."""
+    """Someone asked for attention; the request continues."""
 
 
 Watch = Callable[[float], Outcome | None]
-"""Looks at the processes when nothing has come for so many seconds."""
+"""Checks the processes when nothing has arrived for the given number of seconds."""
 
 
 class Exchange:
-    """Output lies between "␞B<nonce>␞" and "␞E<nonce>␞", in the pipe for it and in the terminal; a
+    """Output is between "␞B<nonce>␞" and "␞E<nonce>␞", in the output pipe and on the terminal; a
     report is "␞<letter><nonce>:…␞".
 
-    Ahead of the report, after "␞X<nonce>␞", there may be a listing. Commands can write reports
-    too: one that `is_report` does not take for one, given its text, is none.
+    A listing may come ahead of the report, after "␞X<nonce>␞". Commands can write reports, too: one
+    whose text `is_report` rejects is ignored.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Exchange:
         ask_again: bytes = b"",
         ask_end: bytes = b"",
     ) -> None:
-        """`before`: what followed the previous exchange, for each stream. `ask_again`: lines that
-        ask for the report once more, as an interrupt can lose it; `ask_end`: lines that ask for the
-        end mark after a fallback report. Nothing is sent where these are empty."""
+        """`before` is what followed the previous exchange in each stream. `ask_again` are lines
+        that request the report once more, as an interrupt can lose it; `ask_end` are lines that
+        request the end mark after a fallback report. Empty ones are not sent."""
         self.terminal = terminal
         self.nonce = nonce
         self.capture = capture
         self.report: tuple[str, str] | None = None
-        """(letter, text) once the request has come to its end."""
+        """(letter, text) once the request has ended."""
         self.listing: bytes | None = None
         self._ask_again = ask_again
         self._ask_end = ask_end
@@ -100,21 +100,21 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether it has been seen where its output begins."""
+        """Whether the beginning of its output has been found."""
         return any(stream.begun for stream in self._streams)
 
     @property
     def before(self) -> bytes:
-        """What came before its output, the newest of it if it was much."""
+        """What came before its output; only the newest part if there was much."""
         return b"".join(stream.before for stream in self._streams)
 
     def take_before(self) -> bytes:
-        """`before`, once."""
+        """Return `before` and clear it."""
         return b"".join(stream.take_before() for stream in self._streams)
 
     @property
     def after(self) -> tuple[bytes, bytes]:
-        """What followed its output at once, of each stream."""
+        """What immediately followed its output in each stream."""
         output, on_terminal = self._streams
         return output.after, on_terminal.after
 
@@ -126,7 +126,7 @@ class Exchange:
         watch: Watch | None = None,
         wakeable: bool = False,
     ) -> Outcome:
-        """Follows the request until it ends, but at most `seconds`; if `wakeable`, until the
+        """Follow the request until it ends, for at most `seconds`, or if `wakeable` until the
         terminal is woken."""
         deadline = time.monotonic() + seconds
         looks = _Looks(watch)
@@ -160,7 +160,7 @@ class Exchange:
         for stream in self._streams:
             self.capture.feed(stream.release())
         if self.report and self.report[0] == FALLBACK:
-            # Nothing could be marked there.
+            # A fallback report can't mark the terminal's part.
             self.capture.feed(self._streams[1].take_before())
         return Outcome.DONE if self.report else Outcome.DIED
 
@@ -191,9 +191,9 @@ class Exchange:
 
 
 class _Reports:
-    """Finds the report of one request, and the listing ahead of it, in what the pipe delivers.
+    """Finds the report of one request, and the listing ahead of it, in the data from the pipe.
 
-    The work for each piece is in proportion to its length, whatever commands write there.
+    The work for each piece is proportional to its length, whatever commands write there.
     """
 
     def __init__(self, nonce: str, is_report: Callable[[str], bool]) -> None:
@@ -205,7 +205,7 @@ class _Reports:
         self.listing: bytes | None = None
 
     def feed(self, piece: bytes) -> tuple[str, str] | None:
-        """(letter, text), once it is there."""
+        """Return (letter, text) once the report is complete."""
         self._data += piece
         found = self._find()
         if len(self._data) > _MOST_REPORTED:
@@ -226,7 +226,7 @@ class _Reports:
             opening = data[max(0, at - 2) : at].decode("latin-1")
             text = data[start : max(end, start)].decode("utf-8", "replace")
             if opening[:1] == MARK and opening[1:].isupper() and self._is_report(text):
-                # An interrupt may have cut off a first listing.
+                # If an interrupt cut off a first listing, another follows it.
                 _, listed, listing = data[: at - 2].rpartition(self._listing_mark)
                 self.listing = bytes(listing) if listed else None
                 return opening[1:], text
@@ -235,7 +235,7 @@ class _Reports:
 
 
 class _Looks:
-    """When to look at the processes: soon after it went quiet, then ever more seldom."""
+    """Decides when to check the processes: soon after output stops, then less and less often."""
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
@@ -248,7 +248,7 @@ class _Looks:
         return None if self._watch is None else max(0.0, self._next - now)
 
     def look(self, now: float, last_activity: float) -> Outcome | None:
-        """An outcome only if it is the same twice: a process may be between two calls."""
+        """Return an outcome only if seen twice in a row: a process may be between two calls."""
         if self._watch is None:
             return None
         if last_activity != self._since:
@@ -266,12 +266,12 @@ class _Looks:
 
 
 def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
-    """Ends what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
+    """Stop what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
 
-    Programs that only read the output of others are spared at first: once those end, they print
-    what they have.
+    Programs that only read the output of others are spared at first: when those end, the readers
+    print what they have.
 
-    Takes at most 4.5 s. `leader` is the process that answers our lines, where that is known.
+    Takes at most 4.5 s. `leader` is the process that answers our lines, if it is known.
     """
     terminal = exchange.terminal
     terminal.interrupt_key()
@@ -289,7 +289,7 @@ def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
 def _insist(
     exchange: Exchange, signum: signal.Signals, patience: float, leader: ProcessHandle | None
 ) -> Outcome:
-    """Repeats the signal when a script goes on with its next command."""
+    """Wait, repeating the signal when a script continues with its next command."""
     deadline = time.monotonic() + patience
     group = exchange.terminal.foreground()
     while (left := deadline - time.monotonic()) > 0:
@@ -304,8 +304,8 @@ def _insist(
 
 
 def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
-    """Interrupts everything but the readers at the end of pipes. False if there is nothing else, or
-    if the leader would go on with its script once the readers have ended by themselves."""
+    """Interrupt everything except the readers at the end of pipes. Return False if there is nothing
+    else, or if the leader would continue its script after the readers ended by themselves."""
     if leader is None or DROP_REST is None or _is_group_of(leader, terminal.foreground()):
         return False
     members = terminal.foreground_processes()
@@ -320,7 +320,7 @@ def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
 def _apply(terminal: Terminal, signum: signal.Signals, leader: ProcessHandle | None) -> None:
     leads = _is_group_of(leader, terminal.foreground())
     if leader is not None and not leads:
-        # The leader drops the rest of its script only if it is interrupted too.
+        # The leader drops the rest of its script only if it is interrupted, too.
         leader.send(signal.SIGINT)
     if not (leads and signum is signal.SIGKILL):
         terminal.signal_foreground(signum)

@@ -1,5 +1,5 @@
-"""What the session's bash and Python have in common: both are followed, stopped and reported on in
-the same way."""
+"""What the session's bash and Python have in common: how both are followed, stopped and reported
+on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK
 
 STARTS = 5
-"""How often a start is tried: places that the sandbox covers come and go."""
+"""How often to try to start: paths that the sandbox hides may come and go."""
 LATE_CHARS = 2000
 
 OnOutput = Callable[[str], None] | None
@@ -30,7 +30,7 @@ OnOutput = Callable[[str], None] | None
 
 @dataclass
 class Running:
-    """What is followed, and the notes for its result."""
+    """A running request, and the notes for its result."""
 
     exchange: Exchange
     notes: list[str] = field(default_factory=list)
@@ -42,16 +42,16 @@ ResultT = TypeVar("ResultT")
 
 
 class Interpreter(ABC, Generic[RunningT, ResultT]):
-    """Synchronous, for one thread. An exception raised while something runs (by a signal handler,
-    by `on_output`) stops it and is raised again; `last_result` then holds the partial result.
+    """Runs one thing at a time, for one thread. An exception raised meanwhile (by a signal handler
+    or `on_output`) stops it and is raised again; `last_result` then holds the partial result.
 
-    `env` is the whole environment. Folders for pipes are made in `scratch`, and the sandbox is told
-    to show them; it shows `outputs` by itself. Without a `sandbox` nothing contains what runs but
-    the limits on resources that every command has.
+    `env` is the whole environment. Folders for pipes are created in `scratch`, and the sandbox is
+    told to show them; it shows `outputs` anyway. Without a `sandbox`, nothing contains what runs
+    except the resource limits that every command has.
     """
 
     _KIND: ClassVar[str]
-    """The beginning of names of files."""
+    """The prefix of file names."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
     ) -> None:
         self.last_result: ResultT | None = None
         self.identity = os.urandom(8).hex()
-        """Marks all its processes, as AGENT_SHELL_ID in their environment."""
+        """Identifies all its processes, as AGENT_SHELL_ID in their environment."""
         self.sandbox = sandbox or Sandbox(NO_LAYER, AccessScope(Path(cwd), Path(cwd), ()))
         self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
         self._env = {**env, **self._marks}
@@ -77,13 +77,13 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         self._followed: Terminal | None = None
 
     def kill_soon(self) -> None:
-        """Ends what runs, with its interpreter. For any thread."""
+        """End what runs, together with its interpreter. Callable from any thread."""
         if self._followed is not None:
             self._followed.kill_soon()
 
     @abstractmethod
     def _await(self, running: RunningT, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
-        """How it went, and whether it was stopped at the time limit."""
+        """Return the outcome, and whether the time limit stopped it."""
 
     @abstractmethod
     def _stop(self, running: RunningT) -> Outcome: ...
@@ -102,7 +102,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         return self.last_result
 
     def _abandon(self, running: RunningT) -> None:
-        """Stops what runs for an exception; kills it if another one comes meanwhile."""
+        """Stop what runs because of an exception; kill it if another one comes meanwhile."""
         outcome = Outcome.DIED
         running.notes.append("interrupted")
         try:
@@ -114,12 +114,12 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
             self.last_result = self._conclude(running, outcome, timed_out=False)
 
     def _late_output(self, running: RunningT) -> str:
-        """What was written between the one before and this one."""
+        """Return what was written between the previous request and this one."""
         return clean(running.exchange.take_before()) if running.exchange.begun else ""
 
     def _open_ports(self, terminal: Terminal, pid: int) -> list[str]:
-        """Let the sandbox around the process `pid` of a terminal reach the ports it may, for as
-        long as the terminal is open; notes for the model."""
+        """Let the sandbox around process `pid` reach its permitted ports for as long as the
+        terminal is open; return notes for the model."""
         wanted = self.sandbox.host_ports if self.sandbox.own_loopback else ()
         if not wanted or terminal.ports is not None:
             return []
@@ -140,7 +140,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
 
     def _existing_folder(self) -> str:
-        """Where it was, as commands see it, or the nearest folder above that is still there."""
+        """Return its folder as commands see it, or the nearest parent that still exists."""
         for place in (Path(self._cwd), *Path(self._cwd).parents):
             if self.sandbox.real_path(str(place)).is_dir():
                 return str(place)

@@ -1,4 +1,4 @@
-"""Background jobs of a shell: what is known of them and how they are ended."""
+"""Background jobs of a shell: their state, and how they are ended."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHUNK = 1 << 20
 
 
 class Job(ABC):
-    """What runs in the background, with the `log` of its output. `started` is on the monotonic
-    clock."""
+    """Something that runs in the background, with the `log` of its output. `started` is on the
+    monotonic clock."""
 
     def __init__(self, job_id: str, log: Path, cwd: str, started: float) -> None:
         self.job_id = job_id
@@ -32,9 +32,9 @@ class Job(ABC):
         self.cwd = cwd
         self.started = started
         self.exit_code: int | None = None
-        """Once it has ended, if it left one."""
+        """Set once it has ended, if it left one."""
         self.over = False
-        # Opened while nobody else has written there: the job may take away the right to read it.
+        # Opened before anyone else writes there, as the job may remove the permission to read it.
         self._log = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     @property
@@ -43,19 +43,19 @@ class Job(ABC):
 
     @abstractmethod
     def look(self) -> bool:
-        """Whether it has ended by now."""
+        """Return whether it has ended by now."""
 
     @abstractmethod
     def stop(self) -> bool:
-        """Ends everything it started. False for a job that can't be told from the other processes
-        of its shell."""
+        """End everything that it started. Return False for a job that can't be told from the other
+        processes of its shell."""
 
     @abstractmethod
     def end_with_shell(self) -> bool:
-        """The shell has ended; whether the job had to end with it."""
+        """End the job after its shell has ended; return whether that cut it short."""
 
     def output(self, max_chars: int) -> RenderedOutput:
-        """The beginning and the end of the first 50 MB of the log."""
+        """Return the beginning and the end of the first 50 MB of the log."""
         capture = Capture(self.log, spool=False)
         with open(os.dup(self._log), "rb") as file:
             file.seek(0)
@@ -67,14 +67,14 @@ class Job(ABC):
         os.close(self._log)
 
     def _readable(self, text: str) -> str:
-        """Without what only we need to know."""
+        """Remove from output what only this package needs."""
         return text
 
 
 class SubshellJob(Job):
-    """Begun in the background. The kernel says whether it runs, by its subshell `process`. That is
-    None if the number reported by the shell is not one of the shell's processes; such a job ends
-    with the shell.
+    """A job started in the background. The kernel tells whether its subshell `process` runs. That
+    is None if the number that the shell reported is not one of its processes; such a job ends with
+    the shell.
 
     The job itself can write to `status` and `log`, so neither proves anything.
     """
@@ -98,7 +98,7 @@ class SubshellJob(Job):
         return self.over
 
     def stop(self) -> bool:
-        """By TERM, after 2 s by KILL."""
+        """End it with TERM, after 2 s with KILL."""
         if self.look():
             return True
         if self.process is None:
@@ -114,7 +114,7 @@ class SubshellJob(Job):
         if self.process is not None:
             processes.end_tree(self.process, _LADDER[-1:])
         told = self._told()
-        # Some jobs live long enough to say by which signal of the end they were struck.
+        # Some jobs live long enough to record the signal that ended them.
         self.over, self.exit_code = True, None if told in _STRUCK else told
         return self.exit_code is None
 
@@ -124,7 +124,7 @@ class SubshellJob(Job):
             self._handle.close()
 
     def _told(self) -> int | None:
-        """The exit code that it left."""
+        """Return the exit code that it left."""
         text = read_private(self._status) or b""
         return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None
 
@@ -132,15 +132,15 @@ class SubshellJob(Job):
 def begin_job(
     bash: Bash, base: Path, script: bytes, log: Path, log_bytes: int, capture: Capture
 ) -> SubshellJob:
-    """Starts `script` in the background of `bash`, with its folder and variables. Files beside
-    `base`, whose name is the job's id, are for the shell; of its output `log` keeps `log_bytes`.
+    """Start `script` in the background of `bash`, with its folder and variables. The name of `base`
+    is the job's id; the shell uses files beside it. `log` keeps `log_bytes` of the output.
 
     Raises OSError if it could not be started.
     """
     source = write_private(base.with_suffix(".sh"), script)
     status, number = base.with_suffix(".status"), base.with_suffix(".pid")
     written = base.with_suffix(".log")
-    # The job can change what is in the log, but not what the log's name stands for.
+    # The job can change the content of the log, but not which file the log's name refers to.
     written.hardlink_to(log)
     start = bash_lines.background_script(
         source, written, status, number, errexit="e" in bash.flags, limit=log_bytes
@@ -152,6 +152,6 @@ def begin_job(
     process = processes.find_descendant(read_private(number) or b"", bash.terminal.pid)
     job = SubshellJob(base.name, process, log, status, bash.cwd)
     if process is None and not job.look():
-        # It was killed by now, or the number was no word of truth.
+        # It has been killed already, or the number was false.
         job.over = not processes.children(bash.leader, since=since)
     return job

@@ -1,4 +1,4 @@
-"""From the bytes of a terminal to text for a model: marks, cleaning, head and tail."""
+"""Turns the bytes of a terminal into text for a model: marks, cleaning, head and tail."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 SLACK_CHARS = 3_000
-"""Less than that is not cut away: the line about the cut, and a call that asks for the rest, cost
-more."""
+"""Smaller excess is not cut away: the line about the cut, and a call for the rest, cost more."""
 HEAD_SHARE = 0.5
 SOURCE_HEAD_SHARE = 0.75
-"""Of the text that a cut leaves."""
+"""The share of the head in what a cut leaves."""
 _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
-"""Passed on of the output between two calls."""
+"""Most bytes passed on between two calls."""
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
-"""The bytes after the first of a UTF-8 character."""
+"""The bytes that continue a UTF-8 character."""
 
 _ESCAPES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -44,15 +43,15 @@ _CONTROLS = _VISIBLE | _INVISIBLE
 
 
 def replace_surrogates(text: str) -> str:
-    """Lone halves of surrogate pairs, which can't be encoded, become U+FFFD."""
+    """Replace lone surrogates, which can't be encoded, with U+FFFD."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def clean(data: bytes) -> str:
-    """Readable text with as many newlines as `data` has.
+    """Return readable text with as many newlines as `data` has.
 
-    Undecodable bytes become U+FFFD, escape sequences go, of a line that was written over (\\r)
-    its last state stays, backspaces delete, other control characters become visible pictures.
+    Undecodable bytes become U+FFFD, escape sequences are removed, a line overwritten with \\r keeps
+    its last state, backspaces delete, and other control characters become visible pictures.
     """
     text = _ESCAPES.sub("", data.decode("utf-8", "replace"))
     if "\r" in text or "\b" in text:
@@ -75,7 +74,7 @@ def _settle(line: str) -> str:
 
 
 class MarkedSection:
-    """Extracts what lies between two marks from a stream that arrives in pieces."""
+    """Extracts what is between two marks from a stream that arrives in pieces."""
 
     def __init__(self, begin: bytes, end: bytes, *, before: bytes = b"") -> None:
         self._begin = begin
@@ -85,23 +84,23 @@ class MarkedSection:
         self.begun = False
         self.ended = False
         self.after = b""
-        """What followed the second mark in the same piece."""
+        """What followed the second mark."""
 
     @property
     def before(self) -> bytes:
-        """What came before the first mark, the newest 256 kB of it."""
+        """What came before the first mark; the newest 256 kB of it."""
         return bytes(self._before)
 
     def take_before(self) -> bytes:
-        """`before`, once."""
+        """Return `before` and clear it."""
         before = self.before
         self._before.clear()
         return before
 
     def feed(self, data: bytes) -> bytes:
-        """The part of `data` that lies between the marks.
+        """Return the part of `data` that lies between the marks.
 
-        If the second mark comes without the first, all before it counts as between.
+        If the second mark comes without the first, everything before it counts as between.
         """
         data = self._held + data
         self._held = b""
@@ -120,12 +119,12 @@ class MarkedSection:
         return inside
 
     def release(self) -> bytes:
-        """What was held back because it could have been the start of a mark."""
+        """Return what was held back because it might have been the start of a mark."""
         held, self._held = self._held, b""
         return held if self.begun and not self.ended else b""
 
     def _find_begin(self, data: bytes) -> bytes:
-        """What follows the first mark; everything if there is only the second one."""
+        """Return what follows the first mark; everything if only the second one is there."""
         found, mark, rest = data.partition(self._begin)
         if mark:
             self.begun = True
@@ -133,7 +132,7 @@ class MarkedSection:
             return rest
         if self._end in data:
             self.begun = True
-            # Bash has ended the line of its last report, which was a fallback.
+            # bash has ended the line of its last report, which was a fallback.
             return (self.take_before() + data).removeprefix(b"\n")
         self._add_before(self._hold_back(data))
         return b""
@@ -143,7 +142,7 @@ class MarkedSection:
         del self._before[:-KEEP_BYTES]
 
     def _hold_back(self, data: bytes) -> bytes:
-        """`data` less an end that could be the start of a mark."""
+        """Return `data` without an end that could be the start of a mark."""
         start = data.find(b"\x1e", max(0, len(data) - len(self._end) + 1))
         while start >= 0:
             if self._end.startswith(data[start:]) or self._begin.startswith(data[start:]):
@@ -155,10 +154,10 @@ class MarkedSection:
 
 class LiveOutput:
     """Passes output on as it arrives: in order, decoded, about sixteen times a second. During
-    silence it calls with no text every 0.1 s, so that a display can show that time passes.
+    silence it calls with an empty text every 0.1 s, so that a display can show that time passes.
 
-    Of more than 8 kB between two calls only the end is passed on, and the rest is not processed: a
-    display shows a few lines, and the work should be in proportion to that.
+    If more than 8 kB arrive between two calls, only the end is passed on and the rest is not
+    processed: a display shows only a few lines, so more work would be wasted.
     """
 
     def __init__(self, callback: Callable[[str], None] | None) -> None:
@@ -180,7 +179,7 @@ class LiveOutput:
         self._skipped += over + len(data) - len(newest)
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until `flush` should be called; None if nobody listens."""
+        """Return the seconds until `flush` should be called; None if nobody listens."""
         if self._callback is None:
             return None
         if not self._pending:
@@ -202,21 +201,21 @@ class LiveOutput:
             self._callback(text)
 
     def _take(self) -> str:
-        """What has come since the last call, with a line for what is left out of it."""
+        """Return what has come since the last call, with a line about what is left out."""
         data = bytes(self._pending)
         skipped, self._skipped = self._skipped, 0
         self._pending.clear()
         if not skipped:
             return self._rest + self._decoder.decode(data)
         self._decoder.reset()
-        # The first character may be cut in two.
+        # The first character may be incomplete.
         text = self._decoder.decode(data.lstrip(_CONTINUATIONS) or data)
         return f"\n[… {skipped:,} bytes …]\n{text}"
 
 
 def _start_of_unfinished(text: str) -> int:
-    """Where an escape sequence begins that later output may complete; the length of `text` if there
-    is none. The last character of a sequence may look like the beginning of another."""
+    """Return where an escape sequence begins that later output may complete; the length of `text`
+    if there is none. The last character of a sequence may look like the beginning of another."""
     last = text.rfind("\x1b")
     starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
     found = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
@@ -234,7 +233,7 @@ class Capture:
     """Keeps the first and last `keep` bytes in memory and, if there is more, the first 50 MB on
     disk, or as much as `folder` has room for.
 
-    Without `spool`, `path` exists already and holds everything.
+    Without `spool`, `path` already exists and holds everything.
     """
 
     def __init__(
@@ -261,7 +260,7 @@ class Capture:
         self._is_log = False
         self._written = 0
         self.problem: str | None = None
-        """Why the full output could not be kept, if so."""
+        """Why the full output could not be kept, if that is so."""
 
     def feed(self, data: bytes) -> None:
         if self._is_log:
@@ -287,8 +286,8 @@ class Capture:
             self._tail_size -= len(self._tail.popleft())
 
     def become_log(self) -> Path:
-        """From now on all of it, from its beginning, is at once in this file, and none in memory.
-        Raises OSError if there can be no such file."""
+        """Write everything so far and from now on directly to the file, and keep none in memory.
+        Raises OSError if the file can't be created."""
         if self._file is None:
             self._file = self._new_file()
             self._spool(bytes(self._head) + b"".join(self._tail))
@@ -301,11 +300,11 @@ class Capture:
         self._close()
 
     def end(self) -> str:
-        """The last of it, a few hundred characters."""
+        """Return the last few hundred characters."""
         return clean(self._tail[-1] if self._tail else bytes(self._head[-1000:]))[-300:]
 
     def render(self, max_chars: int, rewrite: Callable[[str], str] = str) -> RenderedOutput:
-        """The text, cut in the middle on line boundaries if it is longer than `max_chars` by more
+        """Return the text, cut in the middle at line boundaries if it exceeds `max_chars` by more
         than a little."""
         tail = b"".join(self._tail)
         gap = self._total - len(self._head) - len(tail)
@@ -326,7 +325,7 @@ class Capture:
         return RenderedOutput(text, truncated=True, path=str(self._path))
 
     def _missing(self, start: str, end: str) -> str:
-        """The line that stands for what is left out."""
+        """Return the line that stands for what is left out."""
         size = self._total - len(start.encode()) - len(end.encode())
         first = start.count("\n") + 1
         last = self._newlines - end.count("\n")
@@ -381,7 +380,8 @@ class Capture:
 
 
 def _whole_lines_before(text: str, size: int) -> str:
-    """The start of `text`, at most `size` long; a cut inside a line only if the line is long."""
+    """Return at most `size` characters from the start of `text`; cut within a line only if it is
+    long."""
     size = min(size, len(text))
     cut = text.rfind("\n", 0, size) + 1
     return text[: cut if cut > size // 2 else size]
@@ -402,8 +402,8 @@ def kept_text(
     *,
     head_share: float = HEAD_SHARE,
 ) -> RenderedOutput:
-    """`text`, of a long one head and tail, and the whole in a new file of `outputs`, called as by
-    `OutputFolder.new_path`."""
+    """Return `text`; if it is long, only head and tail, with the whole in a new file of `outputs`,
+    named as by `OutputFolder.new_path`."""
     capture = Capture(
         outputs.new_path(name), keep=4 * most_chars, folder=outputs, head_share=head_share
     )

@@ -1,7 +1,7 @@
-"""The parts of a command line, marked so that bash keeps what each ended with.
+"""Splits a command line into parts and marks them, so that bash records the status of each.
 
-Only what is plain is marked: words, quotes and separators that nobody could read otherwise.
-Everything else runs as it was written.
+Only plain commands are marked: words, quotes and separators that can be read in one way only.
+Everything else runs as written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PRINTS_SOURCE = re.compile(
 
 
 def parts_of(command: str) -> list[str]:
-    """The parts of `command` with the separators at their ends; empty when it has only one, or is
+    """Return the parts of `command`, each ending with its separator; empty if it has only one or is
     not plain."""
     if _TOLD_OF_LAST.search(command):
         return []
@@ -62,8 +62,8 @@ def _is_blank(part: str) -> bool:
 
 
 def marked(parts: Sequence[str]) -> str:
-    """The command of `parts`, which leaves number and status of those that ended in a variable:
-    all but the last, and but those whose status the next one reads itself."""
+    """Return a command that also records, in a variable, number and status of each part that ends:
+    all except the last, and those whose status the next part reads itself."""
     text = ""
     for number, part in enumerate(parts[:-1]):
         mark = "" if "$?" in parts[number + 1] else f'; {VARIABLE}+=" {number}:$?"'
@@ -72,14 +72,14 @@ def marked(parts: Sequence[str]) -> str:
 
 
 def ended(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
-    """The parts that had ended, each with its status; `told` is what the variable held."""
+    """Return the parts that had ended with their statuses; `told` is what the variable held."""
     found = re.findall(r"(\d{1,4}):(\d{1,3})\b", told)
     return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]
 
 
 def head_share(command: str) -> float:
-    """Of what a cut leaves of its output: of what shows files, which it may do last, the beginning
-    says more than the end; of most other programs it is the end."""
+    """Return the head's share in what a cut leaves of the output. If the command shows files, at
+    the end at least, the beginning says more; with most other programs, the end does."""
     return SOURCE_HEAD_SHARE if _PRINTS_SOURCE.search(command.strip()) else HEAD_SHARE
 
 

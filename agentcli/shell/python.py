@@ -1,4 +1,4 @@
-"""The session's Python: one persistent interpreter of the workspace; its variables survive."""
+"""The session's Python: a persistent interpreter of the workspace, which keeps its variables."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from agentcli.system.workspace_python import interpreter_of
 _READY_S = 30.0
 _LARGEST_FIGURE = 50_000_000
 _MOST_FIGURES = 8
-"""As the driver saves them."""
+"""As many as the driver saves."""
 _FIGURE = re.compile(r"figure-\d+\.png", re.ASCII)
 
 
 @dataclass(frozen=True)
 class CellResult:
     output: str
-    """Printed text, the value of a last expression, or the traceback; clean, cut if long."""
+    """Printed text, the value of a final expression, or the traceback; clean, cut if long."""
     error: bool
-    """The code raised, or did not come to its end."""
+    """The code raised or did not finish."""
     images: tuple[str, ...]
-    """data: URLs of PNG, one for each figure that matplotlib has drawn."""
+    """PNG data: URLs, one for each figure that matplotlib drew."""
     duration_s: float
     timed_out: bool = False
     truncated: bool = False
@@ -46,7 +46,7 @@ class CellResult:
 
 
 class PythonInterpreter(Interpreter[Running, CellResult]):
-    """Starts in the `workspace`."""
+    """A Python interpreter that starts in the `workspace`."""
 
     _KIND = "python"
 
@@ -75,7 +75,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         self._late = (b"", b"")
 
     def start(self) -> None:
-        """Spawns the interpreter and returns at once. Raises OSError if it can't be started."""
+        """Start the interpreter and return at once. Raises OSError if it can't be started."""
         if self._terminal is not None:
             return
         folder = self._new_folder()
@@ -95,7 +95,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         timeout: float = 120.0,
         on_output: OnOutput = None,
     ) -> CellResult:
-        """Runs `code`, interrupting it after `timeout` seconds.
+        """Run `code`, interrupting it after `timeout` seconds.
 
         Raises OSError if the interpreter can't be started.
         """
@@ -108,12 +108,12 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         return self._follow(Running(exchange, notes), timeout, on_output)
 
     def restart(self) -> None:
-        """A fresh interpreter; all variables are lost."""
+        """Start a fresh interpreter; all variables are lost."""
         self._drop()
         self.start()
 
     def close(self) -> None:
-        """Kills the interpreter and all that it started."""
+        """Kill the interpreter and everything that it started."""
         was_started = self._counter > 0
         self._drop()
         if was_started:
@@ -227,8 +227,9 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
 
 
 def _parse_report(text: str) -> tuple[bool, list[str]] | None:
-    """Whether the code raised, and the files of its figures; None for what is no report of our
-    driver: code can write reports as well, and must not have other files read or removed by them.
+    """Return whether the code raised, and its figures' files; None if it is no report of our
+    driver. Code can write reports as well, and must not have other files read or removed through
+    them.
     """
     try:
         report = json.loads(text)
@@ -244,7 +245,7 @@ def _parse_report(text: str) -> tuple[bool, list[str]] | None:
 
 
 def _figures(folder: Path, names: Sequence[str], notes: list[str]) -> Iterator[str]:
-    """Takes the pictures away from `folder`; a note tells of each that no model would take."""
+    """Yield the images, removing them from `folder`, and note each that no model would accept."""
     for number, name in enumerate(names, 1):
         file = folder / name
         data = read_private(file, _LARGEST_FIGURE) or b""

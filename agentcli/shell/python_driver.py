@@ -1,7 +1,8 @@
 """Runs cells in a persistent namespace. Started as a script by any Python from 3.8 on.
 
 Each line on descriptor 0 is JSON: the nonce of a request and the file with its code. Printed text
-goes to the terminal between two marks, the outcome to the pipe named on the command line.
+goes to the terminal and the output pipe between two marks, the outcome to the pipe named on the
+command line.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Driver:
         self.module.__dict__["__builtins__"] = builtins
 
     def prepare(self) -> None:
-        """Makes this process look like a plain interpreter to the code it runs."""
+        """Make this process look like a plain interpreter to the code it runs."""
         self.take_foreground()
         signal.signal(signal.SIGINT, self.interrupt)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -64,7 +65,7 @@ class Driver:
         warnings.filterwarnings("ignore", message=".*non-interactive, and thus cannot be shown.*")
 
     def take_foreground(self) -> None:
-        """An interrupt should reach us and our children, but no sandbox around us."""
+        """Make interrupts reach this process and its children, but no sandbox around it."""
         if os.getpgrp() == self.home:
             return
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -94,7 +95,7 @@ class Driver:
             error = True
         self.running = False
         if os.getpid() != self.home:
-            # The code has forked and its child came back here, where it has nothing to do.
+            # The code forked, and its child came back here, where it has nothing to do.
             sys.stdout.flush()
             os._exit(0)
         images = self.figures(request["images"])
@@ -103,7 +104,7 @@ class Driver:
         return {"error": error, "images": images}
 
     def execute(self, code: str) -> bool:
-        """True if the code raised."""
+        """Run the code; return True if it raised."""
         self.count += 1
         name = f"<cell {self.count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
@@ -125,7 +126,7 @@ class Driver:
         return False
 
     def compile(self, code: str, name: str) -> tuple[Any, Any]:
-        """(all but a last expression, the last expression if its value is to be shown)."""
+        """Return everything but a final expression, and that expression if its value is shown."""
         tree = compile(code, name, "exec", self.flags | ast.PyCF_ONLY_AST, True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
@@ -135,7 +136,7 @@ class Driver:
         return body, last and compile(last, name, "eval", self.flags, True)
 
     def figures(self, prefix: str) -> list[str]:
-        """Saves what matplotlib has drawn, and closes it."""
+        """Save what matplotlib has drawn, then close it."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is None:
             return []
@@ -149,7 +150,7 @@ class Driver:
                 paths.append(path)
             pyplot.close("all")
         except Exception:
-            # Saving runs what the code has put into its figures.
+            # Saving runs code that the cell has put into its figures.
             traceback.print_exc(limit=0)
         return paths
 

@@ -1,4 +1,4 @@
-"""The session's shell: one persistent bash; folder, variables and functions survive."""
+"""The session's shell: one persistent bash that keeps its folder, variables and functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from agentcli.system.processes import ENVIRONMENT_MARK
 
 _LONGEST_TYPED_LINE = 4000
 _JOB_CHARS = 4000
-"""Of a job's log in a result: it may be asked for again and again."""
+"""Characters of a job's log in a result, which may be requested again and again."""
 
 _STARTED_ANEW = (
     "the shell was started anew, to find what the person named; variables exported by earlier "
@@ -47,14 +47,15 @@ class _Running(Running):
     quiet_shell: bool = True
     parts: Sequence[str] = ()
     apart: bool = False
-    """In a bash of its own, beside the session's."""
+    """Runs in a bash of its own beside the session's."""
 
 
 class Shell(Interpreter[_Running, CommandResult]):
-    """`full_env` is the whole environment of commands which `run_wider` lets out of the `sandbox`,
-    but for the `withheld_environment`, by variable. `exports`: what earlier commands made of the
-    exported variables; bash, and each that replaces it, starts with what of that may come into its
-    sandbox, and with what its own commands changed. `first_notes` go into the first result.
+    """`full_env` is the whole environment of commands that `run_wider` lets out of the `sandbox`,
+    except for the `withheld_environment`, given by variable. `exports` are the changes that earlier
+    commands made to the exported variables. bash, and each that replaces it, starts with those
+    changes that may enter its sandbox and with those of its own commands. `first_notes` go into the
+    first result.
     """
 
     _KIND = "bash"
@@ -89,14 +90,14 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._exports = exports or Exports()
         self._first_notes = tuple(first_notes)
         self._new_exports: dict[str, str | None] = {}
-        """Those that no result has told yet."""
+        """Changes that no result has reported yet."""
         self._new_layers: set[str] = set()
-        """Where those were set."""
+        """The layers in which they were set."""
         self._jobs: dict[str, Job] = {}
         self._used = False
-        """It may hold functions and variables of commands."""
+        """Whether the shell may hold functions and variables of commands."""
         self._foreground: Terminal | None = None
-        """That of the command which is waited for."""
+        """The terminal of the command that is being waited for."""
 
     @property
     def cwd(self) -> str:
@@ -104,7 +105,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     @property
     def exports(self) -> Mapping[str, str | None]:
-        """What earlier commands made of the exported variables, None for an unset one."""
+        """What earlier commands changed of the exported variables; None means unset."""
         return self._own_exports()
 
     @property
@@ -112,7 +113,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         return tuple(self._jobs.values())
 
     def start(self) -> None:
-        """Spawns bash and returns at once. Raises OSError if it can't be started."""
+        """Start bash and return at once. Raises OSError if it can't be started."""
         if self._bash is None:
             self._spawn()
 
@@ -124,7 +125,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         stdin: bool = False,
         on_output: OnOutput = None,
     ) -> CommandResult:
-        """Runs `command` and waits at most `timeout` seconds for its end.
+        """Run `command` and wait at most `timeout` seconds for it to end.
 
         Its stdin is empty unless `stdin` connects it to the terminal, where `send_input` types.
         Raises ValueError for a command that no shell can take, OSError if bash can't be started.
@@ -159,10 +160,10 @@ class Shell(Interpreter[_Running, CommandResult]):
         timeout: float = 120.0,
         on_output: OnOutput = None,
     ) -> CommandResult:
-        """Runs one command in another sandbox, in a bash of its own that starts in the shell's
-        folder with its exported variables; the shell takes over the folder and the exports it
-        ends with. What the command leaves running ends with it. Outside of all sandboxes,
-        variables that make programs load code are withheld.
+        """Run one command in another sandbox, in its own bash that starts in the shell's folder
+        with its exported variables; the shell takes over the folder and the exports that it ends
+        with. What the command leaves running is ended with it. Outside of all sandboxes, variables
+        that make programs load code are withheld.
 
         Raises like `run`; a command that waits for input is stopped.
         """
@@ -203,7 +204,7 @@ class Shell(Interpreter[_Running, CommandResult]):
     def send_input(
         self, text: str, *, timeout: float = 120.0, on_output: OnOutput = None
     ) -> CommandResult:
-        """Types `text` and Enter (a lone control character without it) for a waiting command.
+        """Type `text` and Enter (no Enter after a lone control character) for a waiting command.
 
         Raises ValueError if no command waits, or a line is longer than a terminal takes.
         """
@@ -220,7 +221,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         return self._follow(running, timeout, on_output)
 
     def run_in_background(self, command: str) -> CommandResult:
-        """Starts `command` with the shell's folder and variables and returns at once.
+        """Start `command` with the shell's folder and variables and return at once.
 
         Raises ValueError like `run`, OSError if the shell can't start it.
         """
@@ -238,15 +239,15 @@ class Shell(Interpreter[_Running, CommandResult]):
         return self._job_result(job, notes)
 
     def send_to_background(self) -> bool:
-        """Has the command that is waited for go on as a job: `run` returns at once then. False if
-        none is waited for. For any thread."""
+        """Turn the command being waited for into a job, so that `run` returns at once. Return False
+        if there is none. Callable from any thread."""
         foreground = self._foreground
         if foreground is not None:
             foreground.wake()
         return foreground is not None
 
     def job_status(self, job_id: str) -> CommandResult:
-        """What the job has written so far, and its exit code once it has ended.
+        """Return what the job has written so far, and its exit code once it has ended.
 
         Raises ValueError for an unknown job, as `stop_job` does.
         """
@@ -255,14 +256,14 @@ class Shell(Interpreter[_Running, CommandResult]):
         return self._job_result(job)
 
     def stop_job(self, job_id: str) -> CommandResult:
-        """Ends the job and all it started."""
+        """End the job and everything that it started."""
         job = self._job(job_id)
         notes = [] if job.stop() else [f"{_NOT_TOLD_APART}: ask for that with restart"]
         return self._job_result(job, notes)
 
     def restart(self) -> None:
-        """A fresh shell in the same folder with the same exports. All that ran in the one before
-        ends with it, background jobs too."""
+        """Start a fresh shell in the same folder with the same exports. Everything that ran in the
+        old one ends with it, including background jobs."""
         self._drop()
         ended = [job.job_id for job in self._jobs.values() if job.end_with_shell()]
         if ended:
@@ -270,8 +271,8 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._spawn()
 
     def look_anew(self) -> bool:
-        """Have the next command find what the sandbox shows by now. Whether that must wait, as what
-        runs in the background would end."""
+        """Let the next command see what the sandbox shows by now. Return whether that must wait
+        because it would end what runs in the background."""
         runs = self._running is not None or not all(job.look() for job in self._jobs.values())
         if self._bash is not None and not runs:
             self.restart()
@@ -280,14 +281,14 @@ class Shell(Interpreter[_Running, CommandResult]):
         return runs
 
     def end_all(self) -> None:
-        """Kills the shell and all that it started; the next command has a fresh one."""
+        """Kill the shell and everything that it started; the next command gets a fresh one."""
         self._drop()
         processes.kill_marked(f"{ENVIRONMENT_MARK}={self.identity}")
         for job in self._jobs.values():
             job.end_with_shell()
 
     def close(self) -> None:
-        """Kills the shell and all that it started. It is not used again."""
+        """Kill the shell and everything that it started, for good."""
         self.end_all()
         for job in self._jobs.values():
             job.close()
@@ -295,13 +296,13 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _spawn(self) -> Bash:
         self._cwd = self._existing_folder()
-        # A process that was started must be known here before an interrupt can strike.
+        # A started process must be recorded here before an interrupt can strike.
         with shield():
             self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
         return self._bash
 
     def _own_exports(self) -> dict[str, str | None]:
-        """Those of the session's own bash."""
+        """Return the exports of the session's own bash."""
         return self._exports.inside(self.sandbox.layer, self._env)
 
     def _real_cwd(self) -> str:
@@ -320,7 +321,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             bash.close()
 
     def _ready(self) -> tuple[Bash, list[str]]:
-        """A bash that waits for a script, and notes about what that took."""
+        """Return a bash that waits for a script, and notes about what that took."""
         notes, self._first_notes = [*self._first_notes], ()
         if self._running is not None:
             running, self._running = self._running, None
@@ -339,12 +340,12 @@ class Shell(Interpreter[_Running, CommandResult]):
             raise
 
     def _answering(self) -> Bash:
-        """The shell's own bash, once it has said that it is there."""
+        """Return the shell's own bash once it has answered."""
         return self._awaited(lambda: self._bash or self._spawn(), self._drop)
 
     def _awaited(self, start: Callable[[], Bash], drop: Callable[[], None]) -> Bash:
-        """A bash that has said that it is there; those that end before are dropped. Raises
-        NotStarted after some."""
+        """Return a bash that has answered, dropping those that end before. Raises NotStarted after
+        some of these."""
         for left in reversed(range(STARTS)):
             bash = start()
             try:
@@ -421,7 +422,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         )
 
     def _take_over(self, running: _Running) -> None:
-        """What the end of the command says of the shell."""
+        """Update this shell from what the end of the command reports."""
         running.bash.conclude(running.exchange)
         exports = running.bash.changed_exports()
         if exports:
@@ -430,7 +431,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             self._new_layers.add(running.layer)
 
     def _finish(self, running: _Running, outcome: Outcome) -> int:
-        """The command's exit code; replaces a shell that did not survive it."""
+        """Return the command's exit code; replace a shell that did not survive the command."""
         bash = running.bash
         self._take_over(running)
         if not running.apart or bash.cwd != self._real_cwd():
@@ -446,7 +447,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         return code
 
     def _detach(self, running: _Running) -> CommandResult:
-        """The command goes on as a job, with its bash; the next one gets another."""
+        """Let the command continue as a job with its bash; the next command gets another."""
         with shield():
             job = DetachedJob(
                 f"job-{len(self._jobs) + 1}",
@@ -492,7 +493,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
 
 def _end(bash: Bash) -> list[str]:
-    """Ends it with all that it started; notes of what that was."""
+    """End it with everything that it started; return notes about that."""
     with shield():
         left, going_on = bash.end()
     if going_on:

@@ -1,9 +1,9 @@
-"""One process on a pseudo-terminal, with pipes for our lines, for its output and its reports.
+"""One process on a pseudo-terminal, with pipes for our lines, its output and its reports.
 
-The only place that uses pexpect. The process reads our lines on its descriptor 0, so nothing
-that is typed at the terminal is ever taken for one of them, and the other way round. Its stdout
-and stderr are a pipe: programs write as they do for other programs, without colours and columns;
-those that talk to a person find the terminal at /dev/tty.
+Apart from `at_terminal`, only this module uses pexpect. The process reads our lines on its
+descriptor 0, so nothing typed at the terminal is ever taken for one of them, or the reverse. Its
+stdout and stderr are a pipe: programs write as they do to other programs, without colours and
+columns; those that talk to a person find the terminal at /dev/tty.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ROWS, COLUMNS = 50, 100
 _READ_SIZE = 65_536
 _BATCH_SIZE = 262_144
 _MOST_REPORTS = 1 << 20
-"""Bytes of reports in one go: whoever writes them may never stop."""
+"""Bytes of reports read at once, as whoever writes them may never stop."""
 _NO_PIDFD_POLL_S = 0.05
 _DRAIN_S = 1.0
 _LINE_PATIENCE_S = 2.0
 _END_PATIENCE_S = 1.0
 _KILL, _WAKE = b"x", b"w"
-"""What other threads ask of the one that waits."""
+"""Requests of other threads to the waiting one."""
 
 
 class Terminal:
@@ -50,19 +50,19 @@ class Terminal:
     def __init__(
         self, options: SpawnOptions, command: Sequence[str], *, folder: Path, env: Mapping[str, str]
     ) -> None:
-        """Starts `command` as `options` say. Raises OSError if it can't be started."""
+        """Start `command` as `options` say. Raises OSError if it can't be started."""
         self.folder = folder
         self.ports: HostPorts | None = None
-        """What its process reaches of the machine's loopback; closed with it."""
+        """Ports of the machine's loopback that its process can reach; closed with it."""
         self.report_path = folder / "report"
         self.output_path = folder / "output"
         lines_path = folder / "lines"
         for path in (self.report_path, self.output_path, lines_path):
             os.mkfifo(path, 0o600)
-        # Opened for both directions: opening never blocks and there is never an end of file.
+        # Opened in both directions, so that opening never blocks and there is never an end of file.
         self._reports = os.open(self.report_path, os.O_RDWR | os.O_NONBLOCK)
         self._lines = os.open(lines_path, os.O_RDWR | os.O_NONBLOCK)
-        # Of output there is an end: when all who could write it are gone.
+        # Output does have an end: when all who could write it are gone.
         self._output = os.open(self.output_path, os.O_RDONLY | os.O_NONBLOCK)
         stay_behind = reaper_installer() if options.reaper else None
         self._has_reaper = stay_behind is not None
@@ -81,22 +81,23 @@ class Terminal:
         self._attend()
 
     def _attend(self) -> None:
-        """Prepares to read what the process writes, and to type."""
+        """Prepare to read what the process writes, and to type."""
         self.pid: int = self._child.pid
-        """Of what we started: it leads the session of the terminal, and all else is below it."""
+        """The pid of the started process, which leads the terminal's session and is above all
+        others."""
         self._master: int = self._child.child_fd
         self._typed = bytearray()
         self._used_keyboard = False
-        # A terminal that nobody has open hangs up, and the process need not have it open yet.
+        # A terminal that nobody has open hangs up, and the process may not have opened it yet.
         self._held: int | None = other_end(self._master)
         self._open = {self._master, self._output}
         self.ended = False
-        """Known to have ended; what it wrote before may still be unread."""
+        """The process is known to have ended; what it wrote before may still be unread."""
         os.set_blocking(self._master, False)
         self._modes = _plain_modes(self._master)
         self._poll = select.poll()
         self.woken = False
-        """Someone asked by `wake` for the attention of whoever waits for the process."""
+        """`wake` was called to get the attention of whoever waits for the process."""
         self._requests, self._requester = os.pipe()
         os.set_blocking(self._requests, False)
         for descriptor in (self._output, self._master, self._reports, self._requests):
@@ -111,13 +112,14 @@ class Terminal:
 
     @property
     def exit_code(self) -> int:
-        """Once not alive: as a shell would give it, 128 + the number of the signal."""
+        """The code of an ended process as a shell would give it; 128 + signal if it was killed."""
         if self._child.signalstatus is not None:
             return 128 + int(self._child.signalstatus)
         return int(self._child.exitstatus or 0)
 
     def send_line(self, line: bytes) -> None:
-        """Kills the process if it takes no more lines, as when a command has filled the pipe."""
+        """Send a line; kill the process if it takes no more, as when a command has filled the
+        pipe."""
         data = line + b"\n"
         while data:
             try:
@@ -130,13 +132,13 @@ class Terminal:
                     return
 
     def type(self, data: bytes) -> None:
-        """As if at the keyboard; sent as fast as the other side takes it."""
+        """Type as if at the keyboard, as fast as the other side takes it."""
         self._used_keyboard = True
         self._typed += data
         self._flush_typed()
 
     def foreground(self) -> int | None:
-        """The process group that ^C would reach; None once the terminal is nobody's."""
+        """Return the process group that ^C would reach; None once the terminal is nobody's."""
         try:
             return os.tcgetpgrp(self._master) or None
         except OSError:
@@ -152,7 +154,7 @@ class Terminal:
         return ProcessHandle(found) if found is not None and found.session == self.pid else None
 
     def reset_modes(self) -> None:
-        """Undoes what commands did to the terminal and discards input that nobody has read."""
+        """Undo what commands did to the terminal, and discard unread input."""
         try:
             if self._used_keyboard or termios.tcgetattr(self._master) != self._modes:
                 termios.tcsetattr(self._master, termios.TCSAFLUSH, self._modes)
@@ -163,10 +165,10 @@ class Terminal:
         self._typed.clear()
 
     def interrupt_key(self) -> None:
-        """Types ^C for a program that takes it as a character.
+        """Type ^C for a program that takes it as a character.
 
-        Where it would make a signal, send that instead: the key acts at some later moment, by
-        when another command may be in the foreground.
+        Do nothing where the key would raise a signal; callers send that instead. The key would act
+        at some later moment, when another command may be in the foreground.
         """
         if not self._local_modes() & termios.ISIG:
             self.type(b"\x03")
@@ -176,7 +178,7 @@ class Terminal:
         return bool(self._local_modes() & termios.ICANON)
 
     def pump(self, timeout: float | None) -> tuple[bytes, bytes, bytes]:
-        """Waits at most `timeout` seconds for something; returns (output, what was written to the
+        """Wait at most `timeout` seconds for something; return (output, what was written to the
         terminal, reports).
 
         All are empty after a timeout and when the process has ended.
@@ -200,7 +202,7 @@ class Terminal:
         return output, on_terminal, reports
 
     def drain_after_exit(self) -> Iterator[tuple[bytes, bytes]]:
-        """What a process that has ended left in its output and in the terminal."""
+        """Yield what an ended process left in its output and on the terminal."""
         self._let_go()
         deadline = time.monotonic() + _DRAIN_S
         while self._open and time.monotonic() < deadline:
@@ -214,7 +216,7 @@ class Terminal:
             yield next(parts), next(parts)
 
     def idle(self, pid: int) -> bool:
-        """Whether `pid` is known to wait for our next line."""
+        """Whether `pid` is known to be waiting for our next line."""
         if not processes.reads_descriptor(pid, 0):
             return False
         try:
@@ -225,12 +227,12 @@ class Terminal:
 
     def signal_foreground(self, signum: signal.Signals) -> None:
         group = self.foreground()
-        # As long as its leader is not reaped, no other session has the number of this one.
+        # Until the leader is reaped, no other session can have the number of this one.
         if group is not None and self.alive:
             processes.send_group(group, self.pid, signum)
 
     def kill(self) -> None:
-        """Ends the process and the command in the foreground; does not wait for them."""
+        """End the process and the foreground command, without waiting for them."""
         if not self.alive:
             return
         if self._has_reaper:
@@ -240,15 +242,15 @@ class Terminal:
             os.kill(self.pid, signal.SIGKILL)
 
     def kill_soon(self) -> None:
-        """Has whoever waits for the process kill it. For any thread."""
+        """Make whoever waits for the process kill it. Callable from any thread."""
         self._request(_KILL)
 
     def wake(self) -> None:
-        """Ends the next wait, or the one that goes on, of those that heed it. For any thread."""
+        """End the current or next wait of those that heed it. Callable from any thread."""
         self._request(_WAKE)
 
     def forget_wakes(self) -> None:
-        """Those that came too late for what they were meant for."""
+        """Discard wakes that came too late for what they were meant for."""
         self._heed_requests()
         self.woken = False
 
@@ -264,7 +266,7 @@ class Terminal:
                 self.kill()
 
     def close(self) -> None:
-        """Kills the process and removes its folder."""
+        """Kill the process and remove its folder."""
         if self.ports is not None:
             self.ports.close()
         self.kill()
@@ -279,7 +281,7 @@ class Terminal:
         remove_tree(self.folder)
 
     def reap(self) -> None:
-        """Waits for a killed process, so that its exit code is known."""
+        """Wait for a killed process, so that its exit code is known."""
         self._await_end(_END_PATIENCE_S + (REAPER_PATIENCE_S if self._has_reaper else 0))
         if self.alive:
             processes.send(processes.descendants(self.pid), signal.SIGKILL)
@@ -295,7 +297,7 @@ class Terminal:
             waiting.poll(1000 * (left if self._pidfd is not None else _NO_PIDFD_POLL_S))
 
     def _drain(self, descriptor: int) -> bytes:
-        """Many small reads make one batch; a terminal hands out 4 kB at most."""
+        """Combine many small reads into one batch; a terminal hands out 4 kB at most."""
         parts: list[bytes] = []
         size = 0
         while size < _BATCH_SIZE:
@@ -315,7 +317,7 @@ class Terminal:
         return b"".join(parts)
 
     def _local_modes(self) -> int:
-        """The usual ones where the terminal has hung up."""
+        """Return the local modes, or the usual ones if the terminal has hung up."""
         with contextlib.suppress(termios.error):
             local_modes: int = termios.tcgetattr(self._master)[3]
             return local_modes
@@ -344,7 +346,7 @@ class Terminal:
 
 
 def typed(text: str) -> bytes:
-    """What a person's keys would send: Enter after text, nothing after a control character."""
+    """Return what the keys would send: Enter after text, nothing after a control character."""
     data = replace_surrogates(text).encode()
     lone_control = len(data) == 1 and data < b" "
     return data if lone_control or data.endswith(b"\n") else data + b"\n"
@@ -358,7 +360,7 @@ def _spawn(
     streams: tuple[Path, Path],
     before: Sequence[Callable[[], None]],
 ) -> Any:
-    """`streams`: what to read and where to write."""
+    """Start the process; `streams` are the pipes that it reads from and writes to."""
     import pexpect
 
     def prepare() -> None:
@@ -384,21 +386,21 @@ def _spawn(
         )
     except pexpect.ExceptionPexpect as error:
         raise OSError(f"cannot start {argv[0]}: {error}") from error
-    # pexpect sleeps these before it lets go; we have killed and reaped by then.
+    # pexpect sleeps this long before closing; by then the process is killed and reaped.
     child.delayafterclose = child.ptyproc.delayafterclose = 0
     child.delayafterterminate = child.ptyproc.delayafterterminate = 0
     return child
 
 
 def other_end(master: int) -> int:
-    """The end of a pseudo-terminal that programs have; `master` is the emulator's."""
+    """Open the end of a pseudo-terminal that programs use; `master` is the emulator's end."""
     name = ctypes.CDLL(None).ptsname
     name.restype = ctypes.c_char_p
     return os.open(name(master), os.O_RDWR | os.O_NOCTTY)
 
 
 def _plain_modes(master: int) -> list[Any]:
-    """No output processing: programs' newlines arrive as they were written, and faster."""
+    """Turn off output processing, so that newlines arrive as written, and faster."""
     modes = termios.tcgetattr(master)
     modes[1] &= ~termios.OPOST
     modes[3] &= ~(termios.ECHO | termios.ECHOCTL)

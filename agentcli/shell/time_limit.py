@@ -1,4 +1,4 @@
-"""Stops a command at its time limit and says what it was doing."""
+"""Stops a command at its time limit and reports what it was doing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcli.system.processes import ProcessStat
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A program that ran, and for how long, in seconds."""
+    """A program that was running, and for how many seconds."""
 
     command: str
     seconds: float
@@ -27,7 +27,7 @@ class RunningProgram:
 def stop_at_limit(
     bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
 ) -> tuple[Outcome, str]:
-    """Ends the command made of `parts`; how that went, and a note for the model."""
+    """End the command made of `parts`; return the outcome and a note for the model."""
     programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
     outcome = bash.stop(exchange)
     lives = outcome is Outcome.DONE
@@ -36,8 +36,8 @@ def stop_at_limit(
 
 
 def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[RunningProgram]:
-    """The first program of those in the foreground, which the command line names, and the newest
-    that it started; none when the shell itself, the `leader`, is at work."""
+    """Return the first program in the foreground, which the command line names, and the newest that
+    it started; none when the shell itself, the `leader`, is at work."""
     if any(each.pid == leader for each in foreground):
         return []
     readers = processes.readers(foreground)
@@ -57,8 +57,8 @@ def _note(
     done: Sequence[tuple[str, int]],
     cwd: str | None,
 ) -> str:
-    """`done`: the parts of the line that had ended, with their exit codes. `cwd`: where the shell
-    stands; None when it did not live."""
+    """Return the note. `done` are the parts that had ended, with their exit codes; `cwd` is the
+    shell's folder, None if the shell did not survive."""
     what = " in ".join(map(str, reversed(programs))) or "a loop or builtin of the shell"
     note = f"stopped after {timeout:g} s, when {what} was running"
     if done:

@@ -1,4 +1,4 @@
-"""Exported variables of a shell: what commands changed, and what of that outlives the process."""
+"""Exported variables of a shell: what commands changed, and which changes outlive the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.security.secret_variables import is_secret
 from agentcli.system.processes import ENVIRONMENT_MARK
 
 WITHHELD = "[redacted]"
-"""Stored in place of a secret. What masks secrets in events writes the same."""
+"""Stored in place of a secret; the masking of secrets in events writes the same text."""
 _LONGEST_VALUE = 32_768
 _MOST_CHANGES = 200
 
@@ -19,7 +19,7 @@ _OWN = re.compile(
     r"PWD|OLDPWD|SHLVL|_|LINES|COLUMNS|PS\d|PROMPT_COMMAND|(?:BASH|SHELL)OPTS|BASH_\w*"
     rf"|POSIXLY_CORRECT|{ENVIRONMENT_MARK}|AGENT_SESSION_ID|{OUTPUTS_VARIABLE}|_agent_\w*"
 )
-"""bash keeps these itself, or they are modes of it, or marks of ours."""
+"""Variables that bash maintains itself, that set its modes, or that are marks of ours."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ENTRY = re.compile(
     rb"^(?:declare|export) (?:-(\w+) )?([A-Za-z_]\w*)="
@@ -32,7 +32,7 @@ _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 _QUOTED = re.compile(rb"\\(.)", re.DOTALL)
 _CONTROLS = dict(zip(b"abEfnrtv", (bytes([code]) for code in b"\a\b\x1b\f\n\r\t\v"), strict=True))
 _WEAKEST = "none"
-"""Commands without a sandbox can do everything that others can."""
+"""The layer of commands without a sandbox, which can do everything that others can."""
 _HARMLESS = (
     (
         re.compile(r"CI|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|SOURCE_DATE_EPOCH"),
@@ -47,7 +47,7 @@ _HARMLESS = (
         re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(?:/[A-Za-z][A-Za-z0-9_+-]{0,30}){0,2}"),
     ),
 )
-"""Names and values of the only variables that may go to commands which can do more than those that
+"""Names and values of the only variables that may reach commands with more rights than those that
 set them."""
 
 
@@ -55,15 +55,15 @@ Value = TypeVar("Value")
 
 
 class ExportWatch:
-    """Compares one listing of the exported variables with the next."""
+    """Compares each listing of the exported variables with the one before."""
 
     def __init__(self) -> None:
         self._listing = b""
         self._values: dict[str, str] | None = None
 
     def changes(self, listing: bytes) -> dict[str, str | None]:
-        """What is not as in the listing before, unset variables as None; all of the first listing
-        is as it was. `listing` is as `export -p` writes it; an empty one tells nothing."""
+        """Return what changed since the previous listing, with unset variables as None; nothing for
+        the first listing. `listing` is as `export -p` writes it; an empty one is ignored."""
         if not listing or listing == self._listing:
             return {}
         before, now = self._values, parse_listing(listing)
@@ -76,7 +76,7 @@ class ExportWatch:
 
 
 def parse_listing(listing: bytes) -> dict[str, str]:
-    """What programs would find in their environment, without what is bash's own or ours.
+    """Return the environment that programs would see, without bash's own variables and ours.
 
     Bytes that are not UTF-8 become surrogates, as in os.environ.
     """
@@ -93,8 +93,8 @@ def without_own(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def storable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """What of `changes` a record may hold: none of more than 200, no value of more than 32 kB or
-    that is not text. `WITHHELD` stands for the value of a secret."""
+    """Return the `changes` that may be recorded: none if there are more than 200, and no value that
+    is longer than 32 kB or not text. `WITHHELD` replaces the value of a secret."""
     if len(changes) > _MOST_CHANGES:
         return {}
     return {
@@ -105,8 +105,8 @@ def storable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 class Exports:
-    """What commands made of the exported variables, None for an unset one, and in which layer of
-    the sandbox each was set: that decides where the value may go."""
+    """What commands changed of the exported variables (None: unset), and in which sandbox layer
+    each was set, as that decides where the value may go."""
 
     def __init__(self) -> None:
         self._changes: dict[tuple[str, str], str | None] = {}
@@ -118,12 +118,12 @@ class Exports:
             self._changes[name, layer] = value
 
     def inside(self, layer: str, own: Mapping[str, str]) -> dict[str, str | None]:
-        """What commands in `layer` may have of it."""
+        """Return the changes that commands in `layer` may have."""
         return self._split(layer, own)[0]
 
     def withheld(self, layer: str, own: Mapping[str, str]) -> tuple[str, ...]:
-        """The variables that commands in `layer` do not get as they were last set, nor have so
-        among their `own` by themselves."""
+        """Return the variables that commands in `layer` don't get as they were last set, unless
+        their `own` environment has the same value anyway."""
         return self._split(layer, own)[1]
 
     def _split(
@@ -148,7 +148,7 @@ def may_cross(origin: str, layer: str) -> bool:
 
 
 def _is_harmless(name: str, value: str | None) -> bool:
-    """Whether no program does anything but write its output another way."""
+    """Whether the variable can only change how programs write their output."""
     return value is not None and any(
         names.fullmatch(name) and values.fullmatch(value) for names, values in _HARMLESS
     )
@@ -157,8 +157,8 @@ def _is_harmless(name: str, value: str | None) -> bool:
 def restorable(
     exports: Mapping[str, str | None], mask: str
 ) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """The exports with which a shell can start, and the names of those whose value was withheld:
-    it contains `mask`. What no variable can be called or hold is left out of both."""
+    """Return the exports with which a shell can start, and the names of those whose value contains
+    `mask` and so was withheld. Both leave out invalid names and values."""
     known = {
         name: value
         for name, value in without_own(exports).items()
