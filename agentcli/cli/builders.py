@@ -34,7 +34,6 @@ def tell_fault(fault: ConfigError) -> None:
 
 def redactor() -> Redactor:
     """Return a redactor for the keys of models and for every other secret in a variable of this
-    environment. It ignores mistakes in the settings; the commands that use those settings report
-    them."""
+    environment. Mistakes in the settings are left to the commands that use those settings."""
     registry = builder_for(here(), lambda fault: None).registry()
     return Redactor({*masked_values(person_environ()), *registry.keys()})

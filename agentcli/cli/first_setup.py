@@ -114,8 +114,7 @@ class _Setup:
         return f"a key from {kind.keys_page}"
 
     def _ask_server(self) -> str | None:
-        """Ask for a server of the person's own and add it to the settings in use. Return its
-        name."""
+        """Ask for a server of the person's own, add it to the settings, and return its name."""
         address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
         if not address:
             return None

@@ -272,8 +272,7 @@ def require_check(command: str) -> None:
 
 
 def seconds(flag: str, text: str) -> float:
-    """Return the seconds in `text`, the value of `flag`, such as 90, 10m or 1h. Raises
-    UsageError."""
+    """Return the seconds in `text`, a time such as 90, 10m or 1h. Raises UsageError."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
         raise UsageError(f"{flag} {text}: it is a time such as 90, 10m or 1h")

@@ -31,8 +31,7 @@ class Said:
             opened.say(text, self.image_urls, self.message or "", required)
 
     def copied(self) -> Said:
-        """Copy this for another process: processes that share a file also share its read
-        position."""
+        """Copy this for another process; sharing a file would mean sharing its read position."""
         return replace(self, piped=self.piped and self.piped.copied())
 
 

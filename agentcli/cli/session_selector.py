@@ -45,8 +45,7 @@ class SessionSelector:
     can_wait: bool = False
 
     def find(self, folder: str | None = None) -> Chosen:
-        """Find the session; `folder` is the value of -C. Raises UsageError; TurnInterrupted on
-        ^C."""
+        """Find the session; `folder` is what -C says. Raises UsageError; TurnInterrupted on ^C."""
         if self.session is not None:
             if self.newest or self.everywhere:
                 other = "the newest one" if self.newest else "--all"

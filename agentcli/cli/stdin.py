@@ -66,8 +66,7 @@ class Piped:
         return "latin-1" if self._is_text("latin-1") and odd * 50 < len(start) else None
 
     def text(self, encoding: str, start: int = 0, size: int = -1) -> str:
-        """Return the text of `size` bytes from `start` on, without characters that are cut off
-        there."""
+        """Return the text of `size` bytes from `start` on, without characters cut off there."""
         # In UTF-16, start at a character, not at its second byte.
         start -= start % 2 * encoding.startswith("utf-16")
         return self._read(start, size).decode(encoding, "ignore").removeprefix("\ufeff")

@@ -1,5 +1,4 @@
-"""Prepare the standard streams so that the rest can rely on them: open, and able to print every
-character."""
+"""Make the standard streams what the rest takes them to be: open, and fit for every character."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _stand_in(fd: int) -> None:
-    """Open a substitute for `fd`: the system gives out the lowest free descriptor, which is
-    `fd`."""
+    """Open a substitute for `fd`: the system assigns the lowest free descriptor, which is `fd`."""
     if fd != 1:
         os.open(os.devnull, os.O_RDWR)
         return

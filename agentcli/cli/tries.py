@@ -44,8 +44,7 @@ from agentcli.ui.summary import RunSummary
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0
-"""How long interrupted tries may take to report what they did; their records are complete
-anyway."""
+"""How long interrupted tries may take to report what they did; their records are complete."""
 _MOST_NAMED = 5
 
 

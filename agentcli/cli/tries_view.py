@@ -128,8 +128,7 @@ class TriesView:
         self._told: set[int] = set()
 
     def draw(self) -> None:
-        """Draw the current state: live rows at a terminal, else a line for each try that has
-        ended."""
+        """Draw the current state: live rows at a terminal, else a line per try that has ended."""
         if self._quiet:
             return
         if self.screen.live:

@@ -1,5 +1,4 @@
-"""Text that a person types at the terminal while a one-shot run works; it becomes messages for the
-session."""
+"""What a person types at the terminal while a one-shot run works: messages for its session."""
 
 from __future__ import annotations
 

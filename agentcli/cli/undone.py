@@ -34,8 +34,7 @@ def changed(done: UndoResult, most: int = MOST_SHOWN) -> list[str]:
 
 
 def notes(done: UndoResult, way_back: str) -> list[str]:
-    """Return rows that say where the session is now, which command leads back, and what was left
-    alone."""
+    """Return rows that say where the session is now, how to get back, and what was left alone."""
     told = f"now as at event {done.to_event}"
     if done.kept_at is not None:
         told += f"; to take that back: {way_back}"

@@ -142,8 +142,7 @@ def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
 
 
 def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> list[Line]:
-    """Return rows of characters in which each part has its share of all tokens, but at least one
-    character."""
+    """Return rows of characters; each part has its share of all tokens, at least one character."""
     cells = _cells([tokens for _, tokens in counted], columns * _ROWS)
     signs = [sign for (sign, _), count in zip(counted, cells, strict=True) for _ in range(count)]
     rows: list[Line] = []
@@ -192,7 +191,7 @@ def _part(part: Part, window: int) -> Line:
 
 
 def _merged(shares: Sequence[Share]) -> list[Share]:
-    """Limit the shares to the number of available letters by merging the results of the least used
+    """Limit the shares to as many as have letters, by merging the results of the least used
     tools."""
     if len(shares) <= _MOST_SHARES:
         return list(shares)

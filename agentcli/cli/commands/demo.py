@@ -114,8 +114,7 @@ class _Demo:
 
 
 def _make_repository(folder: Path | None) -> Path:
-    """Create a git repository with the demo's files committed. Raises UsageError if `folder`
-    exists."""
+    """Create a git repository with the demo's files committed. Raises UsageError if it exists."""
 
     git = _git()
     if folder is None:

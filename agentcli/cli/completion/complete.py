@@ -17,8 +17,8 @@ from agentcli.cli.completion.tree import kept_tree
 from agentcli.cli.completion.words import words_of_kind
 
 Tree = Mapping[str, Any]
-"""A command: `help`, with `commands` by name, or `options` by name and `arguments` (see
-tree.py)."""
+"""A command, as `make_tree.py` describes it: its `help`, and either its `commands` by name, or its
+`options` by name and the kinds of its `arguments`."""
 _SHELL_LISTS = ("files", "folders")
 _JOINED = ("=", "/")
 

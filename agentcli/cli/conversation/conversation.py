@@ -382,8 +382,7 @@ class Conversation:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """If a session is open, let a slow command be interrupted and keep what is said
-        meanwhile."""
+        """Let a slow command be interrupted, and keep what is said, if a session is open."""
         if self.opened is None:
             yield
             return

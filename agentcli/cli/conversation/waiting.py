@@ -65,8 +65,7 @@ class WaitingInputs:
         ]
 
     def take(self, number: int) -> Submission | None:
-        """Remove and return the input at `number` of `all` (-1: the newest); None if none is
-        there."""
+        """Remove and return the input at `number` of `all` (-1: the newest); None without one."""
         with self._lock:
             current = self._current()
             if not -len(current) <= number < len(current):

@@ -33,8 +33,7 @@ class _Names:
         self._lister: Thread | None = None
 
     def of(self, builder: AgentBuilder) -> Sequence[str]:
-        """Return the names known so far; at first they may be few, and the next key gets the
-        rest."""
+        """Return the names known so far. At first they may be few; the next key gets more."""
         if self._lister is None:
 
             def read() -> None:

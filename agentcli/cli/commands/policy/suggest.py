@@ -1,6 +1,6 @@
 """Suggest the fewest rules that allow what you approved before.
 
-They are taken from past sessions, and allow nothing that you refused or that is of high risk.
+The rules come from past sessions, and allow nothing that you refused or that is of high risk.
 
 Examples:
   agent policy suggest
