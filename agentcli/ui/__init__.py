@@ -1,1 +1,1 @@
-"""What people and programs see of a session. Nothing here is imported by the core."""
+"""How a session is shown to people and to programs. The core imports nothing from here."""

@@ -1,4 +1,4 @@
-"""A question of the model to the person: answers to choose from by a key, or words of their own."""
+"""A question from the model to the user, answered by choosing an option or typing text."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ _DIGITS = "123456789"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`text` None: the person says nothing to it."""
+    """The user's answer; `text` is None if they gave none."""
 
     text: str | None
 
 
 class AnswerDialogue:
-    """One question until it is answered. Without options it is typed into at once."""
+    """One question until it is answered. Without options, keys are text from the start."""
 
     def __init__(self, question: str, options: Sequence[str]) -> None:
         self.question = question
         self.options = tuple(options)[: len(_DIGITS)]
         self._writes = not self.options
         self._marked: int | None = None
-        """Nothing at first: Enter alone, pressed while the question came, chooses nothing."""
+        """Nothing is marked at first, so that an Enter pressed as the question appears chooses
+        nothing."""
         self._draft = Draft()
         self._told = ""
 
@@ -41,12 +42,12 @@ class AnswerDialogue:
         return self._writes
 
     def press(self, key: str) -> Answer | None:
-        """What the person answered, if `key` did."""
+        """Handle a key and return the answer, if the key gave one."""
         self._told = ""
         return self._in_words(key) if self._writes else self._in_options(key)
 
     def paste(self, text: str) -> None:
-        """Pasted text answers nothing until Enter is pressed."""
+        """Insert pasted text; it is no answer until Enter is pressed."""
         self._writes = True
         self._draft.insert(printable(text.replace("\r\n", "\n").replace("\r", "\n")))
 
@@ -95,7 +96,7 @@ class AnswerDialogue:
         return [clip(line, width) for line in self._rows(width)[-height:]]
 
     def asked(self, width: int) -> list[Line]:
-        """The question, whole, and what can be chosen."""
+        """Return the whole question and the options."""
         lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
         for number, option in enumerate(self.options):
             marked = number == self._marked
@@ -103,7 +104,7 @@ class AnswerDialogue:
         return lines
 
     def folded(self, answer: Answer, width: int) -> Line:
-        """The question and its answer in one line."""
+        """Return the question and its answer in one line."""
         style: Style = "yellow" if answer.text is None else "green"
         told = "not answered" if answer.text is None else f"answered: {visible(answer.text)}"
         return clip(
@@ -126,8 +127,8 @@ class AnswerDialogue:
 def ask_by_line(
     fd: int, dialogue: AnswerDialogue, width: int, colors: Colors, timeout_s: float
 ) -> Answer:
-    """On a terminal in line mode that can't be drawn on: a number or words; an empty line is no
-    answer. Raises Closed."""
+    """Ask on a terminal in line mode that can't be drawn on. The answer is a number or text; an
+    empty line means no answer. Raises Closed."""
     told = "a number, or an answer of yours" if dialogue.options else "your answer"
     lines = [*dialogue.asked(width), *hanging(f"{told}; empty: none", width, "dim")]
     write(fd, "".join(paint(line, colors) + "\n" for line in lines))

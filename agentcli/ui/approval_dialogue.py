@@ -1,7 +1,7 @@
-"""A question that is answered by keys: what it looks like now, and what each key does.
+"""A question about an action, answered by keys: what it looks like, and what each key does.
 
-Nothing here reads or draws: a terminal, or a window of another program, gives keys by their names
-in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
+This module neither reads nor draws: a terminal, or a window of another program, passes in keys by
+their names in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _MEANINGS = {
 _SCROLL = "PgUp PgDn, j k scroll"
 _DIGITS = "123456789"
 _FEWEST_ROWS = 3
-"""Of an action that is longer than the screen."""
+"""Fewest rows shown of an action that is longer than the screen."""
 _View = Literal["answers", "words", "rules", "rule"]
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is above and below the action, and the action itself."""
+    """The action's rows, and the rows above and below it."""
 
     head: list[Line]
     action: list[Line]
@@ -44,7 +44,7 @@ class _Rows:
 
 
 class Dialogue:
-    """One question until it is answered. `rule` is what a lasting answer would save now."""
+    """One question until it is answered. `rule` is the rule that a lasting answer would save."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -52,7 +52,7 @@ class Dialogue:
         self._view: _View = "answers"
         self._keys = [key for key in _MEANINGS if question.rules or key not in "sae"]
         self._marked: int | None = None
-        """Nothing at first: Enter alone, pressed while the question came, must not say yes."""
+        """Nothing is marked at first: an Enter pressed as the question appears must not say yes."""
         self._marked_rule = 0
         self._draft = Draft()
         self._told = ""
@@ -63,11 +63,11 @@ class Dialogue:
 
     @property
     def is_typed_into(self) -> bool:
-        """Whether letters are text now, and no answers."""
+        """Whether letters are now text instead of answers."""
         return self._view in ("words", "rule")
 
     def press(self, key: str) -> Approval | None:
-        """What the person answered, if `key` did; it is the name of a key, or a character."""
+        """Handle a key, given as its name or a character, and return the answer if it gave one."""
         self._told = ""
         views: dict[_View, Callable[[str], Approval | None]] = {
             "answers": self._in_answers,
@@ -78,8 +78,8 @@ class Dialogue:
         return views[self._view](key)
 
     def paste(self, text: str) -> None:
-        """Pasted text answers nothing by itself: it is what the model would be told, or the rule,
-        until Enter is pressed."""
+        """Insert pasted text as the words for the model, or as the rule. It is no answer until
+        Enter is pressed."""
         text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
         if not self.is_typed_into:
             self._go("words")
@@ -184,14 +184,14 @@ class Dialogue:
     # --- what is shown --------------------------------------------------------------------------
 
     def fits(self, width: int, height: int) -> bool:
-        """Whether there is room for all but an action that has to be scrolled."""
+        """Return whether everything fits, not counting an action that can be scrolled."""
         parts = self._rows(width)
         around = len(parts.head) - 1 + len(parts.facts) + len(parts.tail)
         return around + min(len(parts.action), _FEWEST_ROWS + 1) <= height
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Of at most `width` columns and `height` rows; of an action that is longer, the rows that
-        are scrolled to, with a count."""
+        """Return lines for at most `width` columns and `height` rows. Of an action that is longer,
+        these hold the rows scrolled to, and a count."""
         parts = self._rows(width)
         head, action = parts.head, parts.action
         room = height - len(head) - len(parts.facts) - len(parts.tail)
@@ -209,7 +209,7 @@ class Dialogue:
         return [clip(line, width) for line in lines[-height:]]
 
     def folded(self, approval: Approval, width: int) -> Line:
-        """The question and its answer in one line."""
+        """Return the question and its answer in one line."""
         verb = "allowed" if approval.allowed else "not allowed"
         rule = f", {approval.scope} {visible(approval.rule)}" if approval.rule else ""
         reason = f" · {visible(approval.reason)}" if approval.reason else ""

@@ -1,4 +1,4 @@
-"""A question on a terminal that can be drawn on: answered by one key, and gone afterwards."""
+"""Ask a question on a terminal that can be drawn on: keys answer it, and then it disappears."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from agentcli.ui.live import LiveRegion
 from agentcli.ui.style import Colors, Line, paint
 
 _TICK_S = 0.25
-"""How often it is looked whether the window has another size."""
+"""How often to check whether the window has changed its size."""
 _BURST_S = 0.05
-"""Keys that come faster are pasted, or one key that sends several characters."""
+"""Keys that arrive faster than this are pasted, or one key that sends several characters."""
 _NEW_S = 1.0
 _TYPING_S = 0.25
-"""While a question is that new, letters that follow each other so fast are of someone who was
-typing as it came, and has not seen it."""
+"""While a question is newer than _NEW_S, letters that follow each other this fast are from someone
+who was already typing and has not seen the question."""
 _MOST_ROWS = 1_000
-"""All of the window: what is decided on must be there."""
+"""More than any window has: the whole action must be visible."""
 _SCROLLING = frozenset("jk")
-"""Held down, they come several at once; they answer nothing."""
+"""Keys that arrive several at once when held down; they only scroll and never answer."""
 _END = "c-d"
 _SUSPEND = "c-z"
 
@@ -35,7 +35,7 @@ AnswerT = TypeVar("AnswerT", covariant=True)
 
 
 class KeyDialogue(Protocol[AnswerT]):
-    """A question that is answered by keys, whatever the answer is."""
+    """A question that is answered by keys, with any type of answer."""
 
     @property
     def is_typed_into(self) -> bool: ...
@@ -47,8 +47,8 @@ class KeyDialogue(Protocol[AnswerT]):
 def ask_by_keys(
     fd: int, dialogue: KeyDialogue[AnswerT], colors: Colors, timeout_s: float
 ) -> AnswerT:
-    """What a person answers at the terminal `fd`. Raises Closed; whatever happens, the question is
-    taken from the screen."""
+    """Ask the user at the terminal `fd` and return the answer. The question is always removed from
+    the screen. Raises Closed."""
     region = LiveRegion(stream(fd), most_rows=_MOST_ROWS)
 
     def draw() -> None:
@@ -94,7 +94,7 @@ class _Keys:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def burst(self) -> list[KeyPress]:
-        """Keys that came together; none, after a while without any."""
+        """Return the keys that came together; none after a short time without any."""
         data = read_some(self._fd, self._timeout_s, _TICK_S)
         typing = time.monotonic() < self._new_until and data.isalpha()
         if typing or len(data) > 1 or data == b"\x1b":
@@ -107,15 +107,15 @@ class _Keys:
 
 
 def _as_meant(pressed: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
-    """A letter with Alt, or a sequence that nobody knows, is no key. Several letters at once were
-    pasted, even where the terminal does not say so."""
+    """Ignore Alt with a letter and unknown sequences. Treat several letters at once as pasted, even
+    if the terminal does not say so."""
     if len(pressed) > 1 and any(key.key == Keys.Escape for key in pressed):
         return [KeyPress(Keys.Ignore)]
     return _as_typed(pressed) if is_text else _as_answer(pressed)
 
 
 def _as_typed(pressed: list[KeyPress]) -> list[KeyPress]:
-    """One Enter, behind all the rest, ends the text; more of them are its lines."""
+    """Only a single Enter, after everything else, ends the text; otherwise each is a line break."""
     ends = [key for key in pressed if key.key in ENTER]
     if not ends or ends == pressed[-1:]:
         return pressed
@@ -124,7 +124,7 @@ def _as_typed(pressed: list[KeyPress]) -> list[KeyPress]:
 
 
 def _as_answer(pressed: list[KeyPress]) -> list[KeyPress]:
-    """One letter and Enter is that letter, as people type who are used to it."""
+    """Take a letter with an Enter as that letter alone, as some people type Enter by habit."""
     typed = [key for key in pressed if _is_text(key) or key.key in ENTER]
     if len(typed) < 2 or all(key.key in _SCROLLING for key in typed):
         return pressed

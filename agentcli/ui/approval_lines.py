@@ -1,4 +1,4 @@
-"""A question on a terminal that can't be drawn on: printed whole, answered by a line."""
+"""Ask a question on a terminal that can't be drawn on: print it whole and read lines as answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LineDialogue:
         self._rule = question.offered
 
     def ask(self, timeout_s: float) -> Approval:
-        """Raises Closed."""
+        """Print the question and return the user's answer. Raises Closed."""
         keys = "y, s, a, e, n" if self._rule else "y, n"
         self._say([*self._lines(), *self._choices()])
         while True:
@@ -101,7 +101,7 @@ class LineDialogue:
 def _understood(line: str) -> Approval | None:
     text = printable(line, multiline=False).strip()
     if any(unicodedata.category(char) == "Cc" for char in line.rstrip("\r\n").replace("\t", " ")):
-        # A key such as an arrow was meant to move, not to answer.
+        # The line has a key such as an arrow in it, which was not meant as an answer.
         return None
     if text.lower() in _KEYS:
         allowed, scope = _KEYS[text.lower()]

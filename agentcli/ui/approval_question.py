@@ -1,4 +1,4 @@
-"""What a person is asked about an action, as data, and what they can answer."""
+"""The question whether an action may run, as data, and the possible answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcli.ui.style import Line, Span, Style
 
 Scope = Literal["once", "session", "always"]
 _FOLDED_LINES, _FOLDED_CHARACTERS = 100, 2_000
-"""More than any terminal has columns."""
+"""Limits of the one-line form; it has more characters than any terminal has columns."""
 _RISKS: dict[Risk, tuple[str, Style]] = {
     Risk.LOW: ("low", ""),
     Risk.MEDIUM: ("medium", "yellow"),
@@ -25,8 +25,8 @@ _RISKS: dict[Risk, tuple[str, Style]] = {
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The person's answer. `reason` is what they want the model to know; `scope` says for how long
-    `rule` holds: not at all, for this session, or from now on here."""
+    """The user's answer. `reason` is what they want the model to know; `scope` says how long `rule`
+    holds: not at all, for this session, or from now on in this workspace."""
 
     allowed: bool
     scope: Scope = "once"
@@ -35,20 +35,20 @@ class Approval:
 
 
 class RuleOffers(Protocol):
-    """The rules that a lasting answer could save."""
+    """Offers the rules that a lasting answer could save."""
 
     def grant_for(self, action: Action) -> str:
-        """The one that is offered first; "" when none is safe."""
+        """Return the rule to offer first; "" if none is safe."""
 
     def grant_choices(self, action: Action) -> Sequence[str]:
-        """From the one for this very action to the broadest that makes sense."""
+        """Return rules, from the one for exactly this action to the broadest that makes sense."""
 
     def grant_objection(self, action: Action, text: str) -> str:
-        """Why a rule that a person wrote can't be saved for it; "" when it can."""
+        """Return why a rule that the user wrote can't be saved for the action; "" if it can."""
 
 
 class NoRules:
-    """Nothing lasting is offered."""
+    """Offers no rules, so only this once can be allowed."""
 
     def grant_for(self, action: Action) -> str:
         return ""
@@ -62,9 +62,9 @@ class NoRules:
 
 @dataclass(frozen=True)
 class Question:
-    """`reason` is why it is asked. `rules` are those to choose from, the narrowest first, `offered`
-    the one among them that is offered first; `objection` tells why another one can't be saved.
-    Without rules only this once can be allowed."""
+    """The question whether an action may run. `reason` is why it is asked. `rules` are the rules to
+    choose from, narrowest first, and `offered` is the one suggested; `objection` returns why some
+    other rule can't be saved. Without rules the action can only be allowed once."""
 
     view: ApprovalView
     reason: str = ""
@@ -79,16 +79,16 @@ class Question:
 
     @property
     def what(self) -> str:
-        """The action in one line, of a long one the beginning."""
+        """The action in one line, cut if it is long."""
         lines = (line.text for line in self.view.body[:_FOLDED_LINES] if line.text.strip())
         return visible(" ⏎ ".join(lines)[:_FOLDED_CHARACTERS])
 
     def action_rows(self, width: int) -> list[Line]:
-        """The exact action, whole."""
+        """Return the rows of the whole, exact action."""
         return list(rows(self.view.body, width))
 
     def words_rows(self, width: int) -> list[Line]:
-        """What the model says about it."""
+        """Return what the model says about the action."""
         if not self.view.words:
             return []
         return [[Span("  why, in the model's own words:")], *quoted(self.view.words, width)]
@@ -97,7 +97,7 @@ class Question:
         return hanging(f"in {visible(self.view.place)}", width) if self.view.place else []
 
     def warnings(self, width: int) -> list[Line]:
-        """What goes beyond the sandbox, and the risk."""
+        """Return what the action wants beyond the sandbox, and its risk."""
         lines = [
             line for want in self.view.wants for line in hanging(f"It {want}.", width, "yellow")
         ]
@@ -107,7 +107,7 @@ class Question:
         return lines
 
     def rule_rows(self, rule: str, width: int) -> list[Line]:
-        """What a lasting answer would save, or why there is none."""
+        """Return the rule that a lasting answer would save, or why there is none."""
         if rule:
             return [[Span("  the rule for s and a:")], *quoted(rule, width)]
         why = "its risk is high" if self.risk >= Risk.HIGH else "no rule can be saved for this"
@@ -125,8 +125,8 @@ def question_about(
     offers: RuleOffers,
     current_text: Callable[[str], str | None] = lambda path: None,
 ) -> Question:
-    """The question whether `action` may run. Where the risk is high no rule is offered.
-    `current_text` is what a file holds that is to be written, None when it can't be told."""
+    """Return the question whether `action` may run. If the risk is high, no rule is offered.
+    `current_text` returns the present content of a file to be written, None if it is unknown."""
     current = None
     if isinstance(action, FileWriteAction | FileEditAction):
         current = current_text(action.path)
@@ -146,8 +146,8 @@ def quoted(text: str, width: int) -> list[Line]:
 
 
 def hanging(text: str, width: int, style: Style = "", before: str = "  ") -> list[Line]:
-    """Visible text; the rows that it goes on in stand deeper, so that none of them passes for a
-    fact of its own, whatever a path or a command in it says."""
+    """Wrap visible text with a hanging indent, so that a continuation row, which may hold parts of
+    any path or command, can't pass for a line of its own."""
     deeper = f"{before}  "
     pieces = wrapped(text, width - len(deeper))
     return [
@@ -157,7 +157,7 @@ def hanging(text: str, width: int, style: Style = "", before: str = "  ") -> lis
 
 
 def keyed(key: str, meaning: str, width: int, *, marked: bool = False) -> list[Line]:
-    """A key with its meaning, whose rows stand below each other."""
+    """Return a key with its meaning, whose rows are aligned below each other."""
     first, *others = wrapped(meaning, width - 5)
     mark = "> " if marked else "  "
     style: Style = "bold" if marked else ""

@@ -1,4 +1,4 @@
-"""A terminal that a person answers at: opened, read and written without anything going wrong."""
+"""Open, read and write the terminal at which the user answers, even if it hangs up meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class Closed(Exception):
-    """Nobody can answer at this terminal any more; says why."""
+    """Nobody can answer at this terminal any more; the text says why."""
 
 
 def open_terminal(path: str) -> int:
@@ -28,7 +28,7 @@ def open_terminal(path: str) -> int:
 
 
 def open_patiently(path: str, timeout_s: float) -> int:
-    """Raises Closed when there has been no terminal for as long as one is waited for."""
+    """Open the terminal, waiting up to `timeout_s` for one. Raises Closed if there is none."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -40,8 +40,8 @@ def open_patiently(path: str, timeout_s: float) -> int:
 
 
 def read_some(fd: int, timeout_s: float, tick_s: float | None = None) -> bytes:
-    """What was typed, b"" after `tick_s` without anything. Raises Closed at the end of input, and
-    when the terminal has hung up for `timeout_s`."""
+    """Return what was typed, or b"" after `tick_s` without input. Raises Closed at the end of
+    input, and if the terminal has been hung up for `timeout_s`."""
     deadline = None
     while True:
         if tick_s is not None and not is_ready(fd, tick_s):
@@ -59,7 +59,7 @@ def read_some(fd: int, timeout_s: float, tick_s: float | None = None) -> bytes:
 
 
 def read_line(fd: int, timeout_s: float) -> str:
-    """Raises Closed, as `read_some` does."""
+    """Return the next line. Raises Closed, as `read_some` does."""
     data = b""
     while not data.endswith(b"\n"):
         data += read_some(fd, timeout_s)
@@ -67,14 +67,14 @@ def read_line(fd: int, timeout_s: float) -> str:
 
 
 def is_ready(fd: int, wait_s: float) -> bool:
-    """Whether there is something to read, or the terminal is gone."""
+    """Return whether there is something to read, or the terminal is gone."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(wait_s * 1000))
 
 
 def write(fd: int, text: str) -> None:
-    """What can't be shown because the terminal is gone is found out when an answer is read."""
+    """Write `text`, ignoring errors: that the terminal is gone shows when an answer is read."""
     _write(fd, text.encode("utf-8", "replace"))
 
 
@@ -85,18 +85,18 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def stream(fd: int) -> TextIO:
-    """`fd` to be written to as `write` does."""
+    """Return a stream that writes to `fd` as `write` does."""
     raw = _Patient(fd, "w", closefd=False)
-    # Without a buffer: an interrupt would leave in it what is on the screen already.
+    # Unbuffered: an interrupt could leave text in a buffer that is already on the screen.
     return io.TextIOWrapper(raw, "utf-8", "replace", newline="", write_through=True)
 
 
 @contextmanager
 def line_mode(fd: int) -> Iterator[None]:
-    """The terminal reads whole lines with echo, as a program before may have left it otherwise.
+    """Make the terminal read whole lines with echo, as an earlier program may have changed that.
 
-    What was typed before the question is dropped: it can't have been meant as an answer. That the
-    terminal has hung up is found out when an answer is read.
+    Input typed before the question is dropped, as it can't be meant as an answer. That the terminal
+    has hung up shows when an answer is read.
     """
     on = termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG
     with _mode(fd, on, 0):
@@ -104,9 +104,9 @@ def line_mode(fd: int) -> Iterator[None]:
 
 
 class KeyMode:
-    """The terminal hands over each key as it is pressed, without echo, while this is entered.
-    What was typed before is dropped, and so is the rest when an answer is there. ^C stays a
-    signal; ^Z is a key, so that the screen can be cleared before `suspend`."""
+    """A context in which the terminal passes on each key as it is pressed, without echo. Input
+    typed before it, or left unread at its end, is dropped. ^C stays a signal; ^Z is a key, so that
+    the screen can be cleared before `suspend`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -119,7 +119,7 @@ class KeyMode:
         self._mode.__exit__(None, None, None)
 
     def suspend(self) -> None:
-        """Give the terminal back, stop until the shell lets this go on, and take it again."""
+        """Restore the terminal, stop until the shell continues the program, and enter again."""
         self.__exit__()
         os.kill(0, signal.SIGTSTP)
         self._mode = self._entered()
@@ -137,7 +137,7 @@ class KeyMode:
 
 @contextmanager
 def _mode(fd: int, on: int, off: int) -> Iterator[None]:
-    """The terminal's local modes with those bits; what is unread is dropped before and after."""
+    """Switch bits of the terminal's local modes on or off; drop unread input before and after."""
     before = None
     with suppress(termios.error):
         before = termios.tcgetattr(fd)
@@ -164,12 +164,12 @@ class _Patient(io.FileIO):
 
 
 def _give_way(timeout_s: float) -> None:
-    """To a hang-up signal that is on its way: it ends the turn and leaves the question open."""
+    """Let a pending hang-up signal arrive: it ends the turn and leaves the question open."""
     time.sleep(min(_RETRY_S, timeout_s))
 
 
 def _read(fd: int) -> bytes | None:
-    """None where there is no terminal to read from."""
+    """Read once; None if the terminal is gone."""
     try:
         return os.read(fd, 4096)
     except OSError as error:

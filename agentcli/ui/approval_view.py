@@ -1,4 +1,4 @@
-"""What an action that a person is asked about would do, whole, as lines to show."""
+"""Show all that an action would do, as lines, for the user who is asked about it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _EDITS = {
     "undo_edit": "undo the last edit",
     "llm_edit": "rewrite",
 }
-"""What people call the commands of an edit."""
+"""Words for the commands of an edit."""
 
 
 class ApprovalView(NamedTuple):
-    """`kind` fits into "Allow this …?"; `wants` is what goes beyond the sandbox; `words` is what
-    the model says about it, which proves nothing."""
+    """An action to be shown. `kind` fits into "Allow this …?"; `wants` is what it wants beyond the
+    sandbox; `words` is what the model says about it, which proves nothing."""
 
     kind: str
     body: list[Text]
@@ -44,7 +44,8 @@ class ApprovalView(NamedTuple):
 
 
 def approval_view(action: Action, current: str | None = None) -> ApprovalView:
-    """`current` is what the file to be written holds now; None when there is none, or unknown."""
+    """Return the view of `action`. `current` is the present content of the file to be written, None
+    if there is no such file or its content is unknown."""
     match action:
         case CmdRunAction():
             return _command(action)
@@ -97,7 +98,7 @@ def _command(action: CmdRunAction) -> ApprovalView:
 
 
 def _other_spelling(url: str) -> tuple[str, ...]:
-    """A host with letters that may look like others, as name servers know it."""
+    """Return the ASCII form of a host with other letters, which may look like a different host."""
     try:
         host = urlsplit(url).hostname or ""
         known = host.encode("idna").decode()
@@ -128,7 +129,7 @@ def _edit(action: FileEditAction, current: str | None) -> list[Text]:
 
 
 def text_after(action: FileEditAction, current: str | None, new: str) -> str | None:
-    """The whole file as the edit would leave it; None where that can't be told."""
+    """Return the whole file as it would be after the edit; None if that is unknown."""
     if current is None:
         return None
     if action.insert_line is not None:
@@ -145,7 +146,7 @@ def text_after(action: FileEditAction, current: str | None, new: str) -> str | N
 
 
 def _change(old: str | None, new: str) -> Iterator[Text]:
-    """As it will look when it is done: numbered, without most of the lines that stay."""
+    """Yield the change as it is shown after it is made: numbered, with few unchanged lines."""
     if old == new:
         yield Text("nothing changes")
         return

@@ -1,4 +1,4 @@
-"""Asking the person at the terminal whether an action may run."""
+"""Ask the user at the terminal whether an action may run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from agentcli.ui.style import Colors, paint
 
 
 class TerminalApprover:
-    """Talks to the controlling terminal itself, wherever stdin and stdout go.
+    """Asks on the controlling terminal, wherever stdin and stdout go.
 
-    On a terminal that can be drawn on, a key answers and the question vanishes; with `folds` a line
-    of it stays, for those whose screen shows no calls. Elsewhere it is printed, and a line answers.
-    `before_asking` is called first, so that whatever else draws on the terminal can make room.
-    `offers` are the rules that a lasting answer could save; without one, and where the risk is
-    high, only this once can be allowed. `current_text` is what a file holds that is to be written,
-    None when it can't be told. A terminal that hangs up gets `timeout_s` to come back; a living one
-    waits for the person as long as it takes.
+    On a terminal that can be drawn on, a key answers and the question disappears; with `folds` one
+    line of it stays, for users whose screen shows no calls. Elsewhere the question is printed and
+    a line answers it. `before_asking` is called first, so that whatever else draws on the terminal
+    can make room. `offers` provides the rules that a lasting answer could save; without a rule, or
+    if the risk is high, the action can only be allowed once. `current_text` returns the present
+    content of a file to be written, None if it is unknown. A terminal that hangs up gets
+    `timeout_s` to come back; otherwise there is no limit on the time to answer.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TerminalApprover:
         self._can_draw = not is_plain(os.environ)
 
     def available(self) -> bool:
-        """Whether there is a person to ask: stderr is a terminal and the tty opens."""
+        """Return whether there is a user to ask: stderr is a terminal and the tty opens."""
         if not sys.stderr.isatty():
             return False
         try:
@@ -66,10 +66,10 @@ class TerminalApprover:
         return True
 
     def ask(self, action: Action, reason: str, *, risk: Risk = Risk.UNKNOWN) -> Approval:
-        """Show the whole of `action` and wait for an answer; the end of input is a no. `reason` is
-        why it is asked.
+        """Show the whole `action` and wait for an answer. `reason` is why it is asked.
 
-        A terminal that is gone, at whatever moment, is a no. An interrupt passes through.
+        The end of input is a no, and so is a terminal that goes away, at any time. An interrupt
+        passes through.
         """
         self._before_asking()
         question = question_about(
@@ -90,7 +90,7 @@ class TerminalApprover:
                 os.close(fd)
 
     def answer(self, question: str, options: Sequence[str]) -> str | None:
-        """What the person says to a question of the model's; None when they don't answer it."""
+        """Ask the user a question of the model's; None if they don't answer it."""
         self._before_asking()
         fd = -1
         try:

@@ -1,4 +1,4 @@
-"""Arguments of a tool call as people would write them."""
+"""Format the arguments of a tool call for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def given_arguments(raw: str) -> Mapping[str, object]:
-    """What a model wrote as arguments; none where that is no JSON object."""
+    """Parse the arguments that a model wrote; empty if they are no JSON object."""
     try:
         given = json.loads(raw or "{}")
     except (ValueError, RecursionError):
@@ -16,14 +16,14 @@ def given_arguments(raw: str) -> Mapping[str, object]:
 
 
 def argument_line(arguments: Mapping[str, object]) -> str:
-    """Of a single argument its value, else `name: value, name: value`."""
+    """Return the value of a single argument, or else `name: value, name: value`."""
     if len(arguments) == 1:
         return _text(next(iter(arguments.values())))
     return ", ".join(f"{name}: {_text(value)}" for name, value in arguments.items())
 
 
 def argument_rows(arguments: Mapping[str, object]) -> list[str]:
-    """A row for each argument, the lines of a longer text indented below its name."""
+    """Return a row for each argument, with the lines of a longer text indented below its name."""
     rows: list[str] = []
     for name, value in arguments.items():
         first, *others = _text(value).split("\n")
@@ -35,7 +35,7 @@ def argument_rows(arguments: Mapping[str, object]) -> list[str]:
 
 
 def raw_argument_rows(raw: str) -> list[str]:
-    """The same of what a model wrote; as it is where that is no JSON object."""
+    """Return the rows of arguments that a model wrote; its text if that is no JSON object."""
     return argument_rows(given_arguments(raw)) or raw.split("\n")
 
 

@@ -1,4 +1,4 @@
-"""Tool calls in words: what is done, and what came of it."""
+"""Describe tool calls in words: what they do, and what came of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from agentcli.ui.style import Line, Span, Style, cells, clip, plain
 from agentcli.ui.summary import count, duration, money
 
 _EXIT_LINE = re.compile(r"(?:\A|\n)\[exit \d+(?:, no output)?(?:; (now in [^\]\n]+))?\](?=\n\[|\Z)")
-"""What the model is told at the end of an output; people read it on the line of the call."""
+"""The note for the model at the end of an output; people see its facts on the call's line."""
 
 _BOXES: dict[str, tuple[str, Style]] = {
     "done": ("[x]", "dim"),
@@ -76,14 +76,14 @@ _TOLD = {
     "several_matches": "not changed: what the model would replace is there more than once",
     "no_change": "not changed: the edit would have changed nothing",
 }
-"""What people are told of errors that are worded for the model."""
+"""Texts for people in place of errors that are worded for the model."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended: `status` stands on the line of the call, `lines` under it, `whole` if none
-    of them may be left out, `wraps` if the terminal is to wrap those that are long, and `prose` if
-    they are broken at words, as nobody copies them."""
+    """How a call ended: `status` goes on the call's line, `lines` below it. `whole` means that no
+    line may be left out, `wraps` that the terminal wraps long lines, and `prose` that lines are
+    broken between words, as nobody copies them."""
 
     status: list[Span] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -100,7 +100,7 @@ def call_name(action: Action) -> str:
 
 
 def call_text(action: Action) -> str:
-    """What the call is about, whole: it may have several lines, and paths are as given."""
+    """Return what the call is about, in full: it may have several lines; paths are as given."""
     match action:
         case CmdRunAction(restart=True):
             return "restart the shell"
@@ -149,7 +149,7 @@ def _rarer_call_text(action: Action) -> str:
 
 
 class Code(NamedTuple):
-    """What a call runs: `prompt` stands before it on the screen, and is no part of it."""
+    """The code that a call runs; `prompt` is shown before it and is not part of it."""
 
     text: str
     language: str
@@ -157,7 +157,8 @@ class Code(NamedTuple):
 
 
 def code_of(action: Action) -> Code | None:
-    """The program text of a call; input that is typed into a program is none."""
+    """Return the code that a call runs; None if there is none. Input for a running program is no
+    code."""
     match action:
         case CmdRunAction(is_input=False, job=None, restart=False, command=command):
             return Code(command, "bash", "$ ")
@@ -167,7 +168,7 @@ def code_of(action: Action) -> Code | None:
 
 
 def reach_of(action: Action) -> str:
-    """What a command has beyond the sandbox, if it runs; empty for most."""
+    """Return what a command may do beyond the sandbox once it runs; empty for most commands."""
     if not isinstance(action, CmdRunAction):
         return ""
     if action.unsandboxed:
@@ -176,7 +177,8 @@ def reach_of(action: Action) -> str:
 
 
 def call_line(icon: Span, action: Action, text: Line, end: Line, width: int) -> Line:
-    """`• bash    $ pytest -q · exit 0`: the text of the call gives way, never `end`."""
+    """Return a line such as `• bash    $ pytest -q · exit 0`. If it is too long, the call's text is
+    cut, never `end`."""
     head = call_head(icon, action)
     room = width - cells(plain([*head, *end]))
     return [*head, *clip(text, max(room, 10)), *end]
@@ -187,7 +189,7 @@ def call_head(icon: Span, action: Action) -> list[Span]:
 
 
 def call_lines(action: Action) -> list[Line]:
-    """What belongs under the call whatever comes of it: thoughts and task lists."""
+    """Return the lines that belong below the call whatever its outcome: thoughts, task lists."""
     match action:
         case AgentThinkAction(thought=thought):
             return [[Span(line, "dim")] for line in printable(thought.strip()).split("\n")]
@@ -202,7 +204,7 @@ def _task(item: dict[str, str]) -> Line:
 
 
 def outcome(observation: Observation, folding: Folding = FOLDED) -> Outcome:
-    """What came of a call; `observation` answers it."""
+    """Return how a call ended, from the observation that answers it."""
     match observation:
         case CmdOutputObservation(metadata=metadata):
             return _command_outcome(observation, metadata, folding)
@@ -252,7 +254,7 @@ def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
 
 
 def _delegate_outcome(report: DelegateObservation, folding: Folding) -> Outcome:
-    """One line; the session that it names has the rest."""
+    """Sum up a child session in one line; the session that it names has the rest."""
     facts = [f"{report.status} after " * report.error + count(report.steps, "step")]
     facts.append("$?" if report.cost_usd is None else money(report.cost_usd))
     if report.files_changed:
@@ -325,7 +327,7 @@ def _change_outcome(
 
 
 def _changed_note(observation: MemoryObservation) -> list[Line]:
-    """Whole: later sessions are told it, so people must be able to object."""
+    """Show the changed note in full: later sessions see it, so the user must be able to object."""
     signs: tuple[tuple[str, str, Style], ...] = (
         ("-", observation.removed, "red"),
         ("+", observation.added, "green"),
@@ -352,7 +354,7 @@ def _failure(observation: Observation, folding: Folding) -> Outcome:
 
 
 def _told(error: ErrorObservation) -> str:
-    """What people are told in place of an error's own words; empty where those do."""
+    """Return the text for people in place of the error's own; empty if the latter will do."""
     if error.error_id == "interrupted" and error.content.startswith("Not started"):
         return "not started"
     return _TOLD.get(error.error_id, "")

@@ -1,4 +1,4 @@
-"""Rows to choose one of: which of them fit what is typed, and how they look."""
+"""Rows to choose from: which of them match what is typed, and how they look."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ValueT = TypeVar("ValueT")
 
 _LONGEST_GAP = 3
 _TITLE_COLUMNS = 24
-"""That facts leave to what a person knows a choice by."""
+"""Least columns that facts leave to the title, by which the user recognises a choice."""
 _LABEL_COLUMNS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[ValueT]):
-    """A row: `facts` in columns of the same width in all rows (see `aligned`), then name, title and
-    place. `hidden` is searched too. The next message begins as `draft`, and can't be empty where
-    it `needs_message`."""
+    """A row to choose: `facts`, in columns of the same width in all rows (see `aligned`), then
+    name, title and place. `hidden` text is searched too. The next message starts out as `draft`,
+    and must not be empty if the choice `needs_message`."""
 
     value: ValueT
     title: str
@@ -41,14 +41,14 @@ class Choice(Generic[ValueT]):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What is shown of the marked choice: a heading, and who said what."""
+    """What is shown about the marked choice: a heading, and who said what."""
 
     heading: str
     said: Sequence[tuple[str, str]] = ()
 
 
 class Selection(Generic[ValueT]):
-    """What is typed, what fits it, and which row is marked."""
+    """The choices that match what is typed, and which of them is marked."""
 
     def __init__(self, choices: Sequence[Choice[ValueT]]) -> None:
         self._texts = [(choice, choice.searched) for choice in choices]
@@ -60,7 +60,7 @@ class Selection(Generic[ValueT]):
         return self.fitting[self.at] if self.fitting else None
 
     def search(self, query: str) -> None:
-        """Choices that fit `query`, those that hold it literally first, else in their order."""
+        """Keep the choices that match `query`, literal matches first, otherwise in their order."""
         words = query.casefold().split()
         loose = [re.compile(f".{{0,{_LONGEST_GAP}}}?".join(map(re.escape, w))) for w in words]
         found = [each for each in self._texts if all(p.search(each[1]) for p in loose)]
@@ -72,7 +72,7 @@ class Selection(Generic[ValueT]):
         self.at = max(0, min(self.at + by, len(self.fitting) - 1))
 
     def lines(self, width: int, rows: int) -> list[Line]:
-        """At most `rows` choices around the marked one, none wider than `width`."""
+        """Return at most `rows` choices around the marked one, none wider than `width`."""
         first = max(0, min(self.at - rows // 2, len(self.fitting) - rows))
         lines: list[Line] = []
         for number, choice in enumerate(self.fitting[first : first + rows], first):
@@ -84,13 +84,13 @@ class Selection(Generic[ValueT]):
         return lines
 
     def position(self) -> str:
-        """Such as `3 of 40`."""
+        """Return the position of the mark, such as `3 of 40`."""
         return f"{self.at + 1} of {len(self.fitting)}" if self.fitting else "none fits"
 
 
 def row(choice: Choice[ValueT], width: int) -> Line:
-    """The choice on one line of at most `width` columns; facts give way to the title, the last
-    first."""
+    """Return the choice on one line of at most `width` columns. If there is too little room for the
+    title, facts are dropped, the last ones first."""
     facts = list(choice.facts)
     while facts and cells(plain(facts)) > width - _TITLE_COLUMNS:
         facts.pop()
@@ -98,8 +98,8 @@ def row(choice: Choice[ValueT], width: int) -> Line:
 
 
 def aligned(rows: Sequence[Sequence[Span]], right: Sequence[int] = ()) -> list[Line]:
-    """Lines of the same cells, each padded to the widest of its column, `right` ones before their
-    text, and followed by two spaces."""
+    """Return a line for each row, with each cell padded to the width of its column and followed by
+    two spaces. Columns in `right` are right-aligned."""
     columns = [max(cells(cell.text) for cell in column) for column in zip(*rows, strict=True)]
     lines: list[Line] = []
     for row_cells in rows:
@@ -113,11 +113,11 @@ def aligned(rows: Sequence[Sequence[Span]], right: Sequence[int] = ()) -> list[L
 
 
 def preview_lines(preview: Preview, width: int, rows: int) -> list[Line]:
-    """Exactly `rows` lines: the heading, and as much of what was said as there is room for."""
+    """Return exactly `rows` lines: the heading, and as much of what was said as fits."""
     lines: list[Line] = [clip([Span(printable(preview.heading, multiline=False), "bold")], width)]
     left = rows - 1
     for number, (who, text) in enumerate(preview.said):
-        # Who comes later has at least a line, so that the last word is always seen.
+        # Each later speaker gets at least a line, so that the last words are always shown.
         room = left - (len(preview.said) - 1 - number)
         if number < len(preview.said) - 1:
             room = min(room, max(1, rows // 3))
@@ -129,7 +129,7 @@ def preview_lines(preview: Preview, width: int, rows: int) -> list[Line]:
 
 
 def _wrapped(text: str, width: int, rows: int) -> list[Line]:
-    """The first `rows` lines of `text`, broken at words, with `…` where more follows."""
+    """Return the first `rows` lines of `text`, broken between words, with `…` if more follows."""
     lines = list(islice(_broken(text, max(width, 1)), rows + 1))
     if len(lines) > rows > 0:
         last = lines[rows - 1]
@@ -161,7 +161,7 @@ def _title(choice: Choice[ValueT], room: int) -> Line:
 
 
 def _end_of(path: str, width: int) -> str:
-    """The last part of a path, which tells more than its first."""
+    """Return the end of a path, which says more than its beginning."""
     if cells(path) <= width:
         return path
     while path and cells(path) > width - 1:

@@ -1,4 +1,4 @@
-"""Shows a new session only once its task is recorded, so that it can be resumed."""
+"""Show a new session only once its task is recorded, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Follower(Protocol):
 
 
 class DelayedFollower:
-    """Passes on to `follower` what happens in a new session once its task is recorded: whoever
-    reads its id there finds a session of that id that knows what to do."""
+    """Passes on to `follower` what happens in a new session, starting once its task is recorded. So
+    whoever reads the session's id there finds a session that has its task."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -35,11 +35,11 @@ class DelayedFollower:
         if self._held is not None and isinstance(progress, Notice):
             self._held.append(progress)
         else:
-            # What passes is nothing to tell later.
+            # Other progress is momentary, so there is no point in keeping it.
             self._follower.on_progress(progress)
 
     def give_up(self) -> None:
-        """There will be no such session; what happened on the way to it is passed on."""
+        """Pass on what was held back, except the start: there will be no such session."""
         held = self._held or []
         self._pass_on([what for what in held if not isinstance(what, SessionStartedObservation)])
 

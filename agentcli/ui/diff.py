@@ -1,4 +1,4 @@
-"""Unified diffs as lines for people: numbered and coloured, before they are allowed and after."""
+"""Show unified diffs to people as numbered, coloured lines, both before and after a change."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from agentcli.ui.style import Line, Span, Style
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _CUT = "[diff cut]"
-"""The last line of a diff that is longer than what events keep."""
+"""The last line of a diff that was too long to be kept whole in its event."""
 
 SIGN_STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
 GAP = "⋮"
 
 
 class Row(NamedTuple):
-    """One line of a change: removed ones have their old number, all others their new one. Where
-    lines that stay are left out, the sign is `⋮`."""
+    """One line of a change. A removed line has its old number, any other line its new one. The sign
+    `⋮` stands for unchanged lines that are left out."""
 
     number: int
     sign: str
     text: str
 
     def mark(self, width: int) -> str:
-        """What stands before its text, the number `width` columns wide."""
+        """Return the number, `width` columns wide, and the sign, to be shown before the text."""
         return (
             f"{self.sign:>{width}}" if self.sign == GAP else f"{self.number:>{width}} {self.sign}"
         )
@@ -43,18 +43,18 @@ def number_width(rows: Sequence[Row]) -> int:
 
 
 def diff_counts(diff: str) -> tuple[int, int]:
-    """Lines added and removed."""
+    """Return the numbers of lines added and removed."""
     signs = Counter(row.sign for row in diff_rows(diff))
     return signs["+"], signs["-"]
 
 
 def is_cut(diff: str) -> bool:
-    """Whether there was more of it than is kept."""
+    """Return whether the diff was too long to be kept whole."""
     return diff.rstrip("\n").endswith(f"\n{_CUT}")
 
 
 def diff_lines(diff: str) -> list[Line]:
-    """Every line of the diff, whole: the terminal wraps long ones."""
+    """Return every line of the diff in full; the terminal wraps long ones."""
     rows = diff_rows(diff)
     width = number_width(rows)
     return [_line(row, width) for row in rows]
@@ -68,7 +68,7 @@ def _line(row: Row, width: int) -> Line:
 
 
 def change_rows(old: str, new: str) -> list[Row]:
-    """The rows of a change that is yet to be made, of whole texts."""
+    """Return the rows of a change that is yet to be made, given the whole texts."""
     before, after = _lines_of(old), _lines_of(new)
     rows = diff_rows("\n".join(difflib.unified_diff(before, after, lineterm="", n=3)))
     if new and not new.endswith("\n") and (old != new):
@@ -83,7 +83,7 @@ def _lines_of(text: str) -> list[str]:
 
 
 def diff_rows(diff: str) -> list[Row]:
-    """The lines of a unified diff with their numbers."""
+    """Return the lines of a unified diff with their numbers."""
     return list(_numbered(diff))
 
 

@@ -1,4 +1,4 @@
-"""Text that is typed into a question."""
+"""Text that the user types in answer to a question."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_ROWS = 5
 
 
 class Draft:
-    """Text with a cursor, as it is typed."""
+    """Text with a cursor, while it is being typed."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -21,7 +21,7 @@ class Draft:
         self.at += len(text)
 
     def press(self, key: str) -> bool:
-        """Whether `key` is one for moving or deleting."""
+        """Handle a key that moves or deletes, and return whether `key` is one."""
         before, after = self.text[: self.at], self.text[self.at :]
         match key:
             case "left" | "c-b":
@@ -47,7 +47,7 @@ class Draft:
         return True
 
     def lines(self, width: int) -> list[Line]:
-        """What is typed, its end if it is long; the cursor is the last thing on the screen."""
+        """Return the typed text, or its end if it is long, with the cursor in the last line."""
         before = texts(self.text[: self.at])
         lines = list(rows(before[-_MOST_ROWS:], width - 1))
         if len(before) > _MOST_ROWS or len(lines) > _MOST_ROWS:

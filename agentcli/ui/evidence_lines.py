@@ -1,4 +1,4 @@
-"""What the log of a session proves, for people."""
+"""Show people the evidence of a session: what its log proves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _STANDS = {
 
 
 def evidence_lines(evidence: Evidence) -> Iterator[str]:
-    """Nothing where nothing was changed or tested. The numbers are those that --event takes."""
+    """Yield lines about the evidence; none if nothing was changed or tested. The numbers of events
+    are those that --event takes."""
     if evidence.status == "none":
         return
     changed = evidence.files_changed

@@ -1,4 +1,4 @@
-"""How much of what a call did is shown, and how a person gets to see the rest."""
+"""How much of a call's result is shown, and how the user can see the rest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def _nothing_kept(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """The most lines that are shown of each part of a call; None: all of them.
+    """The most lines shown of each part of a call; None means all of them.
 
-    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it stands for the number of the
-    call's event. `kept_output` has the whole of an output that an event holds the ends of, by the
-    name of its file, or None where that is gone.
+    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it stands for the id of the call's
+    event. If an event holds only both ends of an output, `kept_output` returns the whole by the
+    name of its file, or None if that file is gone.
     """
 
     code: int | None = 8
@@ -33,13 +33,13 @@ class Folding:
     kept_output: Callable[[str], str | None] = _nothing_kept
 
     def more(self, hidden: int, event: int, noun: str = "line") -> Line:
-        """The row that stands for `hidden` lines of the call of that event."""
+        """Return the row that stands for `hidden` lines of the call with this event id."""
         counted = f"… +{hidden:,} {noun}{'' if hidden == 1 else 's'}"
         hint = self.hint.replace("{}", str(event))
         return [Span(f"{counted}, {hint}" if hint else counted, "dim")]
 
     def first(self, lines: Sequence[Line], limit: int | None, event: int) -> list[Line]:
-        """The first lines, then how many more there are; a row is not spent on hiding one."""
+        """Return the first lines and how many more there are; a single line is never hidden."""
         hidden = 0 if limit is None else len(lines) - limit
         if hidden <= 1:
             return list(lines)

@@ -1,4 +1,4 @@
-"""Program text in colours; Pygments knows the languages."""
+"""Syntax highlighting, with the lexers of Pygments."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _STYLES: tuple[tuple[_TokenType, Style], ...] = (
 )
 _MOST_CHARACTERS = 50_000
 _LONGEST_LINE = 2_000
-"""Beyond these, text stays plain: lexers may need long for what is no program."""
+"""Longer text stays plain: lexers may take long on text that is no code."""
 _HERE_DOCUMENT = re.compile(
     r"\b(python|node|ruby|perl|bash|sh|psql|sqlite3)[\d.]*(?:\s[^<]*)?<<-?\s*(['\"]?)(\w+)\2"
 )
 _LANGUAGES = {"node": "javascript", "sh": "bash", "psql": "sql", "sqlite3": "sql"}
-"""Of programs that are not called like what they read."""
+"""Languages of programs whose names differ from their language's."""
 
 
 def highlight(code: str, language: str) -> list[list[Span]]:
-    """The lines of `code`, which has to be printable already; plain ones for a language that is
-    not known. A here-document for a program of another language is shown in that one."""
+    """Return the lines of `code`, which must be printable already; unstyled if the language is
+    unknown. A here-document for another program is highlighted in that program's language."""
     long = len(code) > _MOST_CHARACTERS or max(map(len, code.split("\n"))) > _LONGEST_LINE
     lines: list[list[Span]] = [[]]
     for text, style, _ in [Span(code)] if long else _spans(code, language):
@@ -48,7 +48,8 @@ def highlight(code: str, language: str) -> list[list[Span]]:
 
 
 def highlight_code(code: str, language: str) -> list[list[Span]]:
-    """The same for code within text: that of no known language is told from it by one colour."""
+    """Do the same for code within text; code in an unknown language gets a single colour, to set it
+    off from the text."""
     if _lexer(language) is None:
         return [[Span(line, "cyan")] for line in code.split("\n")]
     return highlight(code, language)
@@ -65,7 +66,7 @@ def _spans(code: str, language: str) -> Iterator[Span]:
 
 
 def _parts(code: str) -> Iterator[tuple[str, str]]:
-    """Texts of a script and the language of each: its own, and those of its here-documents."""
+    """Yield the parts of a shell script, with their languages: shell code and here-documents."""
     lines = code.splitlines(keepends=True)
     shell_from = at = 0
     while at < len(lines):

@@ -1,4 +1,4 @@
-"""stream-json: a session as one JSON object a line, for programs. See `stream_schema`."""
+"""stream-json: a session as JSON for programs, one object per line. See `stream_schema`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _Line = dict[str, Any]
 
 
 class JsonLinesWriter:
-    """Writes a line for each event as it comes, and `result` as the last one, once.
+    """Writes a line for each event as it comes, and a single `result` line at the end.
 
-    With `result_only` that last line is all. When `stream` can't be written any more, `on_failure`
-    is called once, with the reason, and nothing more is written.
+    With `result_only` that last line is the only one. Once `stream` can't be written any more,
+    `on_failure` is called with the reason, and nothing more is written.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class JsonLinesWriter:
         self._ended = False
         self._call_ids: dict[int, str] = {}
         self._not_calls: set[int] = set()
-        """Actions that no model asked for, such as what is looked up at the start."""
+        """Ids of actions that no model asked for, such as the recall at the start."""
         self._retry_until = 0.0
 
     def on_event(self, event: Event) -> None:
@@ -72,12 +72,12 @@ class JsonLinesWriter:
             self._write(self._progress_line(progress), self._now())
 
     def write_notice(self, kind: str, message: str, **data: Any) -> None:
-        """Of something that is no session's own."""
+        """Write a notice about something outside of any session."""
         if not self._result_only:
             self._write(_notice(kind, message, **data), self._now())
 
     def write_result(self, summary: RunSummary) -> None:
-        """The last line. Calls after the first write nothing."""
+        """Write the last line. Later calls write nothing."""
         self._write(result_line(summary), self._now())
         self._ended = True
 
@@ -210,7 +210,7 @@ def _notice(kind: str, message: str, event_id: int | None = None, **data: Any) -
 
 
 def _parsed(raw_arguments: str) -> Any:
-    """The arguments as an object, or the text itself when it is none."""
+    """Return the arguments as an object, or the text itself if it is no JSON object."""
     try:
         value = json.loads(raw_arguments)
     except (ValueError, RecursionError):
@@ -219,7 +219,8 @@ def _parsed(raw_arguments: str) -> Any:
 
 
 def encode(line: _Line) -> bytes:
-    """Compact JSON in UTF-8. Lone surrogates become U+FFFD, numbers JSON does not know null."""
+    """Encode a line as compact JSON in UTF-8. Lone surrogates become U+FFFD; numbers that JSON does
+    not have (NaN, infinities) become null."""
     try:
         text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Links that a terminal can open, made of addresses and paths that others wrote."""
+"""Make links that a terminal can open from untrusted URLs and paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from urllib.parse import quote
 
 URL = re.compile(r"https?://[^\s<>\"'`│]*[^\s<>\"'`│.,:;!?)\]}*_~]")
-"""An address within text, without the punctuation of the sentence around it."""
+"""A URL within text, without the punctuation of the sentence around it."""
 
 _PROGRAMS = frozenset({"iTerm.app", "WezTerm", "vscode", "ghostty", "rio", "Tabby"})
 _TERMS = frozenset({"xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm"})
@@ -20,7 +20,8 @@ _LONGEST = 2_000
 
 
 def supported(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the terminal is known to have links. FORCE_HYPERLINK, 0 or 1, says so by hand."""
+    """Return whether the terminal is known to support links. FORCE_HYPERLINK overrides this: 0 or
+    empty means no, anything else yes."""
     forced = environ.get("FORCE_HYPERLINK")
     if forced is not None:
         return forced not in ("", "0")
@@ -44,13 +45,13 @@ def _version(environ: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def url_link(url: str) -> str:
-    """The address for a link, in ASCII; empty for what is none of the web or is too long."""
+    """Return the URL of a link, in ASCII; empty if it is no web address or too long."""
     link = quote(url, safe=":/?#[]@!$&'()*+,;=%~-._")
     return link if re.match(r"https?://\w", link) and len(link) <= _LONGEST else ""
 
 
 def path_link(path: str) -> str:
-    """A link to a file by its absolute path; empty for a relative one."""
+    """Return a link to a file by its absolute path; empty for a relative path."""
     if not path.startswith("/") or path.startswith("//"):
         return ""
     link = f"file://{_host()}{quote(path, errors='surrogateescape')}"
@@ -59,5 +60,5 @@ def path_link(path: str) -> str:
 
 @cache
 def _host() -> str:
-    """Terminals open a path of their own machine only."""
+    """Return this machine's name: terminals only open paths of their own machine."""
     return quote(socket.gethostname())

@@ -1,4 +1,4 @@
-"""Text that a person decides on: every character of it visible, wrapped and never cut."""
+"""Show text that the user has to decide on: wrapped, never cut, every character visible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcli.ui.sanitize import codepoint, printable
 from agentcli.ui.style import Line, Span, Style, fitting
 
 _PICTURES = re.compile("[\u2400-\u2426]")
-"""The signs that stand for control characters here; the letters themselves are spelled out."""
+"""Signs that stand for control characters here; where a text itself has one, its code is shown."""
 
 _PADDING = re.compile(r" {24,}")
 _AT_END = re.compile(r"(?<! ) +$")
@@ -20,20 +20,20 @@ _BLANKS = re.compile(" +")
 _NUMBER = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]+")
 _LOOK_ALIKE = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf]")
-"""Greek, Cyrillic, Armenian, Cherokee: letters that pass for Latin ones."""
+"""Letters that can pass for Latin ones: Greek, Cyrillic, Armenian, Cherokee."""
 
 _OVERLAYS = re.compile("[\u0334-\u0338\u20d0-\u20ff]")
 _MOST_ACCENTS = 2
 _MOST_BLANK_LINES = 4
 _MOST_PER_COLUMN = 4
-"""Characters of visible text: a letter with its accents."""
+"""Most characters of visible text per column: a letter with its accents."""
 _NARROWEST = 8
 _GUTTER, _GOES_ON = Span("  │", "dim"), Span("  ↳", "dim")
 
 
 class Text(NamedTuple):
-    """One line of what is asked; `mark` stands before it (in a diff `+`, `-` or a blank, after the
-    number of the line, which the rows that it goes on in don't repeat)."""
+    """One line of a question. `mark` is shown before it; in a diff it is the line's number with
+    `+`, `-` or a blank. Continuation rows don't repeat the number."""
 
     text: str
     mark: str = ""
@@ -41,9 +41,9 @@ class Text(NamedTuple):
 
 
 def visible(line: str) -> str:
-    """One line, with nothing in it that shows nothing or passes for something else. Tabs, blanks
-    at its end and control characters get a sign (`␉`, `␣`, `␛`), unusual characters their number
-    (`<U+202E>`), and long padding is counted (`<200 blanks>`)."""
+    """Return a line in which no character is invisible or passes for another. Tabs, blanks at the
+    end and control characters are shown as signs (`␉`, `␣`, `␛`), unusual characters by their code
+    point (`<U+202E>`), and long padding as a count (`<200 blanks>`)."""
     if not line.isascii():
         line = _PICTURES.sub(codepoint, line)
         line = _WORD.sub(_mixed, "".join(_combining(line)))
@@ -53,14 +53,14 @@ def visible(line: str) -> str:
 
 
 def texts(text: str, mark: str = "", style: Style = "") -> list[Text]:
-    """The lines of `text`. Only newlines end one, so that a carriage return stays visible."""
+    """Split `text` into lines, only at newlines, so that a carriage return stays visible."""
     return [Text(line, mark, style) for line in text.split("\n")]
 
 
 def rows(lines: Iterable[Text], width: int) -> Iterator[Line]:
-    """Rows of at most `width` columns. A line that goes on in the next row is marked `↳` there; a
-    blank at the break is shown, so that it can't be taken for a break within a word. Many blank
-    lines in a row are counted."""
+    """Yield rows of at most `width` columns. Continuation rows are marked with `↳`; a blank at a
+    break is shown, so that the break can't be taken for one within a word. Many blank lines in a
+    row are replaced by their count."""
     for blank, group in groupby(lines, key=lambda line: not line.text.strip(" \t")):
         together = list(group)
         if blank and len(together) > _MOST_BLANK_LINES:
@@ -73,8 +73,8 @@ def rows(lines: Iterable[Text], width: int) -> Iterator[Line]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """`text`, made visible already, in pieces of at most `width` columns, broken after blanks
-    where that wastes little."""
+    """Split `text`, made visible already, into pieces of at most `width` columns, broken after
+    blanks if that wastes little room."""
     width = max(width, _NARROWEST)
     pieces: list[str] = []
     carried, at = "", 0
@@ -106,7 +106,7 @@ def _wrapped(line: Text, width: int) -> Iterator[Line]:
 
 
 def _mixed(word: re.Match[str]) -> str:
-    """A word in which other alphabets stand beside Latin letters: those are given by number."""
+    """Add the code points of look-alike letters in a word that mixes them with ASCII ones."""
     text = word.group()
     if not any(char.isascii() for char in text):
         return text
@@ -114,7 +114,7 @@ def _mixed(word: re.Match[str]) -> str:
 
 
 def _combining(text: str) -> Iterator[str]:
-    """Accents stay on letters; those that strike out, pile up or stand on no letter are spelled."""
+    """Keep accents on letters, but spell out any that strike through, pile up or lack a letter."""
     before, accents = "", 0
     for char in text:
         if unicodedata.category(char) not in ("Mn", "Me"):

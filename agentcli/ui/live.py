@@ -1,4 +1,4 @@
-"""The last rows of a terminal that may still change; everything above them is never touched."""
+"""Redraw the last rows of a terminal; everything above them is never touched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.ui.style import Span, bare, cells, clip, plain
 
 
 def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
-    """Columns and rows; the usual ones where `terminal`, a stream or descriptor, has no size."""
+    """Return columns and rows of `terminal`, a stream or descriptor; 80 by 24 if it has no size."""
     try:
         fd = terminal if isinstance(terminal, int) else terminal.fileno()
         columns, rows = os.get_terminal_size(fd)
@@ -21,19 +21,19 @@ def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
 
 
 MOST_ROWS = 6
-"""That are rewritten while the agent works."""
+"""Most rows that are redrawn while the agent works."""
 _CLEAR = "\r\x1b[C\x1b[J\r\x1b[K"
-"""All from this row on, begun in its second column: tmux would save a screen that is cleared from
-its first, and the rows with it, into the scrollback."""
+"""Clears everything from this row on, starting in its second column: if the screen is cleared from
+the very first column, tmux saves the rows into the scrollback."""
 
 
 class LiveRegion:
-    """Rewrites its own rows in place, without a thread, a hidden cursor or an alternate screen.
+    """Redraws its own rows in place, without a thread, a hidden cursor or an alternate screen.
 
-    Between two changes the cursor stands at the beginning of the first row. From there on all can
-    be cleared, whatever a change of the window's size has done to the rows below. Rows are cut to
-    be narrower than the terminal. Each change is one write, so that nothing flickers and an
-    interrupt finds the terminal in order. It never grows taller than `most_rows` or the terminal.
+    Between changes the cursor is at the beginning of the first row, so that everything from there
+    on can be cleared, whatever a resize of the window did to the rows. Rows are cut to be narrower
+    than the terminal. Each change is a single write, so that nothing flickers and an interrupt
+    leaves the terminal in order. The region is never taller than `most_rows` or the terminal.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class LiveRegion:
         self._drawn_at = (0, 0)
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the terminal."""
+        """Return the columns and rows of the terminal."""
         columns, rows = terminal_size(self._stream)
         return self._width or columns, rows
 
     def draw(self, rows: Sequence[str], above: str = "") -> None:
-        """Show the last of `rows` in place of those shown before; `above` stays for good, over
-        them."""
+        """Show the last of `rows` in place of the previous ones; `above` is printed over them and
+        stays."""
         size = width, height = self.size()
         most = min(self.most_rows, height - 1)
         kept = [_fitted(row, width - 1) for row in rows[-most:]] if most > 0 else []
@@ -69,14 +69,14 @@ class LiveRegion:
         self._stream.flush()
 
     def suspend(self) -> None:
-        """The program is about to stop: its rows go. Made for signal handlers, so it writes past
-        the buffers of the stream, which may be in use."""
+        """Clear the rows, as the program is about to stop. This is for signal handlers, so it
+        bypasses the stream's buffers, which may be in use."""
         if self._rows:
             with suppress(OSError, ValueError):
                 os.write(self._stream.fileno(), _CLEAR.encode())
 
     def resume(self) -> None:
-        """The program goes on, wherever the cursor is by now."""
+        """Continue after a stop, wherever the cursor is by now."""
         self._rows = []
 
 

@@ -1,6 +1,6 @@
 """How Markdown looks: left-aligned, without boxes and backgrounds, on dark and light terminals.
 
-The only user of Rich's renderer; imported when the first block is to be shown.
+This is the only module that uses Rich's renderer; it is imported with the first block to show.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agentcli.ui.links import URL, url_link
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, cells, fitting
 
-# HTML stays text: Rich would leave it out, and `List<int>` outside of code is common.
+# HTML is treated as text: Rich would leave it out, and `List<int>` outside of code is common.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 _THEME = Theme(
@@ -43,7 +43,7 @@ _THEME = Theme(
     }
 )
 _HELD_BLANK = "\ue000"
-"""A blank within code, at which a row must not be broken; nothing that is shown has it."""
+"""Stands for a blank in code, where a row must not be broken; no visible text contains it."""
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
@@ -52,7 +52,7 @@ class _LeftHeading(Heading):
 
 
 class _PlainCodeBlock(CodeBlock):
-    """Within a list or a quotation; no line of it is broken."""
+    """Code within a list or a quotation; its lines are never broken."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in highlight_code(str(self.text).rstrip(), self.lexer_name):
@@ -62,7 +62,7 @@ class _PlainCodeBlock(CodeBlock):
 
 
 class _Words(Paragraph):
-    """A paragraph in rows that break between words, and never within code or an address."""
+    """A paragraph whose rows break between words, and never within code or a URL."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.text.split(allow_blank=True):
@@ -72,7 +72,7 @@ class _Words(Paragraph):
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where rows of `width` columns begin, the first aside."""
+    """Return where rows of `width` columns begin, except the first."""
     breaks: list[int] = []
     used = 0
     for word in _WORD.finditer(text):
@@ -91,7 +91,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 class _UncroppedConsole(Console):
-    """Lets rows be wider than asked for, for the sake of what is not to be broken."""
+    """A console that lets rows be too wide, for the sake of text that must not be broken."""
 
     def render_lines(
         self,
@@ -133,8 +133,8 @@ class _CalmMarkdown(Markdown):
 
 
 def _marked(tokens: Iterable[Token], *, marks_code: bool, hold: bool) -> Iterator[Token]:
-    """Pictures as they are written, and code with its marks if no colour tells it from text. In a
-    table blanks in code are not held: columns are narrow."""
+    """Show images as written, and code with its backticks if no colour sets it off from text. In a
+    table, rows may break within code, as columns are narrow."""
     for token in tokens:
         if token.type == "image":
             text = f"![{token.content}]({token.attrs.get('src', '')})"
@@ -147,7 +147,7 @@ def _marked(tokens: Iterable[Token], *, marks_code: bool, hold: bool) -> Iterato
 
 
 def _linked(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Where a link leads is always to be seen: behind its text, if that is another."""
+    """Always show where a link leads: after its text, unless they are the same."""
     said, href = "", None
     for token in tokens:
         if token.type == "link_open":
@@ -176,11 +176,11 @@ def _addresses(text: str) -> Iterator[Token]:
 
 
 def render_rows(markup: str, width: int, colors: Colors, links: bool = False) -> list[str]:
-    """The rows of `markup` with escape codes, no blanks at their ends, and none wider than `width`
-    but for what is not to be broken: code and addresses.
+    """Return the rows of `markup` with escape codes and no blanks at their ends. No row is wider
+    than `width`, except for code and URLs, which are never broken.
 
-    Every character is made printable again on the way out: entities and percent codes become
-    characters only while Markdown is parsed.
+    Every character is made printable once more at the end, as parsing Markdown turns entities and
+    percent codes into characters.
     """
     console = _console()
     options = console.options.update(width=width, height=None)

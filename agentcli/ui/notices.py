@@ -1,4 +1,4 @@
-"""Everything that is not a message or a tool call, as a line or none."""
+"""Describe events other than messages and tool calls in one line, if they are shown at all."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
 
 
 def decision(event: DecisionObservation) -> str:
-    """By whom it was decided and why, as it stands behind a call."""
+    """Say who decided and why, to be shown after a call."""
     verb = {"allow": "allowed", "deny": "not allowed", "ask": "asked"}[event.decision]
     who = "you" if event.by == "user" else event.by
     until = "always here" if event.scope == "always" else "for this session"
@@ -95,7 +95,7 @@ def _checkpoint(event: CheckpointObservation) -> Line | None:
 
 
 def requirement(event: RequirementObservation) -> Line:
-    """What was required, and whether it is so."""
+    """Return a line on what was required, and whether it is met."""
     facts = [f"check $ {event.command}" if event.command else f"required: {event.requirement}"]
     if event.requirement == "check":
         code = event.exit_code
@@ -108,7 +108,7 @@ def requirement(event: RequirementObservation) -> Line:
 
 
 def hook(event: HookObservation) -> str:
-    """Which hook it was, and what it said."""
+    """Say which hook ran, and what it said."""
     outcome = "failed" if event.exit_code is None else f"exit {event.exit_code}"
     first = event.content.strip().split("\n", 1)[0][:_LONGEST_SAID]
     said = f": {first}" if first else ""
@@ -116,7 +116,7 @@ def hook(event: HookObservation) -> str:
 
 
 def _on_call(event: HookObservation) -> bool:
-    """Whether the line of a call tells already that this refused it."""
+    """Return whether a call's line already says that this hook refused it."""
     return event.blocked and event.event == "PreToolUse"
 
 
@@ -132,7 +132,7 @@ def metrics_line(metrics: LLMMetrics) -> Line:
 
 
 def waiting(status: Status, elapsed: float) -> str:
-    """What a status says after `elapsed` seconds."""
+    """Return the text of a status after `elapsed` seconds."""
     detail = printable(status.detail, multiline=False)
     if status.until_s is not None:
         left = max(0, round(status.until_s - elapsed))

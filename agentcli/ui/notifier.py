@@ -1,9 +1,9 @@
-"""Tells a person who looks elsewhere that a session waits for them or is done: by a bell or a
+"""Tell a user who looks elsewhere that a session waits for them or is done, by a bell or a
 notification, and by the title of the terminal's window.
 
 Sequences: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html (BEL, OSC 0, and the stack of
 titles by CSI 22 and 23 t), https://iterm2.com/documentation-escape-codes.html (OSC 9, which
-WezTerm, Ghostty, Windows Terminal and others know too).
+WezTerm, Ghostty, Windows Terminal and others support too).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Means = Literal["off", "bell", "osc9"]
 
 _PUSH_TITLE, _POP_TITLE = "\x1b[22;0t", "\x1b[23;0t"
 _LOOKING_S = 3.0
-"""So long after a person did something they still look."""
+"""How long users are assumed to keep looking at the terminal after they did something."""
 _LONGEST_TITLE, _LONGEST_TEXT = 60, 120
 _NOT_FOR_TITLES = frozenset({"", "dumb", "unknown", "linux"})
-"""Values of TERM: terminals without a title, some of which show what they don't know."""
+"""Values of TERM for terminals without a title; some print sequences that they don't know."""
 _WAITING = frozenset({"awaiting_user_confirmation", "awaiting_user_input"})
 _SIGNS = {"running": "…", "user_confirmed": "…", "user_rejected": "…", "rate_limited": "…"}
 _WORDS = {
@@ -44,7 +44,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class NotifierSettings:
-    """`after_s`: turns that end sooner are not told of; nobody has looked away yet."""
+    """How to notify. Turns shorter than `after_s` are not reported: nobody has looked away yet."""
 
     means: Means = "bell"
     after_s: float = 10.0
@@ -52,7 +52,7 @@ class NotifierSettings:
 
 
 class TerminalNotifier:
-    """A subscriber of a session. Does nothing where `stream` is no terminal."""
+    """A subscriber of a session that notifies the user. Does nothing if `stream` is no terminal."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TerminalNotifier:
         label: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`label` is the name or title that the session has already."""
+        """`label` is the session's present name or title, if any."""
         self._stream = stream
         able = stream.isatty() and environ.get("TERM", "") not in _NOT_FOR_TITLES
         self._means: Means = settings.means if stream.isatty() else "off"
@@ -90,10 +90,10 @@ class TerminalNotifier:
         self._show_title()
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing that passes is worth a notification."""
+        """Do nothing: no progress is worth a notification."""
 
     def close(self) -> None:
-        """The title is again what it was."""
+        """Restore the window's old title."""
         if self._pushed:
             self._pushed = False
             self._write(_POP_TITLE)
@@ -101,7 +101,7 @@ class TerminalNotifier:
     def _enter(self, change: AgentStateChangedObservation) -> None:
         now = self._clock()
         if self._state not in _SIGNS and change.agent_state in _SIGNS:
-            # Who has said or allowed something is there.
+            # Work begins because the user has just said or allowed something.
             self._present_at = now
         self._state = change.agent_state
         self._show_title()
@@ -119,7 +119,7 @@ class TerminalNotifier:
             text = _shown(f"agent {what}: {self._label}", _LONGEST_TEXT)
             sequence = f"\x1b]9;{text}\a"
             if self._in_tmux:
-                # tmux hands on what is wrapped so, where it is allowed to.
+                # tmux passes on sequences in this wrapper, if its settings allow it.
                 sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
             self._write(sequence)
 
@@ -133,7 +133,7 @@ class TerminalNotifier:
         self._write(f"{push}\x1b]0;{title}\a")
 
     def _write(self, sequence: str) -> None:
-        """In one piece, as others write to the same terminal."""
+        """Write the sequence in one piece, as others write to the same terminal."""
         with suppress(OSError, ValueError):
             self._stream.flush()
             os.write(self._stream.fileno(), sequence.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What commands and tools put out, as lines for people."""
+"""Show people the output of commands and tools as lines."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _GAP = re.compile(
     r"\[… (?:lines (?P<first>\d+)-(?P<last>\d+)|part of line \d+) of [\d,]+ not shown, "
     r"[\d,]+ bytes; (?P<where>.*) …\]"
 )
-"""The row that stands for what an event does not hold of a long output."""
+"""The row that stands for the part of a long output that its event does not hold."""
 
 _KEPT_AS = re.compile(r"\$AGENT_OUT/([\w.-]+)")
 _NOTES = re.compile(r"(?:\n\[[^\n]*\])*\Z")
 STOPPED = re.compile(
     r"(?:\A|\n)(?:\[interrupted\]\n)?\[(interrupted by the user|stopped: [^\]\n]+)\]\s*\Z"
 )
-"""The note at the end of an output that an interrupt cut short: by whom, or by what."""
+"""The note at the end of an output that was cut short: who or what stopped the command."""
 
 _FOR_THE_MODEL = re.compile(r"\n?\[[\d,]+ characters above\]\Z")
 
 
 def stopped(text: str) -> str:
-    """How a person is told that an interrupt cut the output short; empty if none did."""
+    """Say for the user that an interrupt cut the output short; empty if none did."""
     found = STOPPED.search(text)
     if found is None:
         return ""
@@ -33,8 +33,8 @@ def stopped(text: str) -> str:
 
 
 def output_lines(text: str, limit: int | None, folding: Folding, event: int) -> list[Line]:
-    """The last lines of an output, after a count of those before them. A long one that is not to
-    be folded comes from the file that it was kept in, if that is there still."""
+    """Return the last lines of an output, after a count of the lines before them. If nothing is to
+    be folded, a long output is read from the file that it was saved in, if that still exists."""
     text = settle(STOPPED.sub("", _FOR_THE_MODEL.sub("", text)))
     if limit is None:
         text = _whole(text, folding)
@@ -77,7 +77,7 @@ def _whole(text: str, folding: Folding) -> str:
 
 
 def live_lines(text: str, gone: int, limit: int) -> list[Line]:
-    """The last lines of an output that still grows, `gone` lines of which are not in `text`."""
+    """Return the last lines of a growing output, of which `text` lacks the first `gone` lines."""
     if not text.strip():
         return []
     rows = settle(text).strip("\n").rstrip().split("\n")
