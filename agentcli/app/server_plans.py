@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from agentcli.app.sandbox import Containment
+from agentcli.files.access_scope import TMP
 from agentcli.mcp.plan import Launch, ServerPlan, Site
 from agentcli.mcp.variables import MissingVariable, filled
-from agentcli.sandbox.choosing import SpawnOptions
+from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox, SpawnOptions
+from agentcli.sandbox.named_paths import why_not_shown
 from agentcli.security.secret_variables import masked_values
 from agentcli.settings import ServerSettings, Settings, is_server_name, named_servers
 from agentcli.system.homes import expanded
@@ -63,12 +67,15 @@ def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> L
     fill = _filler(containment)
     own = {name: fill(value) for name, value in server.env.items()}
     learn(*masked_values(own))
+    command = (fill(server.command), *map(fill, server.args))
     cwd = str(containment.workspace / expanded(fill(server.cwd))) if server.cwd else ""
     folder = cwd or str(containment.workspace)
     sandbox = containment.sandbox
     contained = server.sandbox and sandbox.contains
     if contained:
-        sandbox = replace(sandbox, network=sandbox.network or server.network)
+        places = _program_places([*command, cwd], sandbox)
+        scope = replace(sandbox.scope, named=[*sandbox.scope.named, *places])
+        sandbox = replace(sandbox, network=sandbox.network or server.network, scope=scope)
         environment: Mapping[str, str] = containment.environment
     else:
         environment = containment.full_environment.environ
@@ -77,12 +84,27 @@ def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> L
         return sandbox.spawn_options(folder) if contained else SpawnOptions(folder)
 
     return Launch(
-        (fill(server.command), *map(fill, server.args)),
+        command,
         {**environment, **own},
         options,
         contained,
         network=sandbox.network or not contained,
     )
+
+
+def _program_places(words: Iterable[str], sandbox: Sandbox) -> Iterator[Path]:
+    """The folders of the real /tmp that a server's program needs to see, by the paths in its command
+    line: a script's folder, for `bin/program` the folder around `bin`."""
+    for word in words:
+        path = Path(os.path.normpath(word))
+        if not path.is_relative_to(TMP) or path == TMP or not path.exists():
+            continue
+        place = path if path.is_dir() else path.parent
+        place = place.parent if place.name == "bin" else place
+        place = path if place == TMP else place
+        unseen = sandbox.layer != BUBBLEWRAP or sandbox.real_path(str(place)) != place
+        if unseen and not why_not_shown(place, sandbox.view):
+            yield place
 
 
 def _filler(containment: Containment) -> Callable[[str], str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +33,27 @@ def test_a_tool_of_a_server_is_told_called_and_recorded(agent, serve, server):
     assert (result["content"], result["extras"]["server"]) == ("hello", "plain")
     [action] = [each for each in records(agent) if each.get("action") == "call_tool_mcp"]
     assert action["args"] == {"server": "plain", "name": "echo", "arguments": {"text": "hello"}}
+
+
+def test_a_server_that_is_installed_in_tmp_is_seen_and_nothing_beside_it(agent, serve, server):
+    """Though /tmp is the session's own otherwise."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="server-") as name:
+        folder = Path(name)
+        (folder / "bin").mkdir()
+        program = folder / "bin" / "serve"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} "$(dirname "$0")/../server.py"\n')
+        program.chmod(0o755)
+        shutil.copy(PLAIN, folder / "server.py")
+        with tempfile.NamedTemporaryFile("w", dir="/tmp", prefix="beside-") as beside:
+            print("private", file=beside, flush=True)
+            server("plain", command=str(program), args=[])
+            look = call("look", what="read", at=beside.name)
+            model = serve([call("echo", text="hello"), look, Reply("done")])
+            run = agent.use(model)("run", *ALL, "say hello")
+    assert run.returncode == 0, run.stderr
+    echoed, looked = results(agent)
+    assert echoed["content"] == "hello"
+    assert "private" not in looked["content"]
 
 
 def test_every_name_is_one_that_providers_take_and_none_is_a_built_in_one(agent, serve, server):
