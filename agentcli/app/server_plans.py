@@ -93,8 +93,8 @@ def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> L
 
 
 def _program_places(words: Iterable[str], sandbox: Sandbox) -> Iterator[Path]:
-    """The folders of the real /tmp that a server's program needs to see, by the paths in its command
-    line: a script's folder, for `bin/program` the folder around `bin`."""
+    """Yield the folders of the real /tmp that a server's program needs to see, judging by the paths
+    in its command line: a script's folder; for `bin/program`, the folder around `bin`."""
     for word in words:
         path = Path(os.path.normpath(word))
         if not path.is_relative_to(TMP) or path == TMP or not path.exists():
