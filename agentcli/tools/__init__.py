@@ -1,1 +1,1 @@
-"""What the agent can do; one file each."""
+"""The tools that a model can call, one file each."""

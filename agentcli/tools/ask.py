@@ -1,4 +1,4 @@
-"""ask: a question to the person."""
+"""ask: put a question to the person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.events.observations import UserAnswerObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MOST_OPTIONS = 9
-"""Each is chosen by a digit."""
+"""Each option is chosen by a digit."""
 
 
 def _few(options: list[str]) -> list[str]:

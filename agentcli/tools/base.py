@@ -1,5 +1,5 @@
-"""What a tool is. Each file in this folder that defines `TOOL` is one, named as the file; so is
-what outside packages enter in the group `agentcli.tools`."""
+"""The definition of a tool. Each file in this folder that defines `TOOL` is one, named like the
+file; so is each that an outside package registers in the entry point group `agentcli.tools`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCHEMAS_KEPT = 200
 
 
 class Effect(StrEnum):
-    """What a call can do at most; the policy decides by it, and read-only calls may run at once."""
+    """The most that a call can do. The policy decides by it, and READ calls may run in parallel."""
 
     READ = "read"
     WRITE = "write"
@@ -43,7 +43,7 @@ class Effect(StrEnum):
 
 
 class ToolArguments(BaseModel):
-    """Base of argument models: the docstring of a subclass is the description the model reads."""
+    """Base of argument models. A subclass's docstring is the description that the model reads."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -52,7 +52,7 @@ LONGEST_TIMEOUT_S = 3600
 
 
 def seconds(value: float) -> float:
-    """Checks a time limit: in the schema its bounds would cost more than they tell."""
+    """Check a time limit. Bounds in the schema would cost more tokens than they are worth."""
     if not 0 < value <= LONGEST_TIMEOUT_S:
         raise ValueError(f"it must be more than 0 and at most {LONGEST_TIMEOUT_S} (seconds)")
     return value
@@ -60,8 +60,8 @@ def seconds(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """Of a tool that did its work; one that could not raises ToolError. `output` is for the model,
-    `data` (exit codes, digests, diffs) for records and screens."""
+    """The result of a tool that succeeded; one that fails raises ToolError. `output` is for the
+    model, `data` (exit codes, digests, diffs) for records and screens."""
 
     output: str = ""
     images: tuple[str, ...] = ()
@@ -69,41 +69,42 @@ class ToolResult:
 
 
 def with_notes(output: str, *notes: str) -> str:
-    """What a program put out, then each note that says something in a line of its own."""
+    """Return a program's output, followed by each non-empty note on its own line."""
     lines = [output.rstrip("\n"), *(f"[{note}]" for note in notes if note)]
     return "\n".join(filter(None, lines))
 
 
 @dataclass(slots=True)
 class ToolContext:
-    """What tools work with. `live_output` takes text for the screen as it comes."""
+    """What tools work with. `live_output` receives text for the screen as it arrives."""
 
     workspace: Path
     outputs: OutputFolder
-    """Where whole outputs are kept."""
+    """Where full outputs are kept."""
     files: FileTracker
     shell: Shell
     python: PythonInterpreter
     sandbox: Sandbox | None = None
-    """Where commands are contained."""
+    """The sandbox that contains commands."""
     git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
     max_output_chars: int = 30_000
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
-    """All events of the session, the newest among them."""
+    """All events of the session, including the newest."""
     partial: ToolResult | None = None
-    """What a tool had when it was interrupted, set by it before the interrupt goes on."""
+    """What an interrupted tool had done so far; the tool sets it before the interrupt
+    propagates."""
     notes: Notes | None = None
     browser: Browser | None = None
     search_sessions: Callable[[str], str] | None = None
-    """Excerpts of earlier sessions for a query; raises UsageError for one without words."""
+    """Returns excerpts of earlier sessions for a query; raises UsageError if it has no words."""
     page_limits: PageLimits = field(default_factory=PageLimits)
     ask_editor: Callable[[str], str] | None = None
-    """The text of a model that merges edits; raises LLMError."""
+    """Sends a prompt to the model that merges edits and returns its answer; raises LLMError."""
     ask_person: Callable[[str, Sequence[str]], str | None] | None = None
-    """What the person says to a question with these answers to choose from, None: nothing. None
-    itself: nobody can be asked."""
+    """Asks the person a question with these options and returns the answer, or None if there is
+    none. If this itself is None, nobody can be asked."""
     judge_url: JudgeURL = lambda url: "deny"
 
 
@@ -112,10 +113,10 @@ A = TypeVar("A", bound=ToolArguments)
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[A]):
-    """`run` does the work on validated arguments; it may raise ToolError for what the model should
-    read. `to_action` and `to_observation` make the events that record the call and its success, as
-    a rule by being their classes: they take the arguments by name, and the result as `content`,
-    `image_urls` if there are any and what `data` holds."""
+    """`run` does the work on validated arguments; it may raise ToolError with a message for the
+    model. `to_action` and `to_observation` make the events that record the call and its success. As
+    a rule they are the events' classes: they take the arguments by name, or the result as
+    `content`, `image_urls` if there are any, and the values in `data`."""
 
     name: str
     arguments: type[A]
@@ -124,18 +125,20 @@ class Tool(Generic[A]):
     to_action: Callable[..., Action] | None = None
     to_observation: Callable[..., Observation] | None = None
     switch: str = ""
-    """The setting that says whether it is offered, as in tools.enable_editor; "": it always is."""
+    """The setting that offers the tool, such as tools.enable_editor; "" means it is always
+    offered."""
     rules: Pattern = ""
-    """What the pattern of a rule for it is about: its argument of this name."""
+    """The name of the argument that the patterns of its policy rules match."""
     parallel: bool = True
-    """Its calls may run beside others, if it only reads."""
+    """Whether its calls may run beside others, provided the tool only reads."""
     offered: bool = True
-    """The model is told of it from the beginning; else another tool tells it."""
+    """Whether the model knows of it from the start; otherwise another tool tells the model about
+    it."""
     about: str = ""
-    """What follows the docstring in its description, where that depends on the session."""
+    """Text that follows the docstring in its description, where that depends on the session."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for `rules` by which no call could be judged."""
+        """Raise ValueError for `rules` that could not judge any call."""
         if self.rules and self.rules not in self.arguments.model_fields:
             raise ValueError(f"rules of {self.name} are about {self.rules!r}, no argument of it")
         if self.rules == "command" and self.to_action is None:
@@ -156,11 +159,12 @@ class Tool(Generic[A]):
         return ToolCallAction(name=self.name, raw_arguments=raw_arguments, **judged)
 
     def observation(self, result: ToolResult) -> Observation:
-        """Raises ValueError or TypeError for a result with `data` that can't be recorded."""
+        """Return the observation. Raises ValueError or TypeError if its `data` can't be
+        recorded."""
         if self.to_observation is not None:
             images = {"image_urls": result.images} if result.images else {}
             return self.to_observation(content=result.output, **images, **result.data)
-        # An event that can't be written would end the turn, with nothing told of what was done.
+        # An event that can't be written would end the turn without a word about what was done.
         data = to_jsonable_python(dict(result.data))
         return ToolResultObservation(
             name=self.name, content=result.output, image_urls=result.images, data=data
@@ -175,9 +179,9 @@ def _parameters(arguments: type[BaseModel]) -> dict[str, Any]:
 
 
 def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON Schema without what costs tokens and tells a model nothing: titles, the description
-    repeated from the tool, null alternatives, defaults that say no more than that the field may be
-    left out, and that there are no other fields."""
+    """Return a JSON Schema without what costs tokens but tells a model nothing: titles, the tool's
+    repeated description, null alternatives, defaults that only say that the field is optional, and
+    the statement that there are no other fields."""
     definitions = schema.pop("$defs", {})
 
     def plain(node: Any) -> Any:

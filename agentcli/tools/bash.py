@@ -1,4 +1,4 @@
-"""bash: one persistent shell a session."""
+"""bash: run commands in one persistent shell per session."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
 
 
 def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
-    """The sandbox for a command that asks for more than the shell's has."""
+    """Return the sandbox for a command that needs more access than the shell's sandbox allows."""
     if sandbox is None or not (arguments.network or arguments.unsandboxed):
         return None
     wider = sandbox.wider(network=arguments.network, unsandboxed=arguments.unsandboxed)
@@ -105,7 +105,7 @@ def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
 
 
 def _told(arguments: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
-    """The output as it came, then what it can't tell by itself."""
+    """Return the output followed by the facts that it does not show itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
     text = with_notes(result.output, "; ".join(facts), *result.notes, ending)
     rounded = replace(result, duration_s=round(result.duration_s, 3))

@@ -1,4 +1,4 @@
-"""browse: a page opened in the session's browser."""
+"""browse: open a page in the session's browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""browse_interactive: steps on the page that is open in the session's browser."""
+"""browse_interactive: act on the page that is open in the session's browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentcli.browser.browser import Visit
 
 MAX_SHOWN_CHARS = 12_000
-"""Of a page; all of it is in a file."""
+"""Characters shown of a page; a file has all of it."""
 _NEEDS_VALUE = ("fill", "press", "select", "wait")
 _NEEDS_ELEMENT = ("click", "fill", "select", "download")
 
@@ -54,7 +54,7 @@ class Arguments(ToolArguments):
     timeout: Annotated[float, AfterValidator(seconds)] = Field(default=60)
 
     def wishes(self) -> list[dict[str, str]]:
-        """As they are recorded and done. Raises ToolError."""
+        """Return the steps as they are recorded and carried out. Raises ToolError."""
         told = [{"do": "goto", "value": checked(self.url)}] if self.url else []
         for step in self.steps:
             if step.do in _NEEDS_VALUE and not step.value and step.do != "fill":
@@ -68,7 +68,7 @@ class Arguments(ToolArguments):
 
 
 def checked(url: str) -> str:
-    """Raises ToolError for what is no address of a page."""
+    """Return `url`. Raises ToolError if it is not the address of a page."""
     split_url(url)
     return url
 
@@ -78,7 +78,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
 
 
 def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolContext) -> ToolResult:
-    """Raises ToolError."""
+    """Carry out the steps and describe the page. Raises ToolError."""
     if context.browser is None:
         raise ToolError("This session has no browser.", error_id="no_browser")
     visit = context.browser.perform(steps, timeout)
@@ -95,7 +95,7 @@ def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolCon
 
 
 def _told(visit: Visit, context: ToolContext) -> str:
-    """What the page is now, as data, then what else there is to know."""
+    """Return the resulting page, framed as data, followed by notes."""
     notes = list(visit.notes)
     notes += [f"Downloaded: {file} ({file.stat().st_size:,} bytes)" for file in visit.files]
     page = "No page is open." if not visit.url else ""
@@ -108,7 +108,7 @@ def _told(visit: Visit, context: ToolContext) -> str:
 
 
 def _kept_screenshot(visit: Visit, context: ToolContext) -> str | None:
-    """The file of the last one, for people; the model has them all."""
+    """Save the last screenshot to a file for people; the model gets all of them."""
     for shot in visit.screenshots[-1:]:
         with suppress(OSError):
             return str(context.outputs.add("screenshot-{}.png", base64.b64decode(shot)))
@@ -116,7 +116,7 @@ def _kept_screenshot(visit: Visit, context: ToolContext) -> str | None:
 
 
 def _shortened(text: str, context: ToolContext) -> tuple[str, str]:
-    """The beginning, up to a whole line, and where the rest is."""
+    """Return the beginning, up to the end of a line, and a note on where the rest is."""
     most = min(MAX_SHOWN_CHARS, context.max_output_chars)
     if len(text) <= most:
         return text, ""

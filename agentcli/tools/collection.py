@@ -1,4 +1,4 @@
-"""The tools of a run: from call to Action, from Action to Observation."""
+"""The tools of a run: turning tool calls into Actions, and Actions into Observations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000
-"""Characters of a result: from there on it says how long it is."""
+"""A result of more characters than this ends with a note of its length."""
 
 _NAME = re.compile(r"\w+")
 
@@ -41,12 +41,12 @@ TOOLS: ExtensionPoint[Tool[Any]] = ExtensionPoint("agentcli.tools", "TOOL", "age
 
 @cache
 def rule_patterns() -> Mapping[str, Pattern]:
-    """What patterns of rules are about, by the name of the tool."""
+    """Return, by tool name, what the patterns of policy rules match."""
     return {name: tool.rules for name, tool in TOOLS.all().items()}
 
 
 class ToolCollection:
-    """Raises ValueError when two tools have one name."""
+    """The tools of a session. Raises ValueError when two tools have the same name."""
 
     def __init__(self, tools: Iterable[Tool[Any]], context: ToolContext) -> None:
         self._tools: dict[str, Tool[Any]] = {}
@@ -63,13 +63,13 @@ class ToolCollection:
         return name in self._tools
 
     def effect(self, action: Action) -> Effect:
-        """What carrying out `action` can do; READ for calls that can't be run at all."""
+        """Return what carrying out `action` can do; READ for calls that can't be run at all."""
         tool = self._tool_of(action)
         return tool.effect if tool and not _is_faulty(action) else Effect.READ
 
     def parse(self, call: ToolCall) -> Action:
-        """The Action a call stands for. A call that can't be understood becomes a ToolCallAction
-        whose `error` says what was wrong and what is valid."""
+        """Return the Action that a call stands for. A call that can't be understood becomes a
+        ToolCallAction whose `error` says what was wrong and what is valid."""
         metadata = ToolCallMetadata(
             function_name=call.name, tool_call_id=call.id, raw_arguments=call.arguments
         )
@@ -83,7 +83,7 @@ class ToolCollection:
         return action.model_copy(update={"tool_call_metadata": metadata})
 
     def execute(self, action: Action) -> Observation:
-        """Carry out `action`; what the model did wrong comes back as an ErrorObservation."""
+        """Carry out `action`; a mistake of the model is returned as an ErrorObservation."""
         if isinstance(action, ToolCallAction) and action.error is not None:
             return ErrorObservation(
                 error_id="invalid_tool_call", content=action.error, cause=action.id
@@ -97,7 +97,7 @@ class ToolCollection:
         except ToolError as error:
             return ErrorObservation(error_id=error.error_id, content=error.message, cause=action.id)
         except Exception as error:
-            # A tool is code of anybody; what goes wrong in it is told to the model.
+            # A tool may be anyone's code, so the model is told of whatever goes wrong in it.
             log.exception("%s failed", metadata.function_name)
             told = f"{metadata.function_name} failed: {type(error).__name__}: {error}"
             return ErrorObservation(error_id="tool_failed", content=told, cause=action.id)
@@ -106,8 +106,8 @@ class ToolCollection:
     def execute_all(
         self, actions: Sequence[Action], live_output: Callable[[int, str], None]
     ) -> Iterator[Observation]:
-        """Observations in the order of `actions`. A sequence of read-only calls runs side by side;
-        anything else runs alone, live output tagged with the action's id."""
+        """Yield observations in the order of `actions`. If all are read-only, they run in parallel;
+        otherwise each runs alone, and its live output is tagged with the action's id."""
         if len(actions) > 1 and all(self.runs_beside_others(action) for action in actions):
             yield from self._execute_beside_each_other(actions)
             return
@@ -125,7 +125,7 @@ class ToolCollection:
     def _execute_alone(
         self, action: Action, live_output: Callable[[int, str], None]
     ) -> Iterator[Observation]:
-        """One observation; when interrupted, of what there was by then, before the interrupt."""
+        """Yield one observation; after an interrupt, that of the partial result, then re-raise."""
         context = self._context
         context.partial = None
         context.live_output = lambda text: live_output(action.id, text)
@@ -143,7 +143,7 @@ class ToolCollection:
             raise
 
     def _git_guarded(self, action: Action, permitted: Path | None) -> AbstractContextManager[None]:
-        """Only what a person let go beyond the access scope may change what git runs."""
+        """Only actions that a person let out of the access scope may change what git executes."""
         watch = self._context.git
         if watch is None:
             return nullcontext()
@@ -154,7 +154,7 @@ class ToolCollection:
         return nullcontext()
 
     def _checked(self, action: Action, observation: Observation) -> Observation:
-        """With what was changed of git's settings and hooks meanwhile, and put right."""
+        """Add to `observation` which of git's settings and hooks were changed and put right."""
         watch = self._context.git
         if watch is None or self.effect(action) is not Effect.EXECUTE:
             return observation
@@ -165,7 +165,7 @@ class ToolCollection:
         return observation.model_copy(update={"content": content})
 
     def permit(self, path: str) -> None:
-        """The next call that runs alone may write this real path, whatever the access scope is."""
+        """Let the next call that runs alone write this real path, whatever the access scope is."""
         self._permitted = Path(path)
 
     def runs_beside_others(self, action: Action) -> bool:
@@ -198,7 +198,7 @@ class ToolCollection:
 
 
 def _sized(result: ToolResult) -> ToolResult:
-    """With a word on its size, where it is so long that it weighs on each request to come."""
+    """Add a note on the size to a result so long that it burdens every later request."""
     size = len(result.output)
     if size <= TELL_SIZE_FROM:
         return result
@@ -206,7 +206,7 @@ def _sized(result: ToolResult) -> ToolResult:
 
 
 def _fitted(result: ToolResult, limits: ImageLimits) -> ToolResult:
-    """With images as large as the model sees them; it is told what was done to them."""
+    """Scale images down to what the model can see, and add notes about what was changed."""
     images: list[str] = []
     notes: list[str] = []
     for number, url in enumerate(result.images, 1):
@@ -238,8 +238,8 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
 
 
 def _fault(fault: ErrorDetails) -> str:
-    """What is wrong with which argument. A part of a place that is no name or number says how the
-    schema got there, which nobody needs."""
+    """Say what is wrong with which argument. Parts of its location that are not a name or number
+    only say how the schema got there, and are left out."""
     place = ".".join(str(part) for part in fault["loc"] if _NAME.fullmatch(str(part)))
     said = fault["msg"]
     if fault["type"] == "missing":
@@ -249,6 +249,6 @@ def _fault(fault: ErrorDetails) -> str:
     elif said.startswith("Input should "):
         said = said.removeprefix("Input ")
     else:
-        # A fault that a tool found itself, in its own words.
+        # An error that a tool's own validator worded.
         return ": ".join(filter(None, (place, said.removeprefix("Value error, "))))
     return f"{place} {said}".lstrip()

@@ -1,4 +1,4 @@
-"""delegate: a task for another agent, which works on it in a session of its own."""
+"""delegate: give a task to another agent, which works on it in its own session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Arguments(ToolArguments):
 
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    """Where there are children, `agent.execute` has them carry it out."""
+    """Refuse: where delegation is possible, `agent.execute` has children carry out the task."""
     raise ToolError("Nothing can be delegated from here: do it yourself.")
 
 

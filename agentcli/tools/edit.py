@@ -1,4 +1,4 @@
-"""edit: exact replacement of text, insertion of lines, and the way back."""
+"""edit: replace exact text, insert lines, or undo the last edit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEIGHBOUR_CHARS = 120
 _MAX_COMPARED_LINES = 20_000
 
 LineRange = tuple[int, int]
-"""First line of new text, from 0, and how many lines there are of it."""
+"""The first line of new text, counted from 0, and its number of lines."""
 
 
 class Edit(ToolArguments):
@@ -51,7 +51,7 @@ def run(args: Edit, ctx: ToolContext) -> ToolResult:
     file = ctx.files.read_text(path)
     if args.undo:
         return _undo(args, ctx, path, file)
-    # What is replaced is quoted by the call, so a file seen through bash alone may be edited too.
+    # The call quotes what it replaces, so a file seen only through bash may be edited, too.
     ctx.files.check(path, file.digest, must_be_known=args.insert_line is not None)
     if args.insert_line is not None:
         text, places = _insert(args, file.text)
@@ -147,7 +147,7 @@ def _plain_endings(text: str) -> str:
 
 
 def _occurrences(text: str, old: str) -> Iterator[int]:
-    """Where `str.replace` would replace."""
+    """Yield the positions at which `str.replace` would replace."""
     at = text.find(old)
     while at >= 0:
         yield at
@@ -169,7 +169,8 @@ def _changed_lines(text: str, places: list[LineRange]) -> Iterator[str]:
 
 
 def _excerpt(lines: list[str], start: int, end: int, whole: Collection[int]) -> list[str]:
-    """Lines `start` to `end`; but those that are to be `whole` are cut when they are long."""
+    """Return lines `start` to `end`, numbered; long ones are shortened, less so those in
+    `whole`."""
     shown = [
         shortened(line, _CHANGED_CHARS if number in whole else _NEIGHBOUR_CHARS)
         for number, line in enumerate(lines[start:end], start)
@@ -207,7 +208,7 @@ _DIFFERENCES: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 
 def _not_found(shown: str, text: str, old: str) -> str:
-    """Says what comes closest to `old` and how it differs."""
+    """Return a message with what comes closest to `old`, and how it differs."""
     head = f"old_str is not in {shown}"
     without_numbers = re.sub(r"(?m)^ *\d+\t", "", old)
     if without_numbers != old and without_numbers in text:
@@ -239,7 +240,7 @@ def _not_found(shown: str, text: str, old: str) -> str:
 def _simplified_places(
     lines: list[str], old: str, simplify: Callable[[str], str]
 ) -> list[tuple[int, int]]:
-    """Up to three line ranges that equal `old` after `simplify`."""
+    """Return up to three line ranges that equal `old` after `simplify`."""
     wanted = "\n".join(map(simplify, old.split("\n"))).strip("\n")
     if not wanted.strip():
         return []
@@ -251,7 +252,7 @@ def _simplified_places(
 
 
 def _indentation(lines: list[str], old: str, place: tuple[int, int]) -> str:
-    """The first pair of lines that differ: ` (old_str: 4 spaces, file: 1 tab)`."""
+    """Describe the first pair of lines that differ: ` (old_str: 4 spaces, file: 1 tab)`."""
     for mine, theirs in zip(old.strip("\n").split("\n"), lines[slice(*place)], strict=False):
         a, b = (line[: len(line) - len(line.lstrip())] for line in (mine, theirs))
         if a != b:
@@ -265,7 +266,7 @@ def _blanks(text: str) -> str:
 
 
 def _closest(lines: list[str], old: str) -> tuple[int, int] | None:
-    """The range around the line most like the longest of `old`, if it is like it at all."""
+    """Return the range around the line most like the longest of `old`, if any is similar enough."""
     if len(lines) > _MAX_COMPARED_LINES:
         return None
     wanted = old.strip("\n").split("\n")

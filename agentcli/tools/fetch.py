@@ -1,4 +1,4 @@
-"""fetch: a page of the web as Markdown, or what else lies at an address."""
+"""fetch: get a web page as Markdown, or whatever else is at an address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(args: Fetch, ctx: ToolContext) -> ToolResult:
 
 
 def _text(page: Page, form: Any, ctx: ToolContext) -> str:
-    """What the page says, framed, as whoever wrote it says it."""
+    """Return the page's text, framed as data from outside."""
     from agentcli.web.readable import readable
 
     found = readable(page, form)
@@ -69,7 +69,7 @@ def _text(page: Page, form: Any, ctx: ToolContext) -> str:
 
 
 def _fitting(text: str, ctx: ToolContext) -> str:
-    """Head and tail of a long text, the whole in a file that is named."""
+    """Return head and tail of a long text, naming the file that has all of it."""
     share, most = SOURCE_HEAD_SHARE, ctx.max_output_chars
     return kept_text(text, ctx.outputs, "page-{}.md", most, head_share=share).text
 
@@ -84,7 +84,7 @@ def _image(page: Page, facts: dict[str, Any]) -> ToolResult:
 
 
 def _saved(page: Page, ctx: ToolContext) -> str:
-    """Keep what is no text in a file for other programs to look at."""
+    """Save content that is not text to a file for other programs to look at."""
     size, kind = size_text(len(page.data)), page.content_type or "of unknown type"
     told = f"{page.status}: {kind}, {size}"
     if page.cut:

@@ -1,4 +1,4 @@
-"""finish: the agent's own word that the task is over, and how it went."""
+"""finish: the agent declares the task over, and says how it went."""
 
 from __future__ import annotations
 

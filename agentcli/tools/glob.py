@@ -1,4 +1,4 @@
-"""glob: files by their names."""
+"""glob: find files by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(args: Glob, ctx: ToolContext) -> ToolResult:
         top = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
     place = ctx.files.require_readable(top)
     found, folders, note = _search(place, pattern, ctx.files.hidden_below(place))
-    # Who names a folder exactly wants it; who lists files wants no folders among them.
+    # A pattern that names a folder exactly wants it; one that lists files wants no folders.
     found = found or folders
     newest = heapq.nlargest(MAX_RESULTS, found, key=partial(_age_and_name, place))
     lines = [ctx.files.show(top / each.path) + "/" * each.is_folder for each in newest]
@@ -51,13 +51,13 @@ def run(args: Glob, ctx: ToolContext) -> ToolResult:
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """The folders that a pattern names, and the rest, which has wildcards: asked for by name, a
-    folder is searched even if it is ignored, and nothing beside it is looked at."""
+    """Split a pattern into the folders it names and the rest, which has wildcards. A folder asked
+    for by name is searched even if it is ignored, and nothing beside it is looked at."""
     parts = pattern.rstrip("/").split("/")
     first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{\\]", part)), len(parts))
     first = min(first, len(parts) - 1)
     fixed = "/".join(parts[:first])
-    # After a named folder, a name means one right in it.
+    # A bare name after a named folder means an entry directly in that folder.
     anchored = first > 0 and first == len(parts) - 1
     rest = "/" + parts[first] if anchored else "/".join(parts[first:])
     return fixed or "/" * pattern.startswith("/"), rest
@@ -79,7 +79,7 @@ def _search(
 
 
 def _age_and_name(top: Path, found: WalkedEntry) -> tuple[float, list[int]]:
-    """Newest first, then by name; to be used where the largest come first."""
+    """Return a key by which the newest is the largest, then the first by name."""
     try:
         age = (top / found.path).lstat().st_mtime
     except OSError:

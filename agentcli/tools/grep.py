@@ -1,4 +1,4 @@
-"""grep: a regular expression in the contents of files; with ripgrep where it is installed."""
+"""grep: search file contents for a regular expression, with ripgrep where it is installed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MAX_CONTEXT = 100
 MAX_COLLECTED = 10_000
 
 _FOLDERS_TOGETHER = 100_000
-"""Characters of their paths, in one call of a program."""
+"""Most characters of folder paths passed to one call of a program."""
 _FILES_TOGETHER = 256
 _UNLIKE = re.compile(r"\\[<>]|&&|~~|--")
-"""What the two kinds of regular expressions take for different things."""
+"""Syntax that Python's and ripgrep's regular expressions interpret differently."""
 _POSIX_CLASSES = {
     "[:space:]": r"\s",
     "[:digit:]": r"\d",
@@ -68,7 +68,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Hits:
-    """What was found, by path; `cut` says why there may be more, `skipped` counts unread files."""
+    """Lines found, by path. `cut` says why there may be more, `skipped` counts unread files."""
 
     files: dict[str, list[_Line]] = field(default_factory=dict)
     matches: int = 0
@@ -119,8 +119,8 @@ def _search(args: Grep, path: Path, files: FileTracker) -> _Hits:
 
 @dataclass(slots=True)
 class _Search:
-    """`path` is as the model names it, `place` where that leads, which may be read. Both ways raise
-    TimeoutError after `deadline`; `hits` has what was found until then."""
+    """`path` is what the model named, `place` is where that leads and may be read. Both methods
+    raise TimeoutError after `deadline`; `hits` has what was found until then."""
 
     args: Grep
     path: Path
@@ -130,7 +130,7 @@ class _Search:
     hits: _Hits = field(default_factory=_Hits)
 
     def by_ripgrep(self, program: str) -> _Hits:
-        """Raises PatternError for what only Python understands."""
+        """Search with ripgrep. Raises PatternError for a pattern that only Python understands."""
         ripgrep = Ripgrep(
             program,
             self.args.pattern,
@@ -149,7 +149,7 @@ class _Search:
         return self.hits
 
     def _matching(self, ripgrep: Ripgrep) -> Iterator[str]:
-        """The files that ripgrep says match, by their paths in `place`."""
+        """Yield the files that match according to ripgrep, by their paths in `place`."""
         wanted = self._wanted()
         for batch in self._folders():
             for found in sorted(ripgrep.matching_files(list(batch), self.args.glob)):
@@ -161,7 +161,7 @@ class _Search:
                     yield folder.path + name
 
     def _folders(self) -> Iterator[dict[str, Folder]]:
-        """By their whole paths."""
+        """Yield batches of the folders to search, by their whole paths."""
         base = f"{self.place}/".replace("//", "/")
         batch: dict[str, Folder] = {}
         room = _FOLDERS_TOGETHER
@@ -220,7 +220,7 @@ class _Search:
         return decoded[0].replace("\r\n", "\n") if decoded else None
 
     def _candidates(self) -> Iterator[str]:
-        """The files to search, by their paths in `place`; "" is that itself."""
+        """Yield the files to search, by their paths in `place`; "" is `place` itself."""
         wanted = self._wanted()
         if not self.place.is_dir():
             if wanted is None or wanted.matches(self.path.name):
@@ -232,7 +232,7 @@ class _Search:
                 yield found.path
 
     def _opened(self, name: str, stack: contextlib.ExitStack) -> BinaryIO | None:
-        """None for what may not or can't be read, which is counted."""
+        """Open a file; return None, and count it, if it can't or may not be read."""
         try:
             return stack.enter_context(self.files.opened(self.place / name))
         except ToolError:
@@ -256,7 +256,7 @@ class _Search:
 
 
 def _is_text(file: BinaryIO) -> bool:
-    """By its beginning, if it is large."""
+    """Whether the file is text, judged by its beginning if it is large."""
     file.seek(0)
     data = file.read(MAX_FILE_BYTES)
     if len(data) == MAX_FILE_BYTES:
@@ -321,8 +321,8 @@ def _report(args: Grep, ctx: ToolContext, path: Path, hits: _Hits) -> ToolResult
 
 
 def _grouped(ctx: ToolContext, hits: _Hits, limit: int, context: int) -> tuple[list[str], int]:
-    """Lines under their file's path, and how many matches are among them. Where not all fit, the
-    longest lists are cut first, so that one file can't hide the others."""
+    """Return lines under their file's path, and how many matches they include. If not all fit, the
+    longest lists are cut first, so that one file can't crowd out the others."""
     counts = [sum(line.is_match for line in lines) for lines in hits.files.values()]
     each = next((n for n in range(limit, 1, -1) if sum(min(n, c) for c in counts) <= limit), 1)
     out: list[str] = []
@@ -346,7 +346,7 @@ def _grouped(ctx: ToolContext, hits: _Hits, limit: int, context: int) -> tuple[l
 
 
 def _first_matches(lines: list[_Line], count: int, context: int) -> list[_Line]:
-    """The first `count` matches with the context around them."""
+    """Return the first `count` matches with the context around them."""
     matches = [i for i, line in enumerate(lines) if line.is_match]
     if len(matches) <= count:
         return lines
@@ -359,7 +359,7 @@ def _line(line: _Line) -> str:
 
 
 def _action(pattern: str, path: str, **options: Any) -> SearchAction:
-    """With the options that are not as they are by default."""
+    """Return the action, recording only options that differ from their defaults."""
     fields = Grep.model_fields
     options = {name: value for name, value in options.items() if value != fields[name].default}
     return SearchAction(pattern=pattern, path=path, options=options)

@@ -1,4 +1,4 @@
-"""llm_edit: lines of a long file changed by a model, from a sketch that leaves out what stays."""
+"""llm_edit: a model changes lines of a long file by a sketch that leaves out what stays."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _check_range(args: LLMEdit, total: int) -> None:
 
 
 def _merged(args: LLMEdit, shown: str, part: str, ask: Any) -> str:
-    """The lines as the model merges them. Raises ToolError when it can't be as the sketch says."""
+    """Return the lines merged by the model. Raises ToolError when they don't follow the sketch."""
     prompt = _PROMPT.format(
         start=args.start, end=args.end, path=shown, lines=part, sketch=args.content
     )

@@ -1,4 +1,4 @@
-"""memory: notes that later sessions are told."""
+"""memory: write notes that later sessions are shown."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _action(text: str, old: str, **given: Any) -> MemoryAction:
     return MemoryAction(text=text or old, **given)
 
 
-# A write, as a note goes on speaking in later sessions.
+# A write, because a note influences later sessions.
 TOOL = Tool("memory", Memory, Effect.WRITE, run, _action, MemoryObservation, switch="agent.notes")

@@ -1,4 +1,4 @@
-"""python: one persistent interpreter a session, the workspace's own."""
+"""python: run code in one persistent interpreter per session, the workspace's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""read: text with line numbers, images, PDFs, notebooks and folders."""
+"""read: show text with line numbers, images, PDFs, notebooks and folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_CHARACTERS = 100_000
 MAX_LINE_CHARACTERS = 2000
 MAX_ENTRIES = 500
 _SAMPLE_BYTES = 1_000_000
-"""Of a large file, by which it is told whether it is text."""
+"""Bytes of a large file that are examined to tell whether it is text."""
 
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -93,7 +93,7 @@ def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of `text` by `\\n` alone, so that numbers agree with other programs."""
+    """Split `text` at `\\n` only, so that line numbers agree with other programs."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -103,7 +103,7 @@ def shortened(line: str, limit: int) -> str:
 
 
 def numbered(lines: Iterable[str], first: int) -> Iterator[str]:
-    """Lines with their numbers, in the form of all tools that show parts of a file."""
+    """Number lines in the form that all tools use to show parts of a file."""
     return (f"{number}\t{line}" for number, line in enumerate(lines, first))
 
 
@@ -130,7 +130,7 @@ def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]
 
 
 def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
-    """The first of `lines` that there is room for, one at least, and whether that is enough."""
+    """Return the first `lines` that fit, at least one, and whether nothing had to be cut."""
     output: list[str] = []
     room = MAX_CHARACTERS
     for line in lines:
@@ -142,7 +142,7 @@ def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
 
 
 def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
-    """Lines of a text too large to be taken whole, for which no edit is possible either."""
+    """Return lines of a text too large to be read as a whole, and so too large to edit."""
     shown = files.show(path)
     with files.opened(path) as file:
         start = file.read(_SAMPLE_BYTES)
@@ -174,7 +174,7 @@ def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
 
 
 def _long_lines(file: BinaryIO, limit: int) -> Iterator[tuple[bytes, int]]:
-    """The lines, each without what it has beyond `limit` bytes, and how much that is."""
+    """Yield each line cut to `limit` bytes, and how many bytes were left out."""
     while line := file.readline(limit):
         left_out = 0
         rest = line
@@ -191,7 +191,7 @@ def _cut(line: str, limit: int) -> str:
 
 
 def _peculiarities(path: Path, file: TextFile) -> list[str]:
-    """What a model can't see in the lines and a command it writes may depend on."""
+    """Return what the lines don't show but a command written by the model may depend on."""
     notes = []
     if path.suffix.lower() in _IMAGE_SUFFIXES:
         notes.append("this is text, not an image as its name says")
@@ -210,7 +210,7 @@ def _peculiarities(path: Path, file: TextFile) -> list[str]:
 
 
 def _is_large_image(files: FileTracker, path: Path, size: int) -> bool:
-    """Whether it is one that can be scaled down."""
+    """Whether the file is an image that can be scaled down."""
     with files.opened(path) as file:
         return size <= LARGEST_FILE and kind_of(file.read(NEEDED_BYTES)) is not None
 
@@ -224,7 +224,7 @@ def _image(kind: str, shown: str, data: bytes, facts: dict[str, Any]) -> ToolRes
 
 
 def _pdf_lines(data: bytes, shown: str, last: int) -> tuple[list[str], list[str]]:
-    """The text up to line `last`, in whole pages, and what is to be said of the rest."""
+    """Return the text up to line `last`, in whole pages, and notes about the rest."""
     try:
         pypdf: Any = importlib.import_module("pypdf")
     except ImportError as error:
@@ -245,7 +245,7 @@ def _pdf_lines(data: bytes, shown: str, last: int) -> tuple[list[str], list[str]
 
 
 def _notebook_lines(text: str) -> list[str] | None:
-    """The cells and their outputs; None when `text` is not a notebook."""
+    """Return the cells and their outputs; None when `text` is not a notebook."""
     try:
         cells = json.loads(text)["cells"]
         parts = [part for number, cell in enumerate(cells, 1) for part in _cell(number, cell)]
@@ -266,7 +266,7 @@ def _cell(number: int, cell: dict[str, Any]) -> Iterator[str]:
 
 
 def _whole(text: str) -> str:
-    """JSON can hold halves of surrogate pairs, which can't be passed on."""
+    """Replace lone surrogates, which JSON can hold but which can't be passed on."""
     return text.encode("utf-8", "replace").decode()
 
 

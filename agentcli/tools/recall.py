@@ -1,4 +1,4 @@
-"""recall: what is no longer shown of this session, and asking that more of it be left out."""
+"""recall: show events the model no longer sees, or ask for older work to be condensed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_CHARS = 20_000
 _MOST_HITS = 20
 _HIT_CHARS = 200
 _LOOK_AHEAD = 200
-"""Events after a call among which its result is looked for."""
+"""Events after a call that are searched for its result."""
 
 
 class Arguments(ToolArguments):
@@ -54,7 +54,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
 
 
 def _full_text(event_id: int, context: ToolContext) -> str:
-    """What was said, or a call with what came of it. Raises ToolError for what there is not."""
+    """Return an event's text, or a call with its result. Raises ToolError if there is none."""
     past = context.past
     if not 0 <= event_id < len(past):
         raise ToolError(f"There is no event {event_id}: the session has 0 to {len(past) - 1}.")
@@ -71,7 +71,7 @@ def _full_text(event_id: int, context: ToolContext) -> str:
 
 
 def _aged(event: Event, past: Sequence[Event]) -> str:
-    """A note when this session changed a file after `event` had read it."""
+    """Return a note when this session changed a file after `event` had read it."""
     if not isinstance(event, FileReadObservation):
         return ""
     changes = (FileEditObservation, FileWriteObservation)
@@ -93,7 +93,7 @@ def _text(event: Event) -> str:
 
 
 def _stretch(event_id: int, text: str, arguments: Arguments) -> str:
-    """The part of `text` from the character asked for, to the end of a line, and what is left."""
+    """Return `text` from the requested character to the end of a line, and what is left."""
     start = max(arguments.start or 0, 0)
     if start and start >= len(text):
         raise ToolError(f"Event {event_id} has {len(text):,} characters.")
@@ -108,7 +108,7 @@ def _stretch(event_id: int, text: str, arguments: Arguments) -> str:
 
 
 def _hits(query: str, context: ToolContext) -> str:
-    """One line for each of the newest events that hold all words of `query`."""
+    """Return one line for each of the newest events that contain all words of `query`."""
     words = query.casefold().split()
     if not words:
         raise ToolError("The query has no words.")
@@ -127,7 +127,7 @@ def _hits(query: str, context: ToolContext) -> str:
 
 
 def _excerpt(text: str, found: int) -> str:
-    """One line of `text` around a place in it; begins with a whole word."""
+    """Return one line of `text` around a position, beginning with a whole word."""
     start = max(found - _HIT_CHARS // 4, 0)
     if start:
         start = min(text.find(" ", start - 1, found) + 1 or found, found)
@@ -136,8 +136,7 @@ def _excerpt(text: str, found: int) -> str:
 
 
 def _says_again(event: Event) -> bool:
-    """Whether `event` is a summary, or of an earlier use of this tool: it only says again what
-    others said."""
+    """Whether `event` only repeats others: a summary, or an earlier use of this tool."""
     if isinstance(event, CondensationAction):
         return True
     by_model = isinstance(event, RecallAction) and event.tool_call_metadata is not None

@@ -1,4 +1,4 @@
-"""session_search: what was said and done in earlier sessions."""
+"""session_search: search what was said and done in earlier sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""think: room to reason for models that have none of their own."""
+"""think: room to reason, for models without reasoning of their own."""
 
 from __future__ import annotations
 

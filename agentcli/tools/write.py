@@ -1,4 +1,4 @@
-"""write: a whole file at once."""
+"""write: create or replace a whole file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(args: Write, ctx: ToolContext) -> ToolResult:
 
 
 def _summary(old: str, new: str) -> str:
-    """How much changed and where, such as ` (+3 -1, at lines 4, 20-22)`."""
+    """Say how much changed and where, such as ` (+3 -1, at lines 4, 20-22)`."""
     before, after = split_lines(old), split_lines(new)
     if before == after:
         return ", as before"
@@ -84,7 +84,7 @@ def _summary(old: str, new: str) -> str:
 
 
 def diff(shown: str, old: str | None, new: str) -> str:
-    """A unified diff, cut at MAX_DIFF_CHARACTERS; `old` None for a new file."""
+    """Return a unified diff, cut at MAX_DIFF_CHARACTERS; `old` is None for a new file."""
     before, after = _diff_lines(old or ""), _diff_lines(new)
     names = ("/dev/null" if old is None else f"a/{shown}", f"b/{shown}")
     if len(before) + len(after) <= _MAX_COMPARED_LINES:
@@ -110,8 +110,8 @@ def _diff_lines(text: str) -> list[str]:
 
 
 def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) -> Iterator[str]:
-    """One hunk from the first to the last change: comparing long files line by line may take
-    minutes."""
+    """Yield one hunk from the first to the last change, because comparing long files line by line
+    may take minutes."""
     head, tail = common_ends(before, after)
     removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
     if removed or added:
@@ -122,8 +122,7 @@ def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) 
 
 
 def introduced_error(shown: str, old: str, new: str) -> str | None:
-    """A sentence on a syntax error that `new` has and `old` had not, for languages that are known
-    here."""
+    """Describe a syntax error that `new` has and `old` had not, for the file types checked here."""
     problem = _syntax_error(shown, new)
     if problem is None or (old and _syntax_error(shown, old)):
         return None
@@ -151,7 +150,7 @@ def _syntax_error(shown: str, text: str) -> str | None:
     except ValueError as error:
         return str(error)
     except (RecursionError, MemoryError):
-        # Too deep for our parser, which says nothing about the file.
+        # Too deeply nested for our parser, which says nothing about the file.
         return None
     return None
 
