@@ -97,8 +97,8 @@ class _Listed(TyperCommand):
         return inspect.cleandoc(ast.literal_eval(docstring))
 
     def _spec(self) -> ModuleSpec | None:
-        """Return the module's spec; None for an outside package's command, whose name may be
-        odd."""
+        """Return the spec of the command's module; None for a command of an outside package, whose
+        name need not be that of a module."""
         return None if self._outside else find_spec(f"{self._point.package}.{self._part}")
 
     def load(self) -> Any:

@@ -1,4 +1,4 @@
-"""A batch in progress: a line per finished task and, at a terminal, live rows for the others."""
+"""A batch in progress: a line per finished task and, at a terminal, live rows for running ones."""
 
 from __future__ import annotations
 

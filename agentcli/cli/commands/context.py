@@ -191,8 +191,7 @@ def _part(part: Part, window: int) -> Line:
 
 
 def _merged(shares: Sequence[Share]) -> list[Share]:
-    """Limit the shares to as many as have letters, by merging the results of the least used
-    tools."""
+    """Merge the results of the least used tools until there are enough letters for all shares."""
     if len(shares) <= _MOST_SHARES:
         return list(shares)
 

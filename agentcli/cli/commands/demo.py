@@ -43,7 +43,7 @@ With a model of your own, in a project:
   agent run "fix the failing test"
 """
 _WORDS_PER_SECOND = 7
-"""The pace at which a quick reader reads."""
+"""A quick reader's pace."""
 _PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND} }}"
 
 

@@ -283,7 +283,7 @@ class Conversation:
             self._notifier.close()
 
     def begin_anew(self) -> None:
-        """Begin a session with the next message, and find its model now. Raises ConfigError when
+        """Let the next message begin a session, whose model is found now. Raises ConfigError when
         there is none."""
         self.close_session()
         self._ready = self.builder.prepare()
